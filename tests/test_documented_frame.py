@@ -72,16 +72,6 @@ def test_whatever_a_table_holds_is_text():
     assert "2.5" in page and "True" in page
 
 
-def test_many_rows_and_several_levels_are_shown_as_pandas_shows_them(found):
-    many = documented(pd.DataFrame({"text": [f"row {number}" for number in range(200)]}))
-    with pd.option_context("display.max_rows", 60, "display.min_rows", 10):
-        assert len(re.findall(r">row \d+<", many._repr_html_())) == 10 and "200 rows" in many._repr_html_()
-    wide = found.set_index(["task", "agent"])[["F_k"]].unstack()
-    assert "fixer" in wide._repr_html_()
-    with pd.option_context("display.precision", 2):
-        assert "0.67" in shown(found[["mu_k"]]) and "0.667" not in shown(found[["mu_k"]])
-
-
 def test_every_column_has_its_meaning(found, spiky, models):
     env, team = Relay(), make_team("per_agent", models)
     [report] = lab.train(env, team, RECIPE, 1, **SETTINGS)

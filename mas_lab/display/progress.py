@@ -44,9 +44,17 @@ def front_end() -> str:
 
 def in_notebook() -> bool:
     """Return True in a Jupyter kernel (JupyterLab, Colab, Kaggle)."""
+    return hasattr(_shell(), "kernel")
+
+
+def running_cell() -> int | None:
+    """Return the number of the notebook cell that runs, or `None` without IPython."""
+    return getattr(_shell(), "execution_count", None)
+
+
+def _shell() -> Any:
     ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell is not None and hasattr(shell, "kernel")
+    return ipython.get_ipython() if ipython else None
 
 
 _hidden = 0
@@ -89,28 +97,35 @@ class CellBar(tqdm):
     monitor_interval = 0  # tqdm would draw from a thread, which belongs to no cell
     _open: ClassVar[dict["CellBar", int]] = {}
     """Open bars, and the cell that drew each last; tqdm compares bars by their position, so this is no list."""
-    _cell: ClassVar[int] = -1
+    _cell: ClassVar[int | None] = -1
     _lines: ClassVar[dict[str, str]] = {}
     _handle: ClassVar[Any] = None
 
     def __init__(self, **options: Any):
         super().__init__(file=io.StringIO(), ascii=False, **options)
         if not self.disable:
-            self._open[self] = _running_cell()
+            self._open[self] = self._cell_now()
 
     def display(self, msg: str | None = None, pos: int | None = None) -> None:
         if not self.disable:
-            self._open[self] = _running_cell()
+            self._open[self] = self._cell_now()
             if self.format_dict["elapsed"] >= DELAY:
                 self._draw()
 
     def close(self) -> None:
-        if not self.disable and self._open.pop(self, None) == _running_cell():
+        if not self.disable and self._open.pop(self, None) == self._cell_now():
             if self.format_dict["elapsed"] >= DELAY and not self._bars():
                 self._lines[self.desc] = str(self)
             if self._lines or self._handle:
                 self._draw()
         super().close()
+
+    @classmethod
+    def _cell_now(cls) -> int | None:
+        """Return the number of the running cell; a new one starts without lines."""
+        if cls._cell != (cell := running_cell()):
+            cls._cell, cls._lines, cls._handle = cell, {}, None
+        return cell
 
     def _bars(self) -> list["CellBar"]:
         return [bar for bar, cell in self._open.items() if cell == self._cell]
@@ -123,11 +138,3 @@ class CellBar(tqdm):
             CellBar._handle = display(shown, raw=True, display_id=True)
         else:
             self._handle.update(shown, raw=True)
-
-
-def _running_cell() -> int:
-    """Return the number of the running cell; a new one starts without lines."""
-    cell = sys.modules["IPython"].get_ipython().execution_count
-    if CellBar._cell != cell:
-        CellBar._cell, CellBar._lines, CellBar._handle = cell, {}, None
-    return cell

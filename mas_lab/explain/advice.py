@@ -57,16 +57,26 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
             present.
         agents: Agents that come first in the result, also those that never spoke. Default: none; agents follow in the
             order of `turns`.
-        by: ("agent",), the default, gives a row per agent. With "step", there is a row for each step, from the rows of
-            that step alone. With "turn", each turn of an agent is judged as an agent of its own, whose own mean is over
-            (task, agent, turn).
+        by: ("agent",), the default, gives a row per agent. With "turn", each turn of an agent is judged as an agent of
+            its own, whose own mean is over (task, agent, turn).
 
     Returns:
-        A table with a row per agent, and per `step` or `turn` if `by` names them. Its columns are:
+        A table with a row per agent, and per `turn` if `by` names it. Its columns are:
         - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. It is
           "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
-        - `rows` to `gain`: see `predicted`.
+        - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
+          the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
+          which are plain means over groups. Rows of one episode count as one, even if their credits differ, since a
+          comparison between them shows nothing. This is strict.
+        - `lone`: the share of the rows in groups of one row. `flat`: their share in groups of several rows with one
+          credit. `signal` = S_k / S, as in `pooled_inflation`.
+        - `offset` = b^2 / sigma_k^2 with b = mu_k - mu in units of the credit. Both are pooled over groups with their
+          degrees of freedom, so `offset` may be below 0 if there is none.
+        - `threshold` = (1 - n_k / N) / (n_k - 1). `gain` = SNR^2(own) / SNR^2(global), which is above 1 exactly if
+          `offset` is above `threshold`. For an agent that never spoke in two episodes of a group, `gain` is 0 and
+          `threshold` is infinite. `offset` and `gain` are NaN if credits do not vary within the agent's groups, since
+          sigma_k is then unknown, or if no task has two episodes (in trees: two rows).
         - `shared`: whether its policy speaks for other agents too; `False` without a column `policy`.
         - `policy_gain`: the gain for all agents of its policy together, whose offsets meet in one gradient. It assumes
           that their expected gradients are alike. Without shared weights it equals `gain`. With "turn" in `by`, the
@@ -86,12 +96,14 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
     table = _pooled(found, weights).set_index("agent").reindex(codes)
     table["name"] = [_name(row) for row in of.itertuples()]
     peers = _peers(rows, of)
-    table["spoke"] = _spoke(rows, of).reindex(codes).fillna(0.0)
+    named = [name for name in ("step", "task", "episode") if name in rows.columns]
+    episode = rows.groupby(named, sort=False, observed=True).ngroup()
+    table["spoke"] = episode.groupby(rows["agent"]).nunique().reindex(codes, fill_value=0) / episode.nunique()
     table["rows"] = table["rows"].fillna(0).astype(int)
     table["shared"] = [bool(peers[code]) for code in codes]
-    groups = {code: frozenset([code, *peers[code]]) for code in codes if peers[code]}
-    gains = _together(found, weights, set(groups.values()))
-    table["policy_gain"] = [gains[groups[code]] if code in groups else gain for code, gain in table["gain"].items()]
+    table["policy_gain"] = [
+        _together(found, weights, [code, *peers[code]]) if peers[code] else gain for code, gain in table["gain"].items()
+    ]
     table["own"] = [_verdict(row) for row in table.itertuples()]
     names = table["name"]
     table["why"] = [" ".join(_words(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
@@ -103,14 +115,10 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
     """Return a numbered row for each agent that is judged, `agents` first; turns that were not taken have none."""
-    of = rows[list(by)].drop_duplicates()
+    names = pd.DataFrame({"agent": list(dict.fromkeys([*agents, *rows["agent"]]))})
     if "turn" not in by:
-        steps = of[["step"]].drop_duplicates() if "step" in by else pd.DataFrame(index=[0])
-        of = steps.merge(pd.DataFrame({"agent": list(dict.fromkeys([*agents, *of["agent"]]))}), how="cross")[list(by)]
-    first = {agent: place for place, agent in enumerate(dict.fromkeys([*agents, *of["agent"]]))}
-    order = of.assign(agent=of["agent"].map(first)).sort_values([name for name in ("step", "agent", "turn")
-                                                                 if name in by]).index  # fmt: skip
-    return of.loc[order].reset_index(drop=True)
+        return names
+    return names.merge(rows[["agent", "turn"]].drop_duplicates().sort_values("turn"), on="agent")[list(by)]
 
 
 def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
@@ -120,44 +128,13 @@ def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     return rows.assign(policy=policy, agent=codes.to_numpy())
 
 
-def _spoke(rows: pd.DataFrame, of: pd.DataFrame) -> pd.Series:
-    """Return the share of episodes in which each agent spoke, of its own step if there are steps."""
-    named = [name for name in ("step", "task", "episode") if name in rows.columns]
-    episode = rows.groupby(named, sort=False, observed=True).ngroup()
-    of_step = rows["step"] if "step" in of.columns else pd.Series(0, rows.index)
-    all_of = episode.groupby(of_step).nunique()
-    own = episode.groupby(rows["agent"], sort=False, observed=True).nunique()
-    return own / own.index.map(of["step"] if "step" in of.columns else pd.Series(0, of.index)).map(all_of)
-
-
 def _name(row) -> str:
     return f"{row.agent} at turn {row.turn}" if hasattr(row, "turn") else str(row.agent)
 
 
-def predicted(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return the predicted effect of its own mean on each agent's signal to noise, as a row of numbers.
-
-    Groups are the agent's rows in a task (and step). `rows` counts all rows. `n_k` = 1 / c_k and `N` = 1 / c are rows
-    per group and episodes per task, see the top of this file. They are harmonic means over rows, which are plain means
-    over groups. Rows of one episode count as one, even if their credits differ, since a comparison between them shows
-    nothing. This is strict.
-
-    `lone` is the share of the rows in groups of one row. `flat` is their share in groups of several rows with one
-    credit. `signal` = S_k / S, as in `pooled_inflation`. `offset` = b^2 / sigma_k^2 with b = mu_k - mu in units of the
-    credit. Both are pooled over groups with their degrees of freedom, so `offset` may be below 0 if there is none.
-    `threshold` = (1 - n_k / N) / (n_k - 1). `gain` = SNR^2(own) / SNR^2(global), which is above 1 exactly if `offset`
-    is above `threshold`.
-
-    For an agent that never spoke in two episodes of a group, `gain` is 0 and `threshold` is infinite. `offset` and
-    `gain` are NaN if credits do not vary within the agent's groups, since sigma_k is then unknown. They are also NaN if
-    no task has two episodes (in trees: two rows).
-    """
-    return _pooled(*_parts(_rows(turns)))
-
-
-def _rows(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    if "agent" not in by or set(by) - {"step", "agent", "turn"}:
-        raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'step' and 'turn'")
+def _rows(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    if "agent" not in by or set(by) - {"agent", "turn"}:
+        raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'turn'")
     require(turns, ["task", "episode", "agent", "credit", *by], "advise", optional=["step", "policy", "node"])
     rows = turns[trained(turns)]
     if not len(rows):
@@ -183,7 +160,7 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of `predicted`, a row per `agent` of both tables."""
+    """Return the columns `NUMBERS`, a row per `agent` of both tables."""
     shares = pd.DataFrame({"lone": found["n_k"] == 1, "flat": found["flat_k"] & (found["n_k"] > 1)})
     shares = shares.mul(found["n_k"], axis=0).groupby(found["agent"], sort=False, observed=True).sum()
     table = pooled_inflation(found).rename(columns={"n": "rows"}).set_index("agent")
@@ -199,28 +176,18 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
-    """Return for each row the other rows of the same step that use its weights."""
+    """Return for each row of `of` the other rows that use its weights."""
     spoken = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
-    step = of["step"] if "step" in of.columns else pd.Series(0, of.index)
     return {
-        one: [other for other in step.index[step == step[one]]
-              if other != one and spoken.get(one, set()) & spoken.get(other, set())]
+        one: [other for other in of.index if other != one and spoken.get(one, set()) & spoken.get(other, set())]
         for one in of.index
-    }  # fmt: skip
+    }
 
 
-def _together(
-    found: pd.DataFrame, weights: pd.DataFrame, groups: Collection[frozenset[int]]
-) -> dict[frozenset[int], float]:
-    """Return the gain of the shared gradient of each group of agents."""
-    gains = {}
-    apart = sum(map(len, groups)) == len(frozenset().union(*groups))
-    for batch in [list(groups)] if apart else [[group] for group in groups]:
-        of = {code: place for place, group in enumerate(batch) for code in group}
-        parts = (part[part["agent"].isin(of)].assign(agent=part["agent"].map(of)) for part in (found, weights))
-        pooled = _pooled(*parts).set_index("agent")["gain"] if of else {}
-        gains |= {group: float(pooled[place]) for place, group in enumerate(batch)}
-    return gains
+def _together(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[int]) -> float:
+    """Return the gain of the gradient that a group of agents shares."""
+    parts = (part[part["agent"].isin(group)].assign(agent=0) for part in (found, weights))
+    return float(_pooled(*parts)["gain"].iloc[0])
 
 
 def _verdict(row) -> str:

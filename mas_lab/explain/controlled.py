@@ -4,6 +4,7 @@ Two numbers set how far an agent's mean lies from the others', and how often it 
 baseline on its gradient can be predicted on paper and compared with a measurement. Leaves out: learning.
 """
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,6 @@ from mas_lab.explain.diagnostics import norms_with, squared_scores
 from mas_lab.explain.moments import COMPARED, both_baselines, inflation
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
-
-BASELINES = ("global", "agent")
 
 
 def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed: int = 0) -> pd.DataFrame:
@@ -92,7 +91,7 @@ def controlled_inflation(
     batch = next(batch for batch in policy_steps(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
     own = batch.rows.index[batch.rows["agent"] == agent]
     squares_R = squared_scores(batch, own)
-    rows, whole = dict.fromkeys(BASELINES, 0.0), dict.fromkeys(BASELINES, 0.0)
+    rows, whole = Counter(), Counter()
     for table in tables:
         for name, advantages in both_baselines(table).items():
             rows[name] += (squares_R * advantages[own] ** 2).sum()  # a mean of these is E|z|^2 F + delta

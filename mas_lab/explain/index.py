@@ -109,8 +109,6 @@ def reduced(table: Any) -> pd.DataFrame:
 def _flat(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return all numbers of a column of lists or numbers, and how many belong to each row."""
     if isinstance(values, pd.Series):
-        if pd.api.types.is_numeric_dtype(values):
-            return values.to_numpy(float), np.ones(len(values), int)
         held = [one if hasattr(one, "__len__") else (one,) for one in values]
         lengths = np.fromiter(map(len, held), int, len(held))
         return np.fromiter(chain.from_iterable(held), float, lengths.sum()), lengths

@@ -6,6 +6,7 @@ absolute deviation, at least `floor`. The rule starts after `warmup` norms. Norm
 Leaves out: pictures (`widgets`).
 """
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,10 +37,8 @@ class SpikeRule:
     """Least standard deviation of the log norm, so that a constant series does not spike at a tiny change."""
 
     def __post_init__(self):
-        if not 2 <= self.warmup <= self.window:
-            raise ValueError(f"spikes: warmup={self.warmup} must be 2 or more and at most window={self.window}")
-        if self.threshold <= 0 or self.floor <= 0:
-            raise ValueError(f"spikes: threshold={self.threshold} and floor={self.floor} must be above 0")
+        if not 2 <= self.warmup <= self.window or self.threshold <= 0 or self.floor <= 0:
+            raise ValueError(f"spikes: {self}: wants 2 <= warmup <= window, and a threshold and a floor above 0")
 
     def __call__(self, before: Sequence[float], norm: float) -> tuple[float, float]:
         """Return the usual norm and the score of `norm`; both are NaN during warm-up and at norm 0."""
@@ -206,9 +205,7 @@ class SpikeWatch:
             state: A result of `state()`.
         """
         self._calls = dict(state["calls"])
-        self._before = {
-            name: {agent: list(logs) for agent, logs in own.items()} for name, own in state["before"].items()
-        }
+        self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]
 
     def join(self, stats: pd.DataFrame) -> None:

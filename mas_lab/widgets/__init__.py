@@ -8,14 +8,7 @@ how the numbers are computed (`explain`, `runs`, `study`).
 import sys
 from typing import Any
 
-
-def _figures_carry_pictures() -> None:
-    """Register `_show` by the name of plotly's figure class, so that plotly need not be imported here."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    if hasattr(shell, "kernel"):
-        by_name = shell.display_formatter.ipython_display_formatter.for_type_by_name
-        by_name("plotly.graph_objs._figure", "Figure", _show)
+from mas_lab.display.progress import in_notebook
 
 
 def _show(figure: Any) -> None:
@@ -24,4 +17,7 @@ def _show(figure: Any) -> None:
     show(figure)
 
 
-_figures_carry_pictures()
+if in_notebook():
+    # By the name of plotly's figure class, so that plotly need not be imported here.
+    formatter = sys.modules["IPython"].get_ipython().display_formatter.ipython_display_formatter
+    formatter.for_type_by_name("plotly.graph_objs._figure", "Figure", _show)

@@ -149,21 +149,22 @@ class AblationBoard:
             raise ValueError("AblationBoard: a performance profile is of several tasks, and of recipes run on each")
         return profile_figure(self.profiles, self.score, list(dict.fromkeys(self.runs["recipe"])))
 
-    def _figures(self) -> list[tuple["Figure", str]]:
-        """Return each figure with a sentence that describes it."""
-        drawn = [(self.figure(), BOARD.format(self.score))]
+    def _figures(self) -> list[tuple["Figure", str, pd.DataFrame, int]]:
+        """Return each figure with a sentence that describes it, its numbers and its minimum width."""
+        wide = SIDE + PANEL * self.runs["env"].nunique()
+        drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self.profiles is not None and len(self.profiles):
-            drawn.append((self.profile_figure(), PROFILES.format(self.score)))
+            drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn
 
-    def _tables(self) -> list[tuple[str, pd.DataFrame]]:
+    def _tables(self) -> str:
         tables = {
             "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
             IMPROVED.format(self.baseline): self.improvements,
             "Over all tasks, each a stratum of the bootstrap": self.envs,
         }  # fmt: skip
-        known = [(caption, table) for caption, table in tables.items() if table is not None and len(table)]
-        return [(caption, table.loc[:, (table != "").any()]) for caption, table in known]
+        known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
+        return "".join(table_html(table.loc[:, (table != "").any()], caption) for caption, table in known.items())
 
     def _told(self) -> str:
         """Return HTML on the compared runs, the meaning of the marks, what was not equal and what cannot be said."""
@@ -183,20 +184,16 @@ class AblationBoard:
         Returns:
             The path of the file.
         """
-        wide = SIDE + PANEL * self.runs["env"].nunique()
-        figures = [figure_html(*one, table, least) for one, table, least in
-                   zip(self._figures(), (self.runs, self.profiles), (wide, 0), strict=False)]  # fmt: skip
-        tables = (table_html(table, caption) for caption, table in self._tables())
-        parts = [f'<p class="quiet">{escape(NOTE)}</p>', *figures, self._told(), *tables]
+        figures = (figure_html(*one) for one in self._figures())
+        parts = [f'<p class="quiet">{escape(NOTE)}</p>', *figures, self._told(), self._tables()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        for figure, _ in self._figures():
+        for figure, *_ in self._figures():
             display(figure)
-        tables = (table_html(table, caption) for caption, table in self._tables())
-        display(HTML(beside(f"{self._told()}{''.join(tables)}<p><small>{escape(NOTE)}</small></p>")))
+        display(HTML(beside(f"{self._told()}{self._tables()}<p><small>{escape(NOTE)}</small></p>")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:

@@ -5,7 +5,6 @@ content of the page, so a question is untrusted: every field is checked before i
 the questions; the page also works without it. This module leaves out reading an episode (`episodes`).
 """
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal
@@ -29,7 +28,6 @@ MOST = 500
 AT_ONCE, KEPT = 100, 4
 """Steps whose texts are read at once, and how many such parts are kept for the next search."""
 MARKED = ["run", "step", "episode", "task", "node", "note"]
-EMPTY = {"text/plain": "", "text/html": ""}
 Whole = Annotated[int, Field(ge=0, le=10**9)]
 Text = Annotated[str, Field(max_length=20_000)]
 FLAGS = ("failed", "succeeded", "invalid", "truncated", "lone", "marked")
@@ -71,10 +69,6 @@ class Question(Strict):
     marks: Annotated[list[Mark], Field(max_length=10_000)] = []
 
 
-class Unanswerable(ValueError):
-    """Error for an invalid question; its message is a sentence."""
-
-
 class Answers:
     """Answer questions about the index of one or two runs; `.marks` holds the marks that the page sent last."""
 
@@ -95,7 +89,7 @@ class Answers:
         except ValidationError as error:
             wrong = error.errors(include_input=False)[0]
             return {**named, "error": f"question: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"[:300]}
-        except (Unanswerable, RunError, TableError) as error:
+        except (RunError, TableError) as error:
             return {**named, "error": str(error)}
 
     def _hello(self, asked: Question) -> dict[str, Any]:
@@ -120,12 +114,12 @@ class Answers:
         """Return the row of the index that a question names."""
         place = self._places.get((asked.run, asked.step, asked.episode))
         if place is None:
-            raise Unanswerable(f"there is no episode {asked.episode!r:.200} at step {asked.step} of this run")
+            raise TableError(f"there is no episode {asked.episode!r:.200} at step {asked.step} of this run")
         return self.index.iloc[place]
 
     def _group(self, asked: Question) -> dict[str, Any]:
         if asked.run >= len(self._readings) or asked.step not in self._readings[asked.run].source.steps:
-            raise Unanswerable(f"there is no step {asked.step} in this run")
+            raise TableError(f"there is no step {asked.step} in this run")
         return {"members": self._readings[asked.run].group(asked.step, asked.group, MOST)}
 
     def _marks(self, asked: Question) -> dict[str, Any]:
@@ -191,11 +185,6 @@ class Answers:
 # The widget
 
 
-def new_name() -> str:
-    """Return a new, unique name for a frame."""
-    return f"mas-lab-{uuid.uuid4().hex[:12]}"
-
-
 def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:
     """Return a widget that answers the questions of the frame named `frame` by calling `answer`.
 
@@ -209,7 +198,7 @@ def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:
     def heard(_: Any, question: Any, buffers: Any) -> None:
         nonlocal shown
         if shown is not None:  # it runs in the browser now and no longer needs its output
-            shown.update(EMPTY, raw=True)
+            shown.update({"text/plain": "", "text/html": ""}, raw=True)
             shown = None
         widget.send(answer(question))
 

@@ -75,8 +75,8 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         )  # fmt: skip
         line = {"color": shades[agent]}
         figure.add_scatter(x=own["step"], y=own["mean"], name=for_plotly(agent), mode="lines", line=line)
-    figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="credit (line: mean; band: quartiles)")
-    return figure
+    figure.update_layout(**LAYOUT, yaxis_title="credit (line: mean; band: quartiles)")
+    return figure.update_xaxes(title_text="training step")
 
 
 def calls_over_steps(calls: pd.DataFrame) -> "Figure":
@@ -85,10 +85,7 @@ def calls_over_steps(calls: pd.DataFrame) -> "Figure":
 
     figure, shades = Figure(), colors(calls["agent"])
     for agent, own in calls.groupby("agent", sort=False):
-        figure.add_scatter(
-            x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
-            line={"color": shades[agent]}, showlegend=True,
-        )  # fmt: skip
+        figure.add_scatter(x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
+                           line={"color": shades[agent]}, showlegend=True)  # fmt: skip
     figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="calls in an episode")
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return figure.update_yaxes(rangemode="tozero")

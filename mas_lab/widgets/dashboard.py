@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from mas_lab.display.progress import front_end, no_bars
+from mas_lab.display.progress import front_end, no_bars, running_cell
 from mas_lab.env import Env
 from mas_lab.locks import locked
 from mas_lab.recipes import Recipe, find
@@ -26,12 +26,9 @@ from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
-from mas_lab.widgets.address import address
 from mas_lab.widgets.document import write
-from mas_lab.widgets.episodes import index_of
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
-from mas_lab.widgets.rollouts import RolloutViewer
-from mas_lab.widgets.source import Source
+from mas_lab.widgets.rollouts import RolloutViewer, address
 from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
@@ -41,15 +38,16 @@ if TYPE_CHECKING:
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
 
-class LiveDashboard:
+class LiveDashboard(Training):
     """Train a team in a thread, so that the cell returns at once, and show the progress.
 
     `.stop()`, its button, or an interrupt of the kernel during `.wait()` ends training after the current step. If `run`
     keeps the training, a valid checkpoint remains. `.wait()` returns when training has ended, and raises the error that
     ended it.
 
-    `.figure()` and `.to_html(path)` show the curves. Other instruments take a dashboard in place of a run. `reports`
-    holds a `Report` per step, or only the last one if `run` keeps all.
+    `.figure()` and `.to_html(path)` show the curves. Their numbers are `.curve`, `.held_out` and `.stats`. Other
+    instruments take a dashboard in place of a run. `reports` holds a `Report` per step, or only the last one if `run`
+    keeps all.
 
     Other cells may use the team meanwhile. Each rollout or evaluation plays with the weights after some whole step.
     Training waits for it before it changes the weights. The result of training stays the same. Call `.stop()` and
@@ -90,6 +88,7 @@ class LiveDashboard:
         foreground: bool | None = None,
         **settings: Any,
     ):
+        super().__init__()
         with locked(team.policies.values(), training=True):
             pass  # raises at once if another thread trains one of these models
         self._team, self.env, self.seed = team, env, seed
@@ -105,9 +104,9 @@ class LiveDashboard:
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._so_far, self._spikes, self._begun, self._scoring = Training(), [], False, None
+        self._spikes, self._begun, self._scoring = [], False, None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
-        self._telling, self._cell = threading.Lock(), _cell()
+        self._telling, self._cell = threading.Lock(), running_cell()
         is_terminal = front_end() == "terminal"
         self._controls = Line() if self._foreground or is_terminal else Controls(self.steps, self.stop)
         self._drawing = None if is_terminal else Redrawn()
@@ -200,24 +199,24 @@ class LiveDashboard:
         """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""
         if not self._begun:
             self._begun = True
-            self._so_far.begin(self.run, step)
+            self.begin(self.run, step)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
         self._scoring = done if scores is None else None
         if scores is not None:
             self._begin(done)
-            self._so_far.score(scores)
-            self._draw(patient=False)
+            self.score(scores)
+            self._draw()
         self._tell()
 
     def _take(self, report: Report) -> None:
         self._begin(report.step)
-        self._so_far.take(report)
+        self.take(report)
         self._scoring = None
         self._spikes = list(getattr(self.watch, "spikes", ()))
         self.reports = [report] if self._folder else [*self.reports, report]
         self._tell()
-        self._draw(patient=report.held_out is None)
+        self._draw()
 
     # What is shown
 
@@ -225,13 +224,13 @@ class LiveDashboard:
         with self._telling:  # two threads report
             self._controls.tell(len(self.curve), self._line(), self._state)
 
-    def _draw(self, patient: bool) -> None:
+    def _draw(self) -> None:
         if self._drawing is not None:
-            self._drawing.draw_if_due(self.figure, patient)
+            self._drawing.draw_if_due(self.figure)
 
     def _line(self) -> str:
         done = len(self.curve)
-        line = f"step {done} of {self.steps}{self._so_far.line(self.whose)}"
+        line = f"step {done} of {self.steps}{self.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
@@ -243,7 +242,7 @@ class LiveDashboard:
         return f"{line} ({INTERRUPT})" if self._foreground else line
 
     def _ipython_display_(self) -> None:
-        if self._drawing is not None and self._cell != _cell():  # its own cell shows it already
+        if self._drawing is not None and self._cell != running_cell():  # its own cell shows it already
             self._controls.repeat()
             self._drawing.repeat()
 
@@ -275,8 +274,7 @@ class LiveDashboard:
             ValueError: If `lr` names an agent that the team does not have.
         """
         if run is None or self._folder is None:
-            lacks = "this training keeps none to begin from; start it with run=" if run else "give it run=, a folder"
-            raise TypeError(f"fork: a fork begins as a run that is kept, and is one: {lacks}")
+            raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
         asked = {**self._asked, "foreground": self._foreground, "fork": self._folder}
         if self._asked.get("score_seed") is None and "seed" in changes:
             asked["score_seed"] = self._asked["seed"]
@@ -301,9 +299,9 @@ class LiveDashboard:
         Returns:
             A RolloutViewer of this dashboard.
         """
-        source = Source(self.recorded)
-        step = source.steps[-1] if step is None and source.steps else step or 0
-        first = index_of(Source(source.turns(step)))["episode"].iloc[0]
+        found = RolloutViewer(self).index
+        step = found["step"].max() if step is None else step
+        first = found.loc[found["step"] == step, "episode"].iloc[0]
         return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     # Results
@@ -326,21 +324,6 @@ class LiveDashboard:
         """
         return {"rule": asdict(self.watch.rule), "spikes": self._spikes} if hasattr(self.watch, "rule") else None
 
-    @property
-    def curve(self) -> pd.DataFrame:
-        """Return one row per step: `tokens` until then, `success` and `return`, see `scores.training_curve`."""
-        return self._so_far.curve
-
-    @property
-    def held_out(self) -> pd.DataFrame:
-        """Return a table like `curve` for held-out tasks, one row per score; empty if there are no scores."""
-        return self._so_far.held_out
-
-    @property
-    def stats(self) -> pd.DataFrame:
-        """Return the statistics that `update` reported, for all steps."""
-        return self._so_far.stats
-
     def figure(self) -> "Figure":
         """Draw success, return, and the norm of each agent's gradient with its spikes marked.
 
@@ -349,7 +332,7 @@ class LiveDashboard:
         """
         watched = self.watched()
         rule = {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
-        return training_figure(self._so_far, self.agents, self.whose, rule)
+        return training_figure(self, self.agents, self.whose, rule)
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -360,12 +343,4 @@ class LiveDashboard:
         Returns:
             The path of the file.
         """
-        told = f"{self.name}: {self._line()}"
-        return write(path, training_page(told, self._so_far, self.figure(), self.agents))
-
-
-def _cell() -> int | None:
-    """Return the number of the notebook cell that runs, or `None` without IPython."""
-    ipython = sys.modules.get("IPython")
-    shell = ipython.get_ipython() if ipython else None
-    return shell.execution_count if shell else None
+        return write(path, training_page(f"{self.name}: {self._line()}", self, self.figure(), self.agents))

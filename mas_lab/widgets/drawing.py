@@ -219,9 +219,8 @@ def named(traces: Sequence[dict], layout: dict) -> dict[str, dict]:
     """Return the traces and lines in the key by their names."""
     several = len(traces) > 1 and layout.get("showlegend") is not False
     shown = [one for one in traces if one.get("name") and one.get("showlegend", several)]
-    return {
-        one["name"]: one for one in [*shown, *(line for line in layout.get("shapes", ()) if line.get("showlegend"))]
-    }
+    shown += [line for line in layout.get("shapes", ()) if line.get("showlegend")]
+    return {one["name"]: one for one in shown}
 
 
 def _key(named: Mapping[str, dict], width: float) -> tuple[list[str], float]:
@@ -271,10 +270,8 @@ def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
         if kind == "box":  # a strip of dots (`plotly.express.strip`), spread so that few hide others
             spread = [0.5 * (number * 0.618034 % 1 - 0.5) * (x.at(1) - x.at(0)) for number in range(len(points))]
             points = [(across + more, up) for (across, up), more in zip(points, spread, strict=True)]
-        mode, line = (
-            trace.get("mode", "markers" if kind == "box" else "lines"),
-            {"color": shade} | trace.get("line", {}),
-        )
+        mode = trace.get("mode", "markers" if kind == "box" else "lines")
+        line = {"color": shade} | trace.get("line", {})
         if trace.get("fill"):
             color = _quoted(trace.get("fillcolor") or line["color"])
             yield f'<path d="{_d(points)}Z" fill="{color}" opacity="{opacity:g}" stroke="none"/>'

@@ -13,14 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow
-from pyarrow import compute
 
 from mas_lab.explain.index import NEEDED, READ, RULE, TOLD, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
-from mas_lab.runs.disk import INFO, read_info
 from mas_lab.table import SCHEMA, TableError, require, trained
-from mas_lab.widgets.source import ALWAYS, Source, completed
+from mas_lab.widgets.source import Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import visible_data
 
@@ -131,28 +128,16 @@ class Reading:
         self._states, self._shares = states, shares or {}
         self._step = lru_cache(HELD)(self._read)
 
-    def _read(self, step: int) -> pyarrow.Table | pd.DataFrame:
+    def _read(self, step: int) -> pd.DataFrame:
         """Return the rows of a step that belong to its batch, with their place in the step as `row`."""
-        if self.source.run is not None:
-            [table] = self.source.arrow(SHOWN, [step], trained_only=False)
-            if set(ALWAYS) <= set(table.column_names):
-                table = table.append_column("row", pyarrow.array(np.arange(len(table))))
-                return table.filter(compute.invert(table["probe"]))
-        turns = completed(self.source.turns(step))
+        turns = completed(self.source.turns(step, SHOWN))
         return turns.assign(row=range(len(turns)))[trained(turns)]
 
     def _where(self, step: int, by: str, wanted: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
         """Return the rows whose value in the column `by` is wanted: the existing `columns`, and `row`."""
         table = self._step(step)
-        if isinstance(table, pd.DataFrame):
-            own = table[table[by].map(wanted).astype(bool)] if by in table else table[:0]
-            return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
-        if by not in table.column_names:
-            return []
-        values = [value for value in table[by].unique().to_pylist() if wanted(value)]
-        own = table.filter(compute.is_in(table[by], pyarrow.array(values, table.schema.field(by).type)))
-        rows = own.select([name for name in (*columns, "row") if name in own.column_names]).to_pylist()
-        return [row | {INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
+        own = table[table[by].map(wanted).astype(bool)] if by in table else table[:0]
+        return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
 
     def rows(self, step: int, episode: str) -> list[Row]:
         """Return the rows of an episode as dicts."""
@@ -206,25 +191,19 @@ def _member(row: Row) -> Data:
 def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
     """Return the shares of each row's tokens.
 
-    `shares` is the table of `lab.attribute` on all turns of the source. With a column `step`, it may cover some steps
-    only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take part in
-    several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they are not
-    shares. Raise TableError if `shares` belongs to another table.
+    `shares` is the table of `lab.attribute` on the turns of a step. A column `step` names it, unless the source has
+    one step only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take
+    part in several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they
+    are not shares. Raise TableError if `shares` belongs to another table.
     """
     if shares is None:
         return _recorded_shares(source)
     if missing := [name for name in ("row", "token", "share") if name not in shares.columns]:
         raise TableError(f"shares: column {missing[0]!r} is missing; pass the table of lab.attribute(team, turns)")
     if "step" not in shares.columns:
-        if source.run is not None and len(source.steps) > 1:
+        if len(source.steps) > 1:
             raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
-        if source.run is not None or "step" not in source.memory:
-            shares = shares.assign(step=source.steps[0])
-        else:  # rows count through all steps of a table in memory
-            step = source.memory["step"].reset_index(drop=True)
-            within = step.groupby(step).cumcount()
-            rows = shares["row"]
-            shares = shares.assign(step=rows.map(step).fillna(0).astype(int), row=rows.map(within).fillna(-1))
+        shares = shares.assign(step=source.steps[0])
     found: Shares = {}
     for step, own in shares.sort_values(["row", "token"], kind="stable").groupby("step"):
         lengths = source.turns(int(step), ["completion_ids"])["completion_ids"].map(len).to_dict()

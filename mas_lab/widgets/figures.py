@@ -5,7 +5,6 @@ drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,8 +47,7 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
     """
     figure = _recipe_lines(scores, "tokens", y)
     figure.update_layout(xaxis_title="sampled tokens", yaxis_title=for_plotly(y_title), yaxis_range=[0, 1])
-    figure.update_xaxes(rangemode="nonnegative")
-    return figure
+    return figure.update_xaxes(rangemode="nonnegative")
 
 
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
@@ -60,8 +58,7 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
     figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
-    return figure
+    return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
 
 
 def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
@@ -72,22 +69,17 @@ def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "
     for recipe, runs in table.groupby("recipe", sort=False):
         name, line = for_plotly(recipe), {"color": shades[recipe], "dash": dashes[recipe]}
         for _, run in runs.groupby("seed"):
-            _line(figure, run[x], run[y], line | {"width": 1}, name, shown=False, dots=not every)
+            figure.add_scatter(
+                x=run[x], y=run[y], mode="lines" if every else "lines+markers", line=line | {"width": 1},
+                marker={"size": 5}, opacity=0.35, cliponaxis=False, name=name, legendgroup=name, showlegend=False,
+                hoverinfo="skip",
+            )  # fmt: skip
         least = runs.groupby("seed")[x].max().min()
         grid = np.unique(runs.loc[runs[x] <= least, x]) if every else np.linspace(runs[x].min(), least, 60)
         each = [np.interp(grid, run[x], run[y]) for _, run in runs.groupby("seed")]
-        _line(figure, grid, np.mean(each, axis=0), line | {"width": 3}, name, shown=True)
-    figure.update_layout(**LAYOUT)
-    return figure
-
-
-def _line(figure: "Figure", x, y, line: dict, name: str, shown: bool, dots: bool = True) -> None:
-    opacity, hover = (1.0, "all") if shown else (0.35, "skip")
-    mode = "lines+markers" if dots and not shown else "lines"
-    figure.add_scatter(
-        x=x, y=y, mode=mode, line=line, marker={"size": 5}, opacity=opacity,
-        cliponaxis=False, name=name, legendgroup=name, showlegend=shown, hoverinfo=hover,
-    )  # fmt: skip
+        figure.add_scatter(x=grid, y=np.mean(each, axis=0), mode="lines", line=line | {"width": 3}, cliponaxis=False,
+                           name=name, legendgroup=name)  # fmt: skip
+    return figure.update_layout(**LAYOUT)
 
 
 def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
@@ -116,8 +108,7 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
         if not (turns["task"] == task.id).any():
             raise ValueError(f"mazes: task {task.id!r} was not played in the table {title!r}")
         _maze(figure, env.start(task).maze, way(env, task, turns), column)
-    figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
-    return figure
+    return figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
 
 
 def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
@@ -142,13 +133,9 @@ def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) 
                        hoverinfo="skip", row=1, col=column)  # fmt: skip
     line = {"color": PALETTE[1], "width": 4}
     figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
-    walked = {frozenset(pair) for pair in pairwise(path)}
-    for cell, mark in ((maze.start, "start"), (maze.goal, "goal")):
-        above = (cell[0], cell[1] - 1)
-        shift = -16 if frozenset((cell, above)) in walked else 16  # keep the text off the path
-        figure.add_annotation(
-            x=cell[0], y=cell[1], text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column
-        )
+    for (x, y), mark in ((maze.start, "start"), (maze.goal, "goal")):
+        shift = -16 if (x, y - 1) in path else 16  # keep the text off the path
+        figure.add_annotation(x=x, y=y, text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column)
     ticks = list(range(maze.size))
     letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
     square = {"scaleanchor": "x" if column == 1 else f"x{column}", "autorange": "reversed"}

@@ -30,8 +30,7 @@ class Redrawn:
     """One output of a cell that the next one replaces: a MIME bundle, a text or a figure."""
 
     def __init__(self):
-        self._handle, self._bundle = None, None
-        self._next = self._last = 0.0
+        self._handle, self._bundle, self._next = None, None, 0.0
 
     def make_room(self) -> None:
         """Reserve the place of a figure in the cell that runs now, before there is a figure."""
@@ -66,19 +65,13 @@ class Redrawn:
         if self._handle is not None:
             self._handle.display(self._bundle, raw=True)
 
-    def draw_if_due(self, figure: "Callable[[], Figure]", patient: bool = True) -> None:
-        """Show the figure if it is due: drawing takes at most a share `DRAWING` of the time.
-
-        A rare update has `patient=False` and waits only for the shortest pause.
-        """
+    def draw_if_due(self, figure: "Callable[[], Figure]") -> None:
+        """Show the figure if it is due: drawing takes at most a share `DRAWING` of the time."""
         start = time.monotonic()
-        if start < (self._next if patient else self._last + PAUSES[0]):
-            return
-        is_first = self._next == 0.0  # the first drawing also imports plotly
-        self.show(figure())
-        self._last = time.monotonic()
-        pause = 0.0 if is_first else (self._last - start) * (1 / DRAWING - 1)
-        self._next = self._last + min(max(pause, PAUSES[0]), PAUSES[1])
+        if start >= self._next:
+            self.show(figure())
+            now = time.monotonic()
+            self._next = now + min(max((now - start) * (1 / DRAWING - 1), PAUSES[0]), PAUSES[1])
 
 
 class LiveCurve:

@@ -1,24 +1,98 @@
 """`play_as`: let a person play one agent, read its prompts, answer, and see what the answers earn.
 
-The person uses widgets where they stay live, and `.say(text)` elsewhere. This module leaves out the episode itself
-(`cells.seat`).
+The person uses widgets where they stay live, and `.say(text)` elsewhere. The team plays the other agents, and the
+episode waits at the person's turns. This module leaves out the play itself (`backends.runner`).
 """
 
 import inspect
+from collections import deque
+from collections.abc import Sequence
 
 import pandas as pd
 
+from mas_lab.backends.runner import Runner, draw_seed, max_tokens, require_policies
+from mas_lab.cells.episode import EpisodeState, Generation
+from mas_lab.cells.plans import episodes
+from mas_lab.cells.rollout import as_table
 from mas_lab.display.progress import front_end
-from mas_lab.env import Env, Task, transcript
+from mas_lab.env import Env, Message, Task, transcript
+from mas_lab.policy import Request
 from mas_lab.team import Team
 from mas_lab.widgets.document import beside, escape, table_html
-from mas_lab.widgets.human_agent import HumanAgent
 from mas_lab.widgets.live import with_fallback
 from mas_lab.widgets.text import escape_control_chars
 
 ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
 """Front ends (`progress.front_end`) in which a button still works after its cell has returned."""
 TOLD = ("agent", "turn", "completion", "valid", "local_reward", "team_reward")
+PERSON = "person"
+"""Value of the column `policy` in a person's rows: they have no tokens, and nothing learns from them."""
+
+
+class HumanAgent(Runner):
+    """An episode of `task` in which a person plays `agent`; the other agents are sampled from `team` by `seed`.
+
+    While `waits`, it is the person's turn: `heard` is the prompt, and `say(text)` answers it.
+
+    Raises:
+        ValueError: `env` has no such agent, or the team lacks another one.
+    """
+
+    def __init__(self, env: Env, team: Team, agent: str, task: Task, seed: int = 0):
+        if agent not in env.agents:
+            raise ValueError(f"play_as: no agent is named {agent!r}; {type(env).__name__} plays {env.agents}")
+        require_policies([other for other in env.agents if other != agent], team, [task], "play_as")
+        super().__init__(env, team, seed, step=0)
+        self.agent, self.task = agent, task
+        self._episode, self._asked = EpisodeState(env, task, task.id), deque()
+        self.run([self._episode], episodes(1))
+
+    @property
+    def waits(self) -> bool:
+        """Return whether it is the person's turn; if not, the episode has ended."""
+        return bool(self._asked)
+
+    @property
+    def heard(self) -> list[Message]:
+        """Return the prompt of this turn."""
+        _, _, request = self._asked[0]
+        return self.env.observe(request.at.state, self.agent)
+
+    def say(self, text: str) -> None:
+        """Answer for the person; return at their next turn, or when the episode has ended."""
+        if not self.waits:
+            raise ValueError(f"play_as: the episode of task {self.task.id!r} has ended; start another one")
+        columns = {
+            "policy": PERSON, "prompt": transcript(self.heard), "prompt_ids": [], "temperature": float("nan"),
+            "completion": text, "completion_ids": [], "logprobs": [], "finish": "eos",
+        }  # fmt: skip
+        plan, slot, request = self._asked.popleft()
+        self.answer((plan, slot), Generation(self.agent, request.candidate, text, columns))
+        self.run()
+
+    def suggestion(self) -> str:
+        """Return what the team's own policy would say at this turn. Raises KeyError if the team has none."""
+        policy, sampling, messages = self.team[self.agent], self.team.sampling[self.agent], self.heard
+        limit = sampling.max_tokens or max_tokens(self.env, self.agent)
+        seed = draw_seed(self.seed, "suggestion", len(self._episode.rows))
+        request = Request(tuple(policy.encode(messages)), limit, sampling.temperature, seed, sampling.stop)
+        return policy.sample([request])[0].text
+
+    @property
+    def turns(self) -> pd.DataFrame:
+        """Return the rows so far, as `rollout` does."""
+        return as_table(self._episode.rows, step=0)
+
+    def speaker(self, agent: str) -> int:
+        """Return a key: the person's requests are kept apart."""
+        return id(self) if agent == self.agent else super().speaker(agent)
+
+    def submit(self, requests: Sequence[tuple]) -> None:
+        """Keep the person's requests, and submit the others to their policies."""
+        if requests[0][2].agent == self.agent:
+            self._asked.extend(requests)
+        else:
+            super().submit(requests)
 
 
 def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train") -> "PlayAs":
@@ -157,7 +231,7 @@ class Panel:
         self._say.on_click(lambda _: play.say(self._answer.value))
         self._ask.on_click(lambda _: setattr(self._answer, "value", play._seat.suggestion()))
         following.on_click(lambda _: play.another())
-        rules = HTML(f"<details><summary>The rules</summary>{_block(rules_of(play.env))}</details>")
+        rules = HTML(f"<details><summary>The rules</summary>{_block(inspect.getdoc(type(play.env)) or '')}</details>")
         buttons = HBox([self._say, self._ask, following])
         self.box = VBox([self._heading, rules, self._heard, self._answer, buttons, self._told])
         self.show()
@@ -170,11 +244,6 @@ class Panel:
         self._answer.disabled = self._say.disabled = bool(outcome)
         self._ask.disabled = bool(outcome) or play.agent not in play.team
         self._told.value = table_html(told, outcome or "What you said, and what it earned") if len(told) else ""
-
-
-def rules_of(env: Env) -> str:
-    """Return the docstring of the env's class."""
-    return inspect.getdoc(type(env)) or "This env has no docstring."
 
 
 def _block(text: str) -> str:

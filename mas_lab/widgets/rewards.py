@@ -1,10 +1,10 @@
 """RewardInspector: show what each agent earned, and how each baseline would judge it.
 
-This module makes the tables, and the instrument around them. It leaves out the figures (`credit_figures`), the tables
-as HTML (`earned`), gradients (`spikes`) and texts (`rollouts`).
+This module makes the tables, and the instrument around them. It leaves out the figures (`credit_figures`), gradients
+(`spikes`) and texts (`rollouts`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,8 @@ from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.table import require, trained
-from mas_lab.widgets.address import page_address
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.earned import agents_html, links_to, turns_html
-from mas_lab.widgets.figures import NEUTRAL, colors
 from mas_lab.widgets.source import Source
 
 if TYPE_CHECKING:
@@ -29,6 +26,19 @@ if TYPE_CHECKING:
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
+SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "lone", "flat", "signal", "F", "policy_gain", "own")
+CAPTION = "Who earned what, and would a baseline of its own pay?"
+KEY = (
+    "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
+    "lone, flat: the share of its rows that are compared with nothing, or with equals alone. signal: how much of its "
+    "squared advantages under the global baseline is information. F: their mean. own: whether a baseline of its own "
+    "would pay, by policy_gain; below the table, the reasons, see lab.advise."
+)
+TURN_KEY = (
+    "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "
+    "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; policy_gain: of all that "
+    "the same weights learn from, by which the advice in own goes."
+)
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 
 
@@ -56,8 +66,7 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
         std=("credit", lambda credit: credit.std(ddof=0)), valid=("valid", "mean"), lone=("lone", "mean"),
         flat=("flat", "mean"),
     )  # fmt: skip
-    played = rows.groupby("step")["episode"].nunique() if "step" in by else rows["episode"].nunique()
-    told["spoke"] /= told.index.get_level_values("step").map(played) if "step" in by else played
+    told["spoke"] /= rows["episode"].nunique()
     told = told.join(quartiles).reset_index()
     if "turn" in by:
         return documented(told, "rewards")
@@ -156,41 +165,40 @@ class RewardInspector:
         read = ["step", "episode", "agent", "turn", "probe"]
         return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
 
-    def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
+    def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
 
         Args:
             path: The file to write. Missing parent folders are created.
-            rollouts: Address of the page of a RolloutViewer of the same run: relative, or with http, https or file.
-                Links beside each agent lead to it. `None` makes no links.
 
         Returns:
             The path of the file.
-
-        Raises:
-            ValueError: If `rollouts` is not the address of a page.
         """
-        agents, links = self.source.agents, links_to(self.turns, page_address(rollouts, "RewardInspector"), self.step)
+        agents = self.source.agents
         described = f"Credits and advantages of {', '.join(agents)} under two baselines, at step {self.step}"
         figure = figure_html(self.figure(), described, credit_counts(self.turns), 60 + 180 * len(agents))
         curves = "".join(figure_html(*curve) for curve in self._curves())
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f'<p class="quiet">{escape(self.source.title)}</p><h2>Step {self.step}</h2>{self._tables(links)}'
+            f'<p class="quiet">{escape(self.source.title)}</p><h2>Step {self.step}</h2>{self._tables()}'
             f"{self._numbers()}{figure}{'<h2>Over training</h2>' if curves else ''}{curves}"
             f"{folded('What the columns mean', keys)}"
         )
         return write(path, document("Who earned what", body, scripts=FIGURES))
 
-    def _tables(self, links: Mapping[str, str]) -> str:
-        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
-        shades = dict.fromkeys(self.advice["agent"], NEUTRAL) | colors(self.source.agents)
-        if self.turn_table is None:
-            return agents_html(self.table, self.advice, {}, shades, links)
-        calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-        often = dict(zip(calls["agent"], calls["calls"], strict=True))
-        by_turn = turns_html(self.turn_table, self.turn_advice)
-        return agents_html(self.table, self.advice, often, shades, links) + by_turn
+    def _tables(self) -> str:
+        """Return the tables of the step as HTML: per agent with the advice, and per turn if there are turns."""
+        own = self.table.set_index("agent")[["mean", "std", "lone", "flat", "signal", "F"]]
+        shown, by_turn = self.advice.set_index("agent")[["spoke", "rows", "policy_gain", "own"]].join(own), ""
+        if self.turn_table is not None:
+            calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
+            shown["calls"] = calls.set_index("agent")["calls"]
+            numbers = self.turn_advice[[*OF_TURN, "signal", "gain", "policy_gain", "own"]]
+            told = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
+            by_turn = table_html(told, "The same per agent and turn") + f"<p><small>{TURN_KEY}</small></p>"
+        shown = shown.reset_index()[[name for name in SHOWN if name == "agent" or name in shown]]
+        reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
+        return f"{table_html(shown, CAPTION)}<ul>{reasons}</ul><p><small>{KEY}</small></p>{by_turn}"
 
     def _numbers(self) -> str:
         behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
@@ -199,17 +207,18 @@ class RewardInspector:
 
     def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
         """Yield the figures over several training steps, each with a description and its numbers."""
-        if len(self.source.steps) > 1:
-            curve = self.curve()
-            yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
-        if len(self.source.steps) > 1 and "turn" in self.turns.columns:
+        if len(self.source.steps) == 1:
+            return
+        curve = self.curve()
+        yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
+        if "turn" in self.turns.columns:
             calls = self.calls()
             yield calls_over_steps(calls), CALLED, calls
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{self._tables({})}")))
+        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{self._tables()}")))
         for figure in (self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")

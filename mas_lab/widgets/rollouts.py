@@ -5,10 +5,12 @@ telling episodes of all steps up to a limit. It works offline and by keyboard, a
 module leaves out gradients (`spikes`).
 """
 
+import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
 
@@ -16,8 +18,7 @@ from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
-from mas_lab.widgets.address import address, fields
-from mas_lab.widgets.answers import Answers, connect, new_name
+from mas_lab.widgets.answers import Answers, connect
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
@@ -37,6 +38,14 @@ HEIGHT = 760
 """Height of the frame in a notebook, in pixels."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
+FIELDS = ("run", "step", "episode", "node", "candidate")
+"""Parts of an address within the page."""
+
+
+def address(**where: Any) -> str:
+    """Return `#run=0&step=3&...` with the given `FIELDS` that are not `None`, with names as a page shows them."""
+    told = {name: escape_control_chars(str(where[name])) for name in FIELDS if where.get(name) is not None}
+    return "#" + urlencode(told)
 
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
@@ -52,10 +61,8 @@ def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
         signs = ["circle" if kept else "circle-open" for kept in own["kept"]]
         figure.add_scatter(x=own["depth"], y=own[earned], mode="markers", name=for_plotly(agent),
                            marker={"color": shades[agent], "symbol": signs, "size": 10})  # fmt: skip
-    figure.update_layout(
-        **LAYOUT, xaxis_title="environment step in the episode", yaxis_title=f"{earned} (filled: kept)"
-    )
-    return figure
+    figure.update_layout(**LAYOUT, yaxis_title=f"{earned} (filled: kept)")
+    return figure.update_xaxes(title_text="environment step in the episode")
 
 
 class RolloutViewer:
@@ -69,15 +76,13 @@ class RolloutViewer:
 
     Args:
         x: A table of turns, one report or several, a run, its path, or a live dashboard.
-        episode: Name of an episode. The page then holds only the episodes with this name. `None` holds the most telling
-            episodes.
         beside: A second source of the same kinds as `x`, to read both side by side, task by task.
         env: Environment that draws the states. `None` uses the env of a live dashboard, or rebuilds the kit's own env
             of a run.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
         agents: Names of the agents, in acting order. `None` takes them from `x`.
-        shares: Table of `lab.attribute` on the turns of `x`, with each token's share of the gradient. `None` uses what
-            a `SpikeWatch` recorded.
+        shares: Table of `lab.attribute` on the turns of a step, with each token's share of the gradient. A column
+            `step` names the step if `x` has several. `None` uses what a `SpikeWatch` recorded.
         at: Address from `.link`, at which the page opens. `None` opens on the index.
         limit_mb: Maximum size of the episodes on a page, in megabytes.
         tasks: The tasks that were played, for pictures of their states. A table in memory needs them unless seed 0 drew
@@ -94,7 +99,6 @@ class RolloutViewer:
     def __init__(
         self,
         x: Any,
-        episode: str | None = None,
         beside: Any = None,
         env: Env | None = None,
         team: Any = None,
@@ -109,11 +113,7 @@ class RolloutViewer:
         self._states = [States(source, env, tasks, PATIENCE) for source in sources]
         found = [token_shares(source, given) for source, given in zip(sources, (shares, None), strict=False)]
         self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
-        self._limit, self._at, self._asked = limit_mb * 1e6, "", None
-        if episode is not None:
-            self._asked = self.index.index[self.index["episode"] == episode].tolist()
-            if not self._asked:
-                raise TableError(f"RolloutViewer: no episode {episode!r} in {self.title}; `.index` names them")
+        self._limit, self._at = limit_mb * 1e6, ""
         self._opened = None if at is None else self._place(at)
 
     @property
@@ -128,7 +128,7 @@ class RolloutViewer:
 
     def _place(self, at: str) -> int:
         """Return the index row that an address names, and write the address anew into `_at`."""
-        told = fields(at)
+        told = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
         step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
         if not (step.isdecimal() and run.isdecimal() and episode):
             raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
@@ -159,10 +159,7 @@ class RolloutViewer:
     def _held(self) -> dict[str, Any]:
         """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
-        if self._asked is None:
-            held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
-        else:
-            held = page_data(self.index, self._read, self._asked, float("inf"), first)
+        held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
         for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
         return held
@@ -182,8 +179,7 @@ class RolloutViewer:
 
     def _first(self) -> tuple[pd.Series, pd.DataFrame]:
         """Return the episode that opens: its row of the index, and its table."""
-        asked = self._opened if self._opened is not None else (self._asked or [0])[0]
-        row = self.index.iloc[asked]
+        row = self.index.iloc[self._opened or 0]
         rows = self._readings[row["run"]].rows(int(row["step"]), row["episode"])
         return row, pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
 
@@ -191,7 +187,7 @@ class RolloutViewer:
         """Draw what each candidate earned, over the course of the episode that opens.
 
         Returns:
-            Plotly figure of the most telling episode, or of the one that `episode` or `at` names.
+            Plotly figure of the most telling episode, or of the one that `at` names.
         """
         return episode_timeline(self._first()[1], self.source.agents)
 
@@ -263,7 +259,7 @@ class RolloutViewer:
             raise NotImplementedError
         from IPython.display import display
 
-        name = new_name()
+        name = f"mas-lab-{uuid.uuid4().hex[:12]}"
         display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
         connect(name, self._answers.answer)
 

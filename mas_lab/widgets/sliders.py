@@ -32,5 +32,5 @@ def _shown(function: Callable[..., None], values: dict[str, Any]) -> str:
     printed = f"<pre>{escape(held.stdout)}</pre>" if held.stdout else ""
     told = ", ".join(f"{name} = {value}" for name, value in values.items())
     drawn = [one.data["text/html"] for one in held.outputs if "text/html" in one.data]
-    body = f"{printed}{''.join(drawn)}<p><small>Here at {escape(told)}; the slider lives where the notebook runs."
-    return beside(f"{body}</small></p>")
+    note = f"<p><small>Here at {escape(told)}; the slider lives where the notebook runs.</small></p>"
+    return beside(f"{printed}{''.join(drawn)}{note}")

@@ -40,10 +40,6 @@ class Source:
         self._texts = {name: _reader(tokenizer) for name, tokenizer in tokenizers.items() if tokenizer is not None}
 
     @property
-    def is_zip(self) -> bool:
-        return self.run is not None and self.run.is_exported
-
-    @property
     def title(self) -> str:
         if self.run is None:
             return "turns in memory" if self._turns is not None else "statistics in memory"

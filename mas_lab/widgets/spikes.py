@@ -1,23 +1,23 @@
 """SpikeInspector: show gradient norms over training, and open a spike down to agent, group, sample and token.
 
 The page is client-side. It has a chart whose spikes are buttons, the anatomy of the chosen spike, and the episodes of
-its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`), and static figures
-(`norms`).
+its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
-from mas_lab.widgets.address import page_address
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.figures import colors
-from mas_lab.widgets.norms import PROXY, clipped_norms, lines_of, named, norm_curves, share_bars, without_repeats
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import escape_control_chars
+from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -25,6 +25,78 @@ if TYPE_CHECKING:
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
 SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
+WHOLE = NEUTRAL
+"""Colour of a policy's own norm, beside the colours of its agents."""
+PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
+
+
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+    """Draw gradient norms before clipping over optimizer steps, with spikes marked.
+
+    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`.
+    """
+    from mas_lab.widgets.picture import Figure
+
+    figure, shades = Figure(), colors(agents)
+    scored = without_repeats(scored.assign(place=places(scored)))
+    for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
+        shade, name = shades.get(agent, WHOLE), for_plotly(named(policy, agent))
+        line = {"color": shade, "width": 2 if agent else 3}
+        norm = own["norm"].where(own["norm"] > 0)
+        figure.add_scatter(x=own["place"], y=norm, name=name, mode="lines", line=line, hovertemplate="%{y:.3g}")
+        high = own[own["spike"]]
+        marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
+        figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
+                           name=f"spike of {name}")  # fmt: skip
+    figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
+    return figure.update_yaxes(type="log")
+
+
+def places(stats: pd.DataFrame) -> pd.Series:
+    """Return each row's place on the axis of the run's optimizer steps, from 0; a silent agent has no row there."""
+    return stats.groupby([name for name in ("step", "optimizer_step") if name in stats.columns]).ngroup()
+
+
+def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
+    """Return `spike_scores` without the norm of a policy with one agent, because the agent's norm is the same."""
+    agents = scored[scored["agent"] != ""].groupby("policy")["agent"].nunique()
+    return scored[(scored["agent"] != "") | (scored["policy"].map(agents) != 1)]
+
+
+def named(policy: str, agent: str) -> str:
+    return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
+
+
+def lines_of(scored: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of the page's chart: the numbers and places of each norm, and which ones are `high`."""
+    lines = []
+    for key, own in scored.assign(place=places(scored)).groupby(["policy", "agent"], sort=False):
+        policy, agent = map(escape_control_chars, key)
+        lines.append({
+            "policy": policy, "agent": agent, "name": named(policy, agent), "norms": short(own["norm"]),
+            "usual": short(own["usual"], 3), "scores": short(own["score"], 3), "at": own["place"].tolist(),
+            "when": own[["step", "optimizer_step"]].astype(int).to_numpy().tolist(),
+            "high": np.flatnonzero(own["spike"]).tolist(),
+        })  # fmt: skip
+    return lines
+
+
+def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the norms after clipping of the policies that it changed, with their `places` on the axis."""
+    if "policy_norm_clipped" not in stats.columns:
+        return []
+    taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
+    return [
+        {"policy": escape_control_chars(policy), "at": own["place"].tolist(),
+         "norms": short(own["policy_norm_clipped"])}
+        for policy, own in taken.groupby("policy", sort=False)
+        if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
+    ]  # fmt: skip
+
+
+def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
+    """Return plain numbers with `digits` significant digits, and `None` for values that are not finite."""
+    return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
 
 
 class SpikeInspector:
@@ -90,27 +162,8 @@ class SpikeInspector:
         """
         return norm_curves(self.scores, self.source.agents)
 
-    def shares(self, number: int = 0) -> "Figure":
-        """Draw the largest samples of one spike as bars.
-
-        Args:
-            number: Place of the spike in `.spikes`, from 0. The default is the spike with the highest score.
-
-        Returns:
-            Plotly figure with a bar per sample, which shows its share of the policy's gradient.
-
-        Raises:
-            IndexError: If `.spikes` has no such record.
-        """
-        spike = self.spikes[number]
-        return share_bars(spike, self.source.turns(spike["step"]), self.source.agents)
-
-    def data(self, rollouts: str = "") -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         """Collect what the page shows.
-
-        Args:
-            rollouts: Address of the page of a RolloutViewer, in which the episodes open. The default puts the episodes
-                on this page.
 
         Returns:
             Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
@@ -120,8 +173,8 @@ class SpikeInspector:
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
             "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
-            "spikes": opened, "closed": f"not opened: {why}", "page": rollouts,
-            "rollouts": None if rollouts else episodes_of(self.spikes, self.source),
+            "spikes": opened, "closed": f"not opened: {why}",
+            "rollouts": episodes_of(self.spikes, self.source),
         }  # fmt: skip
 
     def _told(self) -> str:
@@ -153,11 +206,8 @@ class SpikeInspector:
             parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         return "".join([*parts, f"<p><small>{escape(self._told())} A diamond is a spike.</small></p>"])
 
-    def page(self, rollouts: str = "") -> str:
+    def page(self) -> str:
         """Make the page as one standalone document.
-
-        Args:
-            rollouts: Address of the page of a RolloutViewer, see `data`.
 
         Returns:
             Text of an HTML page.
@@ -168,24 +218,19 @@ class SpikeInspector:
             f'<div id="spikes">{table}</div>'  # remains if no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
-        data = self.data(rollouts)
-        return document("Gradient spikes", body, data, scripts=SCRIPTS, styles=("spikes.css", *rollout_page.STYLES))
+        styles = ("spikes.css", *rollout_page.STYLES)
+        return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)
 
-    def to_html(self, path: str | Path, rollouts: str | Path | None = None) -> Path:
+    def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
 
         Args:
             path: The file to write. Missing parent folders are created.
-            rollouts: Address of the page of a RolloutViewer of the same run: relative, or with http, https or file.
-                Episodes open there. With `None` they open on this page, if there is room.
 
         Returns:
             The path of the file.
-
-        Raises:
-            ValueError: If `rollouts` is not the address of a page.
         """
-        return write(path, self.page(page_address(rollouts, "SpikeInspector")))
+        return write(path, self.page())
 
     def _repr_html_(self) -> str:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))

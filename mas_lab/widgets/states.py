@@ -123,7 +123,7 @@ class States:
         if not self.draws:
             return {}
         try:
-            if self.source.is_zip and any(len(row["completion"]) > LONGEST for row in rows):
+            if getattr(self.source.run, "is_exported", False) and any(len(row["completion"]) > LONGEST for row in rows):
                 raise NoStates(f"an action of more than {LONGEST:,} characters is not played again from a zip")
             return states(self.env, self._task(step, rows[0].get("task")), rows)
         except NoStates as why:

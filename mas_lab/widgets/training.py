@@ -20,7 +20,7 @@ from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
-from mas_lab.widgets.norms import WHOLE, norm_curves
+from mas_lab.widgets.spikes import WHOLE, norm_curves
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 if TYPE_CHECKING:
@@ -39,26 +39,27 @@ def whose_success(plan: Any) -> str:
 class Training:
     """The steps of a training so far, from the start of a resumed run or of the run that it was forked from.
 
-    `curve` and `held_out` have the columns `scores.CURVE`. For a fork, `forked` says from where and what was changed,
-    and `origin()` reads the curves of the other run.
+    For a fork, `forked` says from where and what was changed, and `origin()` reads the curves of the other run.
     """
 
     def __init__(self):
         self.curve = self.held_out = self._origin = pd.DataFrame(columns=CURVE)
+        """One row per step (`curve`) or score on held-out tasks (`held_out`): `step`, `tokens` until then, `success`
+        and `return`."""
         self._stats: list[pd.DataFrame] = []
         self.forked: dict[str, Any] | None = None
-        self._run: Run | None = None
+        self._kept: Run | None = None
 
     @property
     def stats(self) -> pd.DataFrame:
-        """Return the statistics that `update` reported."""
+        """Return the statistics that `update` reported, for all steps."""
         return pd.concat(self._stats, ignore_index=True) if self._stats else pd.DataFrame()
 
     def begin(self, run: Run | None, step: int | None) -> None:
         """Load what a run has shown before its first report, of `step` (`None` if there is no report)."""
         if run is None:
             return
-        self._run, self.forked = run, run.config.get("forked")
+        self._kept, self.forked = run, run.config.get("forked")
         if step == 0 or not run.steps:
             return
         until = step or run.steps
@@ -100,7 +101,7 @@ class Training:
     def origin(self) -> pd.DataFrame:
         """Return the curve of the run that this one was forked from, as far as it is now; empty if it is gone."""
         with suppress(RunError, TableError, OSError):
-            self._origin = grown(self._origin, load_run(origin_of(self._run)))
+            self._origin = grown(self._origin, load_run(origin_of(self._kept)))
         return self._origin
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import episodes_table
 
 import mas_lab as lab
-from mas_lab.explain.advice import COSTS, FEW, PAYS, predicted
+from mas_lab.explain.advice import COSTS, FEW, NUMBERS, PAYS
 from mas_lab.explain.moments import baseline_unit, pooled_inflation
 from mas_lab.table import TableError
 
@@ -27,6 +27,10 @@ def team(rewards, helped, task="t", calls=1):
 
 def advice(*tables, **named):
     return lab.advise(pd.concat(tables, ignore_index=True), **named).set_index("agent")
+
+
+def predicted(turns):
+    return pd.DataFrame(lab.advise(turns))[["agent", *NUMBERS]]
 
 
 def helper_of(*tables):
@@ -215,27 +219,6 @@ def test_the_prediction_is_too_high_for_a_policy_of_one_word():
     assert 1.5 < ratio < 2.5
 
 
-def played(name, **options):
-    env = lab.make_env(name, **options)
-    team = lab.Team.per_agent(lambda _: lab.load_policy(env.pocket), env.agents)
-    turns = lab.rollout(env, team, env.tasks(16, "train", 0), plan=lab.episodes(8), seed=0)
-    turns = lab.group(turns, by="task", credit=lab.episode_return())
-    return lab.advise(turns, env.agents).set_index("agent")
-
-
-def test_an_agent_with_little_at_stake_needs_a_baseline_of_its_own():
-    gains = {pay: played("paid_help", pay=pay) for pay in (0.2, 0.6, 1.0)}
-    helper = pd.DataFrame({pay: found.loc["helper"] for pay, found in gains.items()}).T
-    assert helper["own"].tolist() == ["pays", "pays", "hardly matters"]
-    assert helper["gain"].is_monotonic_decreasing and helper.loc[0.2, "gain"] > 10
-    assert all(found.loc["solver", "gain"] == pytest.approx(1) for found in gains.values())
-    assert played("finisher", low=0.8).loc["finisher", "own"] == "pays"
-    assert played("finisher", low=0.0).loc["finisher", "own"] == "hardly matters"
-    assert set(played("math")["own"]) == {"hardly matters"}
-    ladder = played("ladder", n_agents=8)
-    assert ladder.loc[["stage_1", "stage_2", "stage_8"], "own"].tolist() == ["hardly matters", "pays", UNKNOWN]
-
-
 def test_what_cannot_be_judged_is_refused():
     rows = team([1.0, 0.0], (0,))
     for error, words, turns, by in (
@@ -243,32 +226,22 @@ def test_what_cannot_be_judged_is_refused():
         (TableError, "advise: column 'episode' is missing", rows.drop(columns="episode"), ("agent",)),
         (TableError, "column 'credit' is not a finite number", rows.assign(credit=[1.0, 0.0, np.inf]), ("agent",)),
         (TableError, "advise: the table has no row to judge by", rows.assign(probe=True), ("agent",)),
-        (TableError, "column 'turn' is missing", two_steps().drop(columns="turn"), ("agent", "turn")),
-        (ValueError, "it is 'agent', and maybe 'step' and 'turn'", two_steps(), ("turn",)),
+        (TableError, "column 'turn' is missing", two_turns().drop(columns="turn"), ("agent", "turn")),
+        (ValueError, "it is 'agent', and maybe 'turn'", two_turns(), ("turn",)),
     ):
         with pytest.raises(error, match=words):
             lab.advise(turns, by=by)
 
 
-def two_steps():
-    """The helper speaks twice where the solver earned little; two steps, the second with another level."""
+def two_turns():
+    """The helper speaks twice where the solver earned little."""
     once = pd.concat([team(LOW, range(4, 8), f"t{i}").assign(turn=0) for i in range(4)])
     again = once[once["agent"] == "helper"].assign(turn=1, credit=lambda rows: rows["credit"] * 2)
-    step = pd.concat([once, again], ignore_index=True).assign(policy=lambda rows: rows["agent"])
-    return pd.concat([step.assign(step=0), step.assign(step=1, credit=1 - step["credit"] ** 2)], ignore_index=True)
-
-
-def test_by_step_each_is_told_by_its_own_rows():
-    turns = two_steps()
-    both = lab.advise(turns, ("solver", "helper", "critic"), by=("step", "agent"))
-    for step, own in turns.groupby("step"):
-        alone = lab.advise(own, ("solver", "helper", "critic"))
-        found = both[both["step"] == step].drop(columns="step").reset_index(drop=True)
-        pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(alone))
+    return pd.concat([once, again], ignore_index=True).assign(policy=lambda rows: rows["agent"])
 
 
 def test_by_turn_each_turn_is_an_agent_of_its_own():
-    turns = two_steps().query("step == 0").drop(columns="step")
+    turns = two_turns()
     found = lab.advise(turns, by=("agent", "turn"))
     assert found[["agent", "turn"]].to_numpy().tolist() == [["solver", 0], ["helper", 0], ["helper", 1]]
     named = lab.advise(turns.assign(agent=turns["agent"] + " at turn " + turns["turn"].astype(str)))

@@ -5,13 +5,11 @@ import warnings
 import numpy as np
 import pandas as pd
 import plain_torch
-import pyarrow
 import pytest
 import torch
 from small import AGENTS, KINDS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.runs.forms import checked_table
 
 RELAY = Relay()
 COLD = {"doer": lab.Sampling(temperature=0.7)}
@@ -67,13 +65,3 @@ def test_a_stranger_is_named(models):
         lab.entropies(team, played(team).assign(policy="who"))
     with pytest.raises(lab.TableError, match="column 'temperature' is missing"):
         lab.entropies(team, played(team).drop(columns="temperature"))
-
-
-def test_entropies_in_a_table_of_anybodys_are_lists_of_numbers(models):
-    team = make_team("shared", models)
-    turns = lab.RECIPES["at_grpo"].advantages(lab.entropies(team, played(team)))
-    table = pyarrow.Table.from_pandas(turns.drop(columns="info", errors="ignore"))
-    checked_table(table, "turns", "handed_in")
-    high = pyarrow.array(["high"] * len(turns))
-    with pytest.raises(lab.RunError, match="column 'entropies' does not hold a list of numbers in every row"):
-        checked_table(table.drop_columns("entropies").append_column("entropies", high), "turns", "handed_in")

@@ -97,15 +97,6 @@ def test_only_steps_that_are_asked_for_are_read_and_each_once(spiky, monkeypatch
     assert window(answers, "w4")["total"] == 10 and read == [2, 5]
 
 
-def test_a_column_that_holds_no_text_is_named(spiky, monkeypatch):
-    def changed(parts, columns):
-        return [table.set_column(3, "prompt", [[1.0] * len(table)]) for table in read_arrow(parts, columns)]
-
-    answers = lab.RolloutViewer(spiky)._answers
-    monkeypatch.setattr("mas_lab.widgets.source.read_arrow", changed)
-    assert "column 'prompt' holds double, not text" in window(answers, "w3")["error"]
-
-
 def test_an_episode_and_a_group_are_those_of_the_page(answers, spiky):
     page = lab.RolloutViewer(spiky).data()
     for place, episode in enumerate(page["episodes"]):

@@ -120,16 +120,3 @@ BY_KEY = """() => [...document.querySelectorAll("main *")].filter((one) => {
 def test_what_scrolls_does_so_by_keyboard(opened):
     sized(opened, WIDTHS["phone"])
     assert opened.evaluate(BY_KEY) == []
-
-
-def test_a_figures_tools_show_where_they_are_used(opened):
-    """Hidden until the mouse or the keyboard is there; each has a name."""
-    bars = opened.locator(".modebar-group")
-    if not bars.count():
-        pytest.skip("a page without figures of plotly's")
-    sized(opened, WIDTHS["desktop"])
-    opened.mouse.move(0, 0)
-    playwright.expect(bars.first).to_have_css("opacity", "0")
-    opened.locator(".modebar-btn").first.focus()
-    playwright.expect(bars.first).to_have_css("opacity", "1")
-    assert all(opened.locator(".modebar-btn").evaluate_all("all => all.map((one) => one.ariaLabel)"))

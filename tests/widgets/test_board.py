@@ -5,7 +5,6 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
-from mas_lab.widgets.board import WIDE
 from mas_lab.widgets.recipe_colors import recipe_colors
 
 
@@ -56,13 +55,6 @@ def test_a_recipe_has_its_colour_in_every_figure_of_a_board_and_on_every_board()
         assert drawn == shades
     alone = board(5, recipes=("grpo",)).figure().data[0]
     assert alone.name == "grpo" and alone.marker.color == shades["grpo"]
-
-
-def test_a_long_name_stands_in_lines_beside_its_dots():
-    name = "at_grpo (plan=tree(k=3, pick=mixed(alpha=1.0)), credit=mixed(alpha=1.0))"
-    first, second = board(1, envs="x", recipes=(name, "b")).figure().layout.yaxis.ticktext
-    lines = first.split("<br>")
-    assert len(lines) == 3 and max(map(len, lines)) <= WIDE and lines[-1].endswith("…") and second == "b"
 
 
 def test_what_was_not_equal_stands_on_the_page(tmp_path):

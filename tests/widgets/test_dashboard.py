@@ -12,7 +12,7 @@ from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 import mas_lab as lab
 from mas_lab.policy import PolicyError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.live import Line, LiveCurve, Redrawn
+from mas_lab.widgets.live import LiveCurve, Redrawn
 from mas_lab.widgets.training import Training, training_figure
 
 MANY = 10_000
@@ -141,47 +141,6 @@ def test_held_out_success_stands_beside_what_training_shows_of_it(models, tmp_pa
     assert "Scores on held-out tasks" in page and "(training episodes, best of 3 candidates)" in page
 
 
-class Shots:
-    """What a dashboard drew and told, in the place of a cell."""
-
-    def __init__(self, monkeypatch):
-        self.figures, self.lines = [], []
-        monkeypatch.setattr("mas_lab.widgets.dashboard.front_end", lambda: "static")
-        monkeypatch.setattr(Redrawn, "show", lambda _, figure: self.figures.append(figure))
-        monkeypatch.setattr(Line, "tell", lambda _, done, line, state: self.lines.append(line))
-
-    @property
-    def held_out(self):
-        """The steps of the scores in each figure."""
-        return [
-            next((list(one.x) for one in figure.data if one.name == "held-out tasks"), []) for figure in self.figures
-        ]
-
-
-def test_a_score_is_shown_when_it_is_made(models, tmp_path, monkeypatch):
-    """Before the first step, when a run goes on, and in the end: no report brings these, or one a step later."""
-    monkeypatch.setattr("mas_lab.widgets.live.PAUSES", (0.0, 0.0))
-    shots, scored = Shots(monkeypatch), {"score_tasks": 2, "score_episodes": 1}
-    dashboard(models, 3, tmp_path / "run", foreground=True, score_every=2, **scored)
-    assert shots.held_out[:4] == [[0], [0], [0, 2], [0, 2, 3]] and shots.figures[0].data[0].x == ()
-    begun = next(at for at, line in enumerate(shots.lines) if "step 0 of 3, scoring held-out tasks after 0" in line)
-    assert shots.lines[begun + 1].startswith("step 0 of 3, held out 0.") and " after 0" in shots.lines[begun + 1]
-    assert any("scoring held-out tasks after 2" in line for line in shots.lines)
-    shots = Shots(monkeypatch)
-    list(start("shared", models, tmp_path / "plain", 3))
-    board = dashboard(models, 3, tmp_path / "plain", foreground=True, watch=None, score_every=2, **scored)
-    assert board.held_out["step"].tolist() == [3] and shots.held_out[-1] == [3]
-    board = dashboard(models, 5, tmp_path / "plain", watch=None, score_every=3, **scored).wait()
-    assert board.held_out["step"].tolist() == [3, 5] and board.curve["step"].tolist() == list(range(5))
-
-
-def test_a_terminal_has_one_line(models, capsys):
-    dashboard(models, 3, foreground=True, score_every=1, score_tasks=2, score_episodes=1)
-    *drawn, left = capsys.readouterr().err.rstrip("\n").split("\r")
-    assert left.startswith("\x1b[Kstep 3 of 3, ") and left.endswith(": done")
-    assert any("held out" in one for one in drawn)
-
-
 def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     first = after_a_step(dashboard(models, MANY, tmp_path / "a", watch=lab.SpikeWatch(warmup=2, threshold=0.01)))
     second = first.fork(run=tmp_path / "b", lr=1e-3, max_norm=0.5, steps=MANY)
@@ -204,10 +163,9 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     assert behind.line.width < own.line.width and {shape.x0 for shape in second.figure().layout.shapes} == {at}
     page = second.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "forked from a after" in page and not first.figure().layout.shapes
-    with pytest.raises(TypeError, match="give it run=, a folder"):
-        first.fork()
-    with pytest.raises(TypeError, match="keeps none to begin from"):
-        dashboard(models, 1).wait().fork(run=tmp_path / "c")
+    for unkept, run in ((first, None), (dashboard(models, 1).wait(), tmp_path / "c")):
+        with pytest.raises(TypeError, match="both trainings are kept"):
+            unkept.fork(run=run)
     with pytest.raises(ValueError, match="lr names agent 'third'"):
         first.fork(run=tmp_path / "c", lr={"third": 1e-3})
     again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)

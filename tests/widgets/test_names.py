@@ -44,8 +44,8 @@ def maze(*_):
 def training(_, models):
     team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), EvilRelay.agents)
     board = lab.LiveDashboard(EvilRelay(), team, RECIPE, 2, foreground=True, **SETTINGS)
-    board._so_far.forked = {"from": EVIL.replace("/", "|"), "step": 1, "changed": []}
-    board._so_far.origin = lambda: board.curve
+    board.forked = {"from": EVIL.replace("/", "|"), "step": 1, "changed": []}
+    board.origin = lambda: board.curve
     return board.figure()
 
 
@@ -66,7 +66,6 @@ DRAWN = {
     "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
-    "share_bars": lambda run, _: lab.SpikeInspector(run).shares(),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
     "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
     "training_figure": training,

@@ -9,14 +9,9 @@ from evil_names import EVIL, EvilRelay
 from small import RECIPE, SETTINGS
 
 import mas_lab as lab
-from mas_lab.widgets.document import FIGURES, document, figure_html, policy, write
-from mas_lab.widgets.figures import learning_curves
+from mas_lab.widgets.document import policy
 
 pytestmark = pytest.mark.browser
-MATHJAX = (
-    """window.MathJax = {version: "3.2.2", config: {}, startup: {}, get _() { window.typeset = true; return {}; }};"""
-)
-"""A MathJax that plotly takes for one, and that remembers whether it was asked."""
 ALIEN = (
     "a:not([href^='#']), img:not([src^='data:image/svg+xml']), image, iframe, object, embed, link, "
     "meta[http-equiv=refresh]"
@@ -61,31 +56,6 @@ def unfold(page):
     for _ in range(6):
         page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
         page.wait_for_timeout(50)
-
-
-def drawn(open_page, path, names, script=""):
-    """A page with the curves of recipes of those names."""
-    scores = {"recipe": [*names, *names], "seed": 0, "tokens": [0] * len(names) + [10] * len(names), "success": 0.5}
-    figure = learning_curves(pd.DataFrame(scores), y_title=" and ".join(names)).update_layout(hovermode="x")
-    page = open_page(write(path, document("A figure", figure_html(figure, EVIL), scripts=FIGURES)), script)
-    page.wait_for_selector(".js-plotly-plot .legendtext")
-    return page
-
-
-WRITTEN = ["tool_user, α→β", "a<b & c", "a > 5 %, $3 and $4", "&lt;b&gt;", "<b>bold</b>", "%{x}"]
-
-
-def test_names_show_in_a_legend_in_a_title_and_where_the_mouse_is(open_page, tmp_path):
-    page = drawn(open_page, tmp_path / "page.html", WRITTEN, MATHJAX)
-    assert page.locator(".legendtext").all_text_contents() == WRITTEN
-    assert page.locator(".ytitle").text_content() == " and ".join(WRITTEN)
-    box = page.locator(".nsewdrag").bounding_box()
-    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_selector(".hovertext .name")
-    assert set(page.locator(".hovertext .name").all_text_contents()) == set(WRITTEN)
-    assert page.evaluate("window.typeset") is None
-    page.evaluate("Plotly.relayout(document.querySelector('.drawing'), 'yaxis.title.text', '$x$')")
-    assert page.evaluate("window.typeset"), "plotly does not know this MathJax"
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """`play_as`: buttons, boxes and typed lines; what a model says is shown, never obeyed."""
 
-from scripted import Duel, Ladder, team_of
+import pytest
+from scripted import Duel, Duet, Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.widgets.play import Panel
+from mas_lab.widgets.play import PERSON, HumanAgent, Panel
 
 
 def five(prompt, nth, seed):
@@ -70,23 +71,57 @@ def test_without_widgets_the_prompt_is_printed_and_say_answers(monkeypatch, caps
     assert "answer with .say(text)" in capsys.readouterr().out
 
 
-def test_where_no_widget_lives_there_is_text(monkeypatch):
-    """A stored notebook has what was to be answered, and in the end what everybody said."""
-    shown = []
-    monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
-    play = playing(monkeypatch)
-    play._ipython_display_()
-    play.say("5")
-    while play.heard:
-        play.say("5")
-    play._ipython_display_()
-    first, last = (bundle["text/html"] for bundle in shown)
-    assert all("application/vnd.jupyter.widget-view+json" in bundle for bundle in shown)
-    assert f"You are executor, in task {play.task.id}" in first and "<pre" in first and "<td" not in first
-    assert ">executor</td>" in last and "the team earned" in last
-
-
 def test_a_game_tells_what_one_earned_oneself(monkeypatch):
     play = playing(monkeypatch, Duel(), "right")
     play.say("9")
     assert "right earned 1.00 of at most 1" in repr(play)
+
+
+def seated(env, agent, team=None, seed=0):
+    return HumanAgent(env, team_of(env, five) if team is None else team, agent, env.tasks(1, "train", 0)[0], seed)
+
+
+def test_the_others_play_until_it_is_the_persons_turn():
+    seat = seated(Ladder(), "executor")
+    assert seat.waits and seat.heard[-1]["content"] == "executor hears t0 5"
+    seat.say("7")
+    assert seat.heard[-1]["content"] == "executor hears t0 5 7 5"
+    seat.say("win")
+    assert not seat.waits
+    turns = seat.turns
+    assert list(turns["agent"]) == ["planner", "executor"] * 2
+    assert list(turns["completion"]) == ["5", "7", "5", "win"]
+    assert list(turns["policy"] == PERSON) == [False, True] * 2
+    assert list(turns["team_reward"]) == [0.0, 7.0, 0.0, 0.0] and list(turns["success"]) == [False] * 3 + [True]
+    with pytest.raises(ValueError, match="play_as: the episode of task 't0' has ended"):
+        seat.say("9")
+
+
+def test_a_person_who_says_what_the_policy_would_plays_the_same_episode():
+    env = Ladder()
+    team, tasks = team_of(env, five), env.tasks(1, "train", 0)
+    seat = HumanAgent(env, team, "planner", tasks[0])
+    while seat.waits:
+        seat.say("5")
+    played, alone = seat.turns, lab.rollout(env, team, tasks, lab.episodes(1))
+    assert list(played.columns) == list(alone.columns)
+    same = [
+        name
+        for name in alone
+        if name not in ("policy", "prompt_ids", "completion_ids", "logprobs", "finish", "temperature")
+    ]
+    assert played[same].to_dict("records") == alone[same].to_dict("records")
+
+
+def test_two_who_act_at_once_are_stepped_together():
+    seat = seated(Duet(max_turns=1), "left")
+    seat.say("2")
+    assert list(seat.turns["completion"]) == ["2", "5"] and list(seat.turns["team_reward"]) == [25.0, 25.0]
+
+
+def test_a_seat_that_is_not_there_or_a_team_that_is_not_whole_is_refused():
+    env = Ladder()
+    with pytest.raises(ValueError, match="play_as: no agent is named 'cook'; Ladder plays"):
+        seated(env, "cook")
+    with pytest.raises(ValueError, match="play_as: agent 'planner' has no policy"):
+        seated(env, "executor", lab.Team({}))

@@ -68,15 +68,6 @@ def test_tokens_without_a_tokenizer_are_numbers_and_a_team_names_them(models):
     assert first[1]["tokens"] == [team["asker"].tokenizer.decode([number]) for number in first[1]["ids"]]
 
 
-def test_an_episode_is_found_by_name_wherever_it_is(spiky):
-    turns = lab.load_run(spiky).turns
-    name = turns.loc[turns["step"] == 3, "episode"].iloc[-1]
-    viewer = lab.RolloutViewer(spiky, episode=name)
-    assert viewer.episodes == [name] and viewer.data()["left_out"] == len(viewer.index) - 1
-    with pytest.raises(TableError, match="no episode 'nobody'"):
-        lab.RolloutViewer(spiky, episode="nobody")
-
-
 def test_continuations_that_only_value_a_candidate_are_no_part_of_the_tree(tree):
     shown = lab.RolloutViewer(tree.assign(probe=[False, False, True])).data()
     assert [node["agent"] for node in shown["episodes"][0]["nodes"]] == ["asker"]
@@ -160,14 +151,9 @@ def test_two_runs_side_by_side_are_one_index(spiky, tmp_path):
 def test_a_group_is_listed_up_to_a_bound_with_the_largest_and_ones_own():
     rows = [{"episode": f"e{place}", "agent": "a", "task": "t", "completion": "x", "group": "g", "credit": 0.0,
              "advantage": float(place)} for place in range(80)]  # fmt: skip
-    viewer = lab.RolloutViewer(pd.DataFrame(rows), episode="e3")
+    viewer = lab.RolloutViewer(pd.DataFrame(rows), at="#step=0&episode=e3", limit_mb=0.001)
     [members] = viewer.data()["groups"].values()
     assert viewer.data()["episodes"][0]["nodes"][0]["candidates"][0]["compared"] == 80
     assert [one["episode"] for one in members] == ["e3", *(f"e{place}" for place in range(49, 80))]
     told = viewer._answers.answer({"ask": "group", "run": 0, "step": 0, "group": "g"})
     assert [one["advantage"] for one in told["members"]] == list(range(80))
-
-
-def test_nothing_done_yet_is_said(models):
-    with pytest.raises(TableError, match="no step is done"):
-        lab.RolloutViewer([])

@@ -25,14 +25,13 @@ def turns(team):
 
 
 def test_a_tables_shares_are_found_by_step_and_row(team, turns):
-    shares = lab.attribute(team, turns)
+    own = {step: rows.reset_index(drop=True) for step, rows in turns.groupby("step")}
+    shares = pd.concat([lab.attribute(team, rows).assign(step=step) for step, rows in own.items()])
     found = token_shares(Source(turns), shares)
-    first = len(turns[turns["step"] == 3])
-    assert {step for step, _ in found} == {3, 5} and sum(map(sum, found.values())) == pytest.approx(1.0)
-    for (step, row), own in found.items():
-        place = row + (step == 5) * first
-        assert own == shares.loc[shares["row"] == place, "share"].tolist()
-        assert len(own) == len(turns["completion_ids"].iloc[place])
+    assert {step for step, _ in found} == {3, 5} and sum(map(sum, found.values())) == pytest.approx(2.0)
+    for (step, row), one in found.items():
+        assert one == shares.loc[(shares["step"] == step) & (shares["row"] == row), "share"].tolist()
+        assert len(one) == len(own[step]["completion_ids"][row])
 
 
 def test_shares_of_a_step_of_a_run(spiky):
@@ -44,6 +43,7 @@ def test_shares_of_a_step_of_a_run(spiky):
 
 
 def test_shares_of_other_turns_are_refused(team, turns):
+    turns = turns[turns["step"] == 3].reset_index(drop=True)
     shares = lab.attribute(team, turns)
     source = Source(turns)
     long = int(shares.loc[shares["token"] == 1, "row"].iloc[0])
@@ -82,5 +82,6 @@ def test_a_page_shades_by_them(spiky, team, turns):
                 shown += recorded is not None
                 assert said["shades"].get("share", []) == [round(share, 4) for share in recorded or []]
     assert shown
-    given = lab.RolloutViewer(lab.entropies(team, turns), shares=lab.attribute(team, turns), agents=AGENTS).data()
+    own = turns[turns["step"] == 3].reset_index(drop=True)
+    given = lab.RolloutViewer(lab.entropies(team, own), shares=lab.attribute(team, own), agents=AGENTS).data()
     assert given["shades"] == ["surprise", "entropy", "advantage", "share"]

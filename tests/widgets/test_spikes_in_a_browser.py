@@ -42,27 +42,6 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(shown):
     assert page.locator("#anatomy .token").count() >= before
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_what_a_click_opens_is_in_view_and_the_way_back_is_too(shown, width):
-    page, inspector = shown
-    page.set_viewport_size({"width": width, "height": 600})
-    for place, spike in enumerate(inspector.spikes[:2]):
-        page.evaluate("scrollTo(0, 0)")
-        press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").nth(place))
-        heading = page.locator("#anatomy h2")
-        assert heading.inner_text().startswith(f"Step {spike['step']}, ")
-        assert page.evaluate("document.activeElement.id") == "opened"
-        assert -1 <= heading.bounding_box()["y"] < 300
-        pressed = page.locator("circle.spike[aria-pressed=true]").evaluate_all("all => all.map((one) => one.ariaLabel)")
-        assert pressed and all(f"at step {spike['step']}:" in one for one in pressed)
-        assert page.get_by_role("group", name="Spikes, highest first").locator("[aria-pressed=true]").count() == 1
-        press(page.get_by_role("button", name="back to the chart"))
-        assert page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
-        box = page.locator("svg.chart").bounding_box()
-        assert box["y"] < 600 and box["y"] + box["height"] > 0
-    page.set_viewport_size({"width": 1280, "height": 720})
-
-
 def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
     page, inspector = shown
     [line] = [line for line in inspector.data()["lines"] if line["agent"] == "doer"]
@@ -92,27 +71,6 @@ def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
     assert "a spike: click" in page.locator(".reading").inner_text()
     page.mouse.move(2, 2)
     assert page.locator(".reading").is_hidden()
-
-
-def test_the_legend_hides_a_line_with_its_marks_and_the_axes_follow(shown):
-    page, inspector = shown
-    legend = page.get_by_role("group", name="Lines of the chart")
-    names = [line["name"] for line in inspector.data()["lines"]]
-    marks = lambda name: page.locator(f"circle.spike[aria-label^='Spike of {name} at']").count()  # noqa: E731
-    ticks = lambda: page.locator("svg.chart text[text-anchor=end]").all_text_contents()  # noqa: E731
-    every, first = ticks(), legend.get_by_role("button", name=names[1], exact=True)
-    assert marks(names[1]) > 0 and page.locator("path.curve").count() == len(names)
-    press(first)
-    assert first.get_attribute("aria-pressed") == "false" and marks(names[1]) == 0 < marks(names[0])
-    assert page.locator("path.curve").count() == len(names) - 1
-    assert names[1] not in page.locator("svg.chart").get_attribute("aria-label")
-    press(first)
-    assert marks(names[1]) > 0 and ticks() == every
-    assert page.locator("path.clipped").count() == len(inspector.data()["clipped"]) == 1
-    press(page.get_by_role("button", name="after clipping"))
-    assert page.locator("path.clipped").count() == 0
-    press(page.get_by_role("button", name="after clipping"))
-    assert page.locator("path.clipped").count() == 1
 
 
 def in_view(page, selector):
@@ -150,29 +108,6 @@ def test_a_sample_opens_in_its_episode_below(shown, width):
     page.set_viewport_size({"width": 1280, "height": 720})
 
 
-def test_an_address_opens_its_episode_and_is_kept_on_reload(shown):
-    page, _ = shown
-    link = page.locator("#anatomy .into a").first.get_attribute("href")
-    page.goto(page.url.partition("#")[0] + link)
-    page.reload()
-    page.wait_for_selector("#episodes .candidate.now .token")
-    assert in_view(page, "#episodes .candidate.now")
-    page.goto(page.url.partition("#")[0])
-
-
-def test_a_link_leads_to_the_row_in_the_page_of_a_rollout_viewer(open_page, spiky, tmp_path):
-    lab.RolloutViewer(spiky).to_html(tmp_path / "who said what.html")
-    path = lab.SpikeInspector(spiky).to_html(tmp_path / "spikes.html", rollouts="who said what.html")
-    page = open_page(path)
-    link = page.locator("#anatomy .into a").first
-    where = dict(parse_qsl(link.get_attribute("href").partition("#")[2]))
-    press(link)
-    page.wait_for_selector(".viewer .candidate.now")
-    assert "/who%20said%20what.html#" in page.url
-    shown = dict(parse_qsl(page.url.partition("#")[2]))
-    assert {name: shown[name] for name in ("step", "episode", "node")}.items() <= where.items()
-
-
 def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky, tmp_path):
     inspector = lab.SpikeInspector(spiky)
     spike = inspector.spikes[0]
@@ -200,16 +135,6 @@ def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky,
     press(page.get_by_role("button", name="as it was trained"))
     assert "as it was trained" in page.locator("#norms").inner_text()
     assert page.locator("#anatomy .token").count() > 0 and page.locator("#judged").count() == 0
-
-
-def test_a_proxy_is_called_one(open_page, spiky, tmp_path):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    state = run.watched()
-    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
-    page = open_page(lab.SpikeInspector(run, watch=watch).to_html(tmp_path / "page.html"))
-    assert "Proxy, not shares of the gradient" in page.locator("#anatomy").inner_text()
-    assert "by the proxy" in page.locator("#anatomy .token").first.get_attribute("aria-label")
-    assert "exact and sum" not in page.locator("#anatomy").inner_text()
 
 
 def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):

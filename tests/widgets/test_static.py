@@ -6,19 +6,17 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import ipywidgets
-import numpy as np
 import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
-from plotly import express
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, norms, sliders
+from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, sliders, spikes
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.picture import Figure, numbers, subplots, told
+from mas_lab.widgets.picture import Figure, told
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip
@@ -100,24 +98,6 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
     assert 'alt="rows over credit, advantage' in bundle["text/html"]
 
 
-def test_a_figure_is_told_in_numbers_too():
-    """For a viewer that takes images away."""
-    figure = subplots(rows=1, cols=2)
-    for seed, ends in enumerate(([0.5, 1.0], [0.1, None])):
-        figure.add_scatter(x=[0, 1], y=ends, name="dr_mas &lt;i&gt;", legendgroup=str(seed), row=1, col=1)
-    figure.add_bar(x=[2, 4], y=["a", "b"], orientation="h", name="rows", row=1, col=2)
-    figure.update_yaxes(title="success", col=1)
-    held = re.findall("<td[^>]*>([^<]*)</td>", numbers(figure))
-    assert held == ["dr_mas &lt;i&gt;", "success", "3", "0.100", "0.533", "1.000",
-                    "rows", "", "2", "2.000", "3.000", "4.000"]  # fmt: skip
-    placed = Figure(data=[{"type": "scatter", "x": [0.5, 0.7], "y": [0.1, -0.1], "name": "grpo"}])
-    placed.update_yaxes(tickvals=[0], ticktext=["grpo"], title="recipe").update_xaxes(title="final success")
-    shown = re.findall("<td[^>]*>([^<]*)</td>", numbers(placed))
-    assert shown == ["grpo", "final success", "2", "0.500", "0.600", "0.700"], "a place among names is no number"
-    for nothing in ({"type": "pie", "values": [1]}, {"type": "scatter", "x": ["a"], "y": ["b"]}):
-        assert numbers(Figure(data=[nothing])) == ""
-
-
 def test_every_figure_of_the_kit_has_a_picture(spiky):
     for figure in every_figure(spiky):
         drawn = ElementTree.fromstring(svg(figure))
@@ -130,13 +110,12 @@ def test_every_figure_of_the_kit_has_a_picture(spiky):
 def every_figure(spiky):
     inspector = lab.SpikeInspector(spiky)
     yield inspector.figure()
-    yield inspector.shares()
     yield lab.RolloutViewer(spiky).figure()
     one = lab.RewardInspector(spiky)
     yield from (one.figure(), credit_figures.rewards_over_steps(one.curve(), ("asker", "doer")))
     yield credit_figures.calls_over_steps(one.calls())
     yield lab.AblationBoard([spiky]).figure()
-    yield norms.norm_curves(inspector.scores, ("asker", "doer"))
+    yield spikes.norm_curves(inspector.scores, ("asker", "doer"))
     scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
     yield figures.learning_curves(scores)
     yield figures.norm_lines(scores.assign(step=[0, 1, 0, 1], policy_norm=[0.1, 0, 3, 2]))
@@ -164,24 +143,6 @@ def test_values_stand_where_the_axes_say():
     assert turned.at(0) > turned.at(4)
 
 
-def test_a_strip_of_dots_is_drawn():
-    """As notebook 03 has it: by name on one axis, side by side by recipe."""
-    table = pd.DataFrame({"setting": ["a", "a", "b", "b"] * 2, "success": np.linspace(0.1, 0.8, 8)})
-    figure = express.strip(table.assign(recipe=["x"] * 4 + ["y"] * 4), "setting", "success", "recipe",
-                           color_discrete_sequence=["#111111", "#222222"])  # fmt: skip
-    drawn = ElementTree.fromstring(svg(figure.update_layout(yaxis_range=[0, 1], margin={"l": 60, "r": 20})))
-    dots = {}
-    for path in drawn.iter("{http://www.w3.org/2000/svg}path"):
-        found = re.findall(r"M([\d.]+) ([\d.]+)h0", path.get("d"))
-        if len(found) == 4:  # not of the key
-            dots[path.get("stroke")] = [(float(x), float(y)) for x, y in found]
-    left = [x for x, _ in dots["#111111"]]
-    assert max(left[:2]) < 400 < min(left[2:]) and len(set(left)) == 4, "a dot hides another"
-    heights = [y for shade in dots for _, y in dots[shade]]
-    assert np.allclose(np.diff(heights), np.diff(heights)[0], atol=0.2) and heights[0] > heights[-1]
-    assert words(drawn).count("a") == words(drawn).count("b") == 1
-
-
 def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
     asked = []
@@ -205,13 +166,6 @@ def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     with capture_output():
         pays.value = 0.1
     assert asked[-1] == 0.1
-
-
-def test_names_are_text_in_a_picture():
-    bar = {"type": "bar", "x": ["</text><script>x</script>"], "y": [1], "name": "&lt;i&gt;", "showlegend": True}
-    figure = Figure(data=[bar])
-    drawn = ElementTree.fromstring(svg(figure))
-    assert "<i>" in words(drawn) and not list(drawn.iter("{http://www.w3.org/2000/svg}script"))
 
 
 def test_each_instrument_is_there_in_a_stored_notebook(stored):

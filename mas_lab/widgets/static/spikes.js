@@ -1,6 +1,6 @@
 "use strict";
 // The SpikeInspector: the chart, and the spike that is chosen, opened to agent, group, sample and token. A link on a
-// sample opens its episode in a RolloutViewer below, or on the page of one.
+// sample opens its episode in a RolloutViewer below.
 
 function namesOf(data) { // colours, and the names of policies and agents
   const color = (agent) => data.agents[agent] || "var(--quiet)";
@@ -177,12 +177,10 @@ function episodesOf(data, bring) {
   }
 
   function linkTo(spike, sample, agent) {
-    if (!sample.at || !(data.page || inside.has(key(spike.step, sample.at.episode)))) return null;
+    if (!sample.at || !inside.has(key(spike.step, sample.at.episode))) return null;
     const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
       told = `Sample ${sample.row} in its episode`;
-    const link = data.page ? h("a", { href: data.page + address(where) }, told)
-      : h("a", { href: address(where), onclick: (event) => follow(event, where) }, told, " ↓");
-    return h("p.into", link);
+    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) }, told, " ↓"));
   }
 
   function start() { // where the page's own address names an episode
