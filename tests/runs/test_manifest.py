@@ -16,7 +16,7 @@ from mas_lab.runs.foreign import mark_own
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
 from mas_lab.runs.scores import kept_scores, run_curve
 
-FLIPS = 100
+FLIPS = 50
 """Enough for every kind of file."""
 STEPS = 5
 SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -263,6 +263,6 @@ def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkey
         copy = Path(told["copy"])
         mark_own(copy)
         assert lab.load_run(copy).turns.equals(expected["turns"]) and lab.load_run(copy).stats.equals(expected["stats"])
-        if number % 6 == 2:
+        if number in (2, 8):
             list(small.start("shared", models, copy, 3))
             assert small.bits(copy) == small.bits(run)
