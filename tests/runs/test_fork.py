@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import threading
 from dataclasses import dataclass
 
 import pandas as pd
@@ -156,31 +155,18 @@ def test_unchanged_parts_remember_and_changed_ones_start_anew(models, tmp_path):
     assert "what select remembered is left" in forked(tmp_path / "d")["changed"]
 
 
-def test_run_is_forked_while_it_trains(models, tmp_path):
-    """Its checkpoints come and go; what is forked is one of them, whole."""
-    begun, stop = threading.Event(), threading.Event()
+def test_checkpoint_that_a_training_deletes_meanwhile_is_not_missed(a):
+    seen = []
 
-    def going_on():
-        for _ in lab.train(Relay(), make_team("shared", models), RECIPE, 10_000, run=tmp_path / "a", **SETTINGS):
-            begun.set()
-            if stop.is_set():
-                break
+    def use(checkpoint):
+        seen.append(checkpoint.step)
+        if len(seen) == 1:
+            shutil.rmtree(checkpoint.folder)
+        return checkpoint.state["step"]
 
-    trains = threading.Thread(target=going_on)
-    trains.start()
-    try:
-        assert begun.wait(60)  # the first step is whole: its checkpoint stands, not its tables alone
-        for number in range(3):
-            list(lab.train(Relay(), make_team("shared", models), RECIPE, 0, run=tmp_path / f"b{number}",
-                           fork=tmp_path / "a", **SETTINGS))  # fmt: skip
-    finally:
-        stop.set()
-        trains.join()
-    theirs = lab.load_run(tmp_path / "a").stats
-    for number in range(3):
-        ours = lab.load_run(tmp_path / f"b{number}")
-        assert ours.steps == ours.checkpoint().step == forked(tmp_path / f"b{number}")["step"] >= 1
-        pd.testing.assert_frame_equal(ours.stats, theirs[theirs["step"] < ours.steps])
+    assert lab.load_run(a).with_checkpoint(use) == 1 and seen == [2, 1]
+    with pytest.raises(ZeroDivisionError):  # of a checkpoint that is there
+        lab.load_run(a).with_checkpoint(lambda checkpoint: 1 / 0)
 
 
 def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):

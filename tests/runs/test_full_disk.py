@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from faults import fill
 
 import mas_lab as lab
 from mas_lab.runs import merging
+from mas_lab.runs.disk import Unwritten, writing
 from mas_lab.runs.scores import kept_scores
 
 STEPS = 3
@@ -68,27 +67,13 @@ def test_disk_may_fill_up_at_any_change_of_a_file(models, straight, tmp_path):
     assert 150 < moment < FAR - 23
 
 
-LIMITED = """
-import resource, sys
-from pathlib import Path
-import small
-import mas_lab as lab
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-try:
-    list(small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 0))
-except lab.RunError as error:
-    print(error)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are a POSIX matter")
-@pytest.mark.parametrize(("limit", "named"), [(100, "run.json"), (4000, "checkpoints/000000")])
-def test_file_that_may_not_grow_is_named(models, tmp_path, limit, named):
-    """Weights are written by a library that has an error of its own."""
-    command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]
-    done = subprocess.run(command, env=small.environment(), capture_output=True, text=True, timeout=300)
-    assert f"{tmp_path / 'run'}" in done.stdout and f"{named} cannot be written" in done.stdout, done.stderr
-    assert not (tmp_path / "run").exists()
+def test_library_that_cannot_write_weights_is_told_by_the_file(tmp_path):
+    """It has an error of its own."""
+    with pytest.raises(Unwritten, match=r"weights cannot be written \(File too large \(os error 27\)"):
+        with writing(tmp_path / "weights"):
+            raise ValueError("File too large (os error 27)")
+    with pytest.raises(ValueError, match="of another kind"), writing(tmp_path / "weights"):
+        raise ValueError("of another kind")
 
 
 def test_export_that_does_not_fit_leaves_nothing(straight, tmp_path, monkeypatch):

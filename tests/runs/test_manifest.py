@@ -154,9 +154,6 @@ def test_scores_that_are_kept_again_replace_the_old_ones(run):
     assert len(list((run / "scores").iterdir())) == len(after)
 
 
-# The manifest itself
-
-
 @pytest.fixture
 def manifest(tmp_path):
     files = {name: digest(name.encode()) for name in ("run.json", "turns/000000.parquet", "stats/000000.parquet")}
@@ -207,9 +204,6 @@ def test_manifest_of_another_making_is_named(tmp_path, files, words):
         Manifest(tmp_path).files  # noqa: B018
     with pytest.raises(lab.RunError, match=r"gone\.parquet is missing"):
         Part(tmp_path / "elsewhere", "gone.parquet", "").read_bytes()
-
-
-# Steps that were joined
 
 
 def test_joined_steps_are_read_as_if_they_were_alone(models, tmp_path, monkeypatch):
