@@ -159,7 +159,6 @@ HOSTILE = {
     "run.json nests without end": (text("run.json", nested(200_000)), "run.json is not JSON"),
     "a recipe nests": (field("settings", {"x": json.loads(nested(300))}), "it nests deeper"),
     "the recipe is null": (field("recipe", None), "run.json: recipe: Input should be a valid dict"),
-    "a recipe without a name": (field("recipe", {"is": "Recipe"}), "run.json: recipe.name: Field required"),
     "a recipe of unknown arguments": (field("recipe", {"is": "Recipe", "name": "x", "y": 1}), "recipe is not one"),
     "the format is text": (field("format", "x"), "is of format 'x', and this version"),
     "the seed is text": (field("seed", "1"), r"run.json: seed: Input should be a valid integer \(got '1'\)"),

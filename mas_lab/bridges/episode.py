@@ -19,7 +19,7 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.bridges.openai_chat import Asked, Refused, answer_to, asked_of
+from mas_lab.bridges.gateway import Asked, Refused, answer_to, asked_of
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Request
 

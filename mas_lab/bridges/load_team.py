@@ -5,11 +5,10 @@
     README.md                 the model card, for people
 
 Allowed are safetensors, JSON and two plain texts of a tokenizer: no pickle and no code. Files are checked before their
-content is loaded. Leaves out: writing a folder (`save_team`), its card (`card`), and where the weights are kept
+content is loaded. Leaves out: writing a folder (`save_team`), and where the weights are kept
 (`mas_lab.backends`).
 """
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -21,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mas_lab.backends.loading import open_given
 from mas_lab.policy import PolicyError
-from mas_lab.runs.disk import RunError, hashes
+from mas_lab.runs.disk import RunError, hashes, read_json
+from mas_lab.runs.forms import first_problem
 from mas_lab.team import Sampling, Team
 
 TEAM, CARD = "team.json", "README.md"
@@ -107,9 +107,7 @@ def read_team(folder: Path) -> TeamFile:
     try:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']} (found {first['input']!r:.100})".removeprefix(": ")
-        raise RunError(f"{path}: {told}; it was edited, or a later version wrote it") from None
+        raise RunError(f"{path}: {first_problem(error)}; it was edited, or a later version wrote it") from None
     held = [path for one in team.policies.values() for path in (folder / one.folder).rglob("*") if path.is_file()]
     refuse_sizes({path.relative_to(folder).as_posix(): path.stat().st_size for path in held}, folder)
     for one in team.policies.values():
@@ -142,17 +140,13 @@ def _require_files(folder: Path, listed: dict[str, str]) -> None:
 
 def _refuse_huge(path: Path) -> None:
     """Refuse a config with huge sizes: the model would be built before its weights are compared."""
-
-    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for key, value in pairs:
+    parts = [read_json(path)]
+    while parts:
+        for key, value in parts.pop().items():
             if type(value) is int and value > (1024 if "layer" in key else 2**24):
                 raise RunError(f"{path}: {key}={value!r:.20} describes no model that could be loaded")
-        return dict(pairs)
-
-    try:
-        json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=look)
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is no JSON ({error})") from None
+            if isinstance(value, dict):
+                parts.append(value)
 
 
 def load_team(
@@ -235,8 +229,8 @@ def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path
         known = [Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file()]
         found = [source for source in known if source.digest == base.digest]
     if not found:
-        where = f"folder of whoever trained it (sha256 of its weights: {base.digest})"
-        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else f"a model in a {where}"
+        theirs = f"a model in a folder of whoever trained it (sha256 of its weights: {base.digest})"
+        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
         raise PolicyError(
             f"policy {name!r:.80} is an adapter of {told}, which is not loaded unasked; if you want that one, get that "
             "model, and load_team(..., base=<its id or folder>)"

@@ -164,12 +164,6 @@ python -c "import {BRIDGE}; print({BRIDGE}.check())"     # first: the advantages
 python -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl trainer.n_gpus_per_node=8
 ```
 
-## What is not the same there
-
-- The draws: tokens come from verl's engine, whose random numbers are its own.
-- The optimizer's other settings (betas, weight decay, warm-up, precision) are verl's defaults.
-- The learning rate is constant there; the run's schedule was {asked.settings.schedule!r}.
-- verl cuts minibatches by rows: a node's candidates may fall into different ones.
-- Leave `algorithm.use_kl_in_reward`, `algorithm.filter_groups` and the asynchronous trainers out.
-- docs/hand_over.md of mas_lab says how a row gets to the recipe, and what was tried: nothing on GPUs.
+The draws and the optimizer's other settings are verl's own. The learning rate is constant there; the run's schedule was
+{asked.settings.schedule!r}. docs/hand_over.md of mas_lab says what else is not the same, and what was tried.
 """

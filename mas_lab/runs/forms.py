@@ -23,18 +23,10 @@ class Form(BaseModel, strict=True):
     """Keys that an object must have, and those that it may have; others are not checked."""
 
 
-class Named(Form):
-    name: str
-
-
 class Forked(Form):
     of: str = Field(alias="from")
     step: Int
     changed: list[str]
-
-
-class Continued(Form):
-    step: Int
 
 
 class Config(Form):
@@ -42,12 +34,11 @@ class Config(Form):
 
     format: Int
     env: dict[str, Any]
-    recipe: Named
+    recipe: dict[str, Any]
     seed: Int
     versions: dict[str, str] = {}
     settings: dict[str, Any] = {}
     forked: Forked = None
-    continued: list[Continued] = []
 
 
 class Tokens(RootModel[dict[str, dict[str, str]]], strict=True):
@@ -85,10 +76,16 @@ class Watched(Form):
     spikes: list[Spike]
 
 
-TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
-COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
-IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
-NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
+KINDS = {
+    "text": {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish",
+             "group"},
+    "counts": {"step", "turn", "depth", "candidate", "optimizer_step"},
+    "numbers": {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"},
+    "lists of counts": {"prompt_ids", "completion_ids"},
+    "lists of numbers": {"logprobs", "entropies"},
+}  # fmt: skip
+"""What columns hold."""
+KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns}
 HELD = {
     "turns": ["step", "task", "episode", "agent", "turn", "policy", "prompt", "completion", "prompt_ids",
               "completion_ids", "logprobs", "valid", "team_reward", "success", "credit", "group", "advantage"],
@@ -102,7 +99,7 @@ def first_problem(error: ValidationError) -> str:
     """Return the first error of pydantic in words, with its place in the data."""
     first = error.errors()[0]
     place = ".".join(f"{one!s:.100}" for one in first["loc"])
-    return f"{place}: {first['msg']} (got {first['input']!r:.100})"
+    return f"{place}: {first['msg']} (got {first['input']!r:.100})".removeprefix(": ")
 
 
 def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
@@ -131,9 +128,9 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     table.validate(full=True)
     if missing := [column for column in HELD.get(name, ()) if column not in table.column_names]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
-    for column in table.column_names:
-        if asked := _not_held(column, table[column].combine_chunks()):
-            raise RunError(f"{path}: column {column!r} does not hold {asked} in every row")
+    for column in KIND_OF.keys() & set(table.column_names):
+        if not _holds(KIND_OF[column], table[column].combine_chunks()):
+            raise RunError(f"{path}: column {column!r} does not hold {KIND_OF[column]} in every row")
     if steps is not None and (found := compute.unique(table["step"]).sort().to_pylist()) != list(steps):
         raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps.start} to {steps[-1]}")
     frame = to_pandas(table)
@@ -146,31 +143,15 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     return frame
 
 
-def _not_held(column: str, values: "pyarrow.Array") -> str:
-    """Return in words what a column should hold and does not; empty if it is as training writes it."""
-    from pyarrow import types
-
-    kind, full = values.type, not values.null_count
-    if column in LISTS:
-        flat = values.flatten() if types.is_list(kind) else values
-        right = _are_counts(flat) if column in IDS else _are_numbers(flat) and not flat.null_count
-        return "" if right and full and types.is_list(kind) else "a list of numbers"
-    if column in TEXTS:
-        return "" if full and (types.is_string(kind) or types.is_large_string(kind)) else "text"
-    if column in COUNTS:
-        return "" if _are_counts(values) else "counts, from 0,"
-    if column in NUMBERS:
-        return "" if _are_numbers(values) or types.is_boolean(kind) else "numbers"
-    return ""
-
-
-def _are_numbers(values: "pyarrow.Array") -> bool:
-    from pyarrow import types
-
-    return types.is_integer(values.type) or types.is_floating(values.type)
-
-
-def _are_counts(values: "pyarrow.Array") -> bool:
+def _holds(kind: str, values: "pyarrow.Array") -> bool:
+    """Return whether all values are of one of `KINDS`; numbers alone may be missing."""
     from pyarrow import compute, types
 
+    if kind.startswith("lists of "):
+        right = types.is_list(values.type) and not values.null_count and not values.flatten().null_count
+        return right and _holds(kind.removeprefix("lists of "), values.flatten())
+    if kind == "text":
+        return not values.null_count and (types.is_string(values.type) or types.is_large_string(values.type))
+    if kind == "numbers":
+        return any(of(values.type) for of in (types.is_integer, types.is_floating, types.is_boolean))
     return types.is_integer(values.type) and not values.null_count and (compute.min(values).as_py() or 0) >= 0

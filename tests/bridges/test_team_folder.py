@@ -15,8 +15,8 @@ from small import Relay, make_model, make_team, start
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mas_lab as lab
-from mas_lab.bridges.card import card
 from mas_lab.bridges.load_team import FETCHED
+from mas_lab.bridges.save_team import card
 from mas_lab.policy import PolicyError
 from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import hashes, write_json
@@ -107,13 +107,13 @@ def test_the_card_says_what_the_run_says(given):
     header, kept = ModelCard(text).data.to_dict(), lab.load_run(run)
     assert header["library_name"] == "mas_lab" and "license" not in header and "base_model" not in header
     assert ("peft" in header["tags"]) == (kind == "lora")
-    _, method, results, provenance = blocks(text)
+    _, described, results = blocks(text)
     scores = kept_scores(kept).round(3)[["step", "success", "return"]].to_dict("records")
     tokens = int(kept.turns["completion_ids"].map(len).sum())
     assert results == {"steps": 2, "sampled_tokens": tokens, "held_out_scores": scores} and len(scores) == 2
-    assert provenance.pop("forked_after_step") is None  # of a fork; its path stays on the machine
-    assert all(told == kept.config.get(key) for key, told in {**method, **provenance}.items())
-    assert method["recipe"]["name"] == "at_grpo" and provenance["code"] and provenance["versions"]["torch"]
+    assert described.pop("forked_after_step") is None  # of a fork; its path stays on the machine
+    assert all(told == kept.config.get(key) for key, told in described.items())
+    assert described["recipe"]["name"] == "at_grpo" and described["code"] and described["versions"]["torch"]
 
 
 EVIL = (

@@ -63,4 +63,3 @@ def surest(answer):
         table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": said, "temperature": 1.0})
         table = table.assign(local_reward=rng.random(8).round(2), team_reward=0.0, valid=True)
         same_rows(asked(answer, table), table["logprobs"].map(np.mean), table, what="number")
-    return "and no reward was looked at"

@@ -14,7 +14,6 @@ from mas_lab.course.exercises import exercise
 )
 def key(by):
     same_groups(by, ("episode", "agent", "turn"), "your key")
-    return "every group holds the K candidates of one prompt"
 
 
 @exercise(
@@ -37,7 +36,6 @@ def leads(pick):
         led, best = int(scores.argmax()), int(np.where(valid, team + local, -np.inf).argmax())
         told = f"candidate {led} leads, and of the valid ones {best} earned most (of equals the first leads)"
         need(led == best or not valid.any(), f"{told}:\n{table.to_string()}")
-    return "on 40 nodes the same candidate leads"
 
 
 @exercise(
