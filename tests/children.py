@@ -20,7 +20,7 @@ from pathlib import Path
 
 import small
 
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
 from mas_lab.runs.manifest import Manifest
 from mas_lab.runs.run import load_run
 
@@ -110,12 +110,12 @@ def merged(run: Path, until: int) -> None:
     while signalled:
         moment += 1
         copy = Path(shutil.copytree(run, run.with_name(f"{run.name}-{moment}")))
-        signalled = in_a_fork(ending(lambda copy=copy: merging.merge(Manifest(copy), until, list), moment))
+        signalled = in_a_fork(ending(lambda copy=copy: recorder.merge(Manifest(copy), until, list), moment))
         print(json.dumps({"copy": str(copy), "ended": signalled}), flush=True)
 
 
 if __name__ == "__main__":
-    merging.STEPS = int(os.environ.get("MERGED", merging.STEPS))
+    recorder.JOINED_STEPS = int(os.environ.get("MERGED", recorder.JOINED_STEPS))
     what, *arguments = sys.argv[1:]
     if what == "merged":
         sys.exit(merged(Path(arguments[0]), int(arguments[1])))

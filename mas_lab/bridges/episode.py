@@ -165,7 +165,7 @@ class Episode:
     def _work(self, endpoint: Endpoint) -> None:
         try:
             returned = self.program(self.task, endpoint)
-            returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+            returned = asyncio.run(returned) if inspect.iscoroutine(returned) else returned
             earned, why = result_of(returned, self.agents, self._calls)
         except BaseException as error:  # any error fails this episode and no other
             earned, why = None, _told(error)
@@ -222,10 +222,6 @@ class Episode:
             row |= {"team_reward": float(self.earned.team), "success": bool(won), "done": True,
                     "info": dict(self.earned.info)}  # fmt: skip
         return rows
-
-
-async def _awaited(coroutine: Any) -> Any:
-    return await coroutine
 
 
 def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[EpisodeResult, str]:

@@ -12,7 +12,6 @@ content is loaded. Leaves out: writing a folder (`save_team`), and where the wei
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mas_lab.backends.loading import open_given
 from mas_lab.policy import PolicyError
-from mas_lab.runs.disk import RunError, hashes, read_json
+from mas_lab.runs.disk import RunError, changed_file, hashes, read_json
 from mas_lab.runs.forms import first_problem
 from mas_lab.team import Sampling, Team
 
@@ -28,8 +27,6 @@ TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
 LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
 """Environment variable with the size limit of a team in GiB, and the default limit."""
-TEXT = 2**26
-"""Maximal size in bytes of a file that holds no weights."""
 FILE = (
     r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
     r"|model\.safetensors\.index)\.json"
@@ -102,38 +99,24 @@ def read_team(folder: Path) -> TeamFile:
 
     Raises RunError with the file and the field.
     """
-    path = folder / TEAM
-    refuse_sizes({TEAM: path.stat().st_size}, folder)
+    path, limit = folder / TEAM, float(os.environ.get(LIMIT, USUAL))
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**30
+    if total > limit:
+        told = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
+        raise RunError(f"{folder}: {told}; set {LIMIT} if you trust them")
     try:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise RunError(f"{path}: {first_problem(error)}; it was edited, or a later version wrote it") from None
-    held = [path for one in team.policies.values() for path in (folder / one.folder).rglob("*") if path.is_file()]
-    refuse_sizes({path.relative_to(folder).as_posix(): path.stat().st_size for path in held}, folder)
     for one in team.policies.values():
         _require_files(folder / one.folder, one.files)
     return team
 
 
-def refuse_sizes(sizes: dict[str, int], where: Any) -> None:
-    """Raise RunError if a file is too large, or all files together are."""
-    limit, total = float(os.environ.get(LIMIT, USUAL)), sum(sizes.values()) / 2**30
-    for name, size in sizes.items():
-        if not name.endswith(".safetensors") and size > TEXT:
-            raise RunError(f"{where}: {name} has {size} bytes; at most {TEXT} are read")
-    if total > limit:
-        raise RunError(
-            f"{where}: its files take {total:.1f} GiB, and at most {limit:g} are read; set {LIMIT} if you trust them"
-        )
-
-
 def _require_files(folder: Path, listed: dict[str, str]) -> None:
     """Raise RunError unless the files of a policy are exactly those of `team.json`, each with its sha256."""
-    found = hashes(folder)
-    for name in sorted({*found, *listed}):
-        if found.get(name) != listed.get(name):
-            what = "missing" if name not in found else "not listed" if name not in listed else "not what is listed"
-            raise RunError(f"{folder / name} is {what} in {TEAM}; fetch the whole team again")
+    if wrong := changed_file(listed, hashes(folder)):
+        raise RunError(f"{folder}: {wrong} in {TEAM}; fetch the whole team again")
     if "config.json" in listed:
         _refuse_huge(folder / "config.json")
 
@@ -158,8 +141,8 @@ def load_team(
 ) -> Team:
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
-    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
-    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. A folder
+    may hold up to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -201,12 +184,8 @@ def _fetched(where: str, revision: str | None) -> Path:
             "repository may be another one tomorrow"
         )
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError, OfflineModeIsEnabled
 
     try:
-        with suppress(DryRunError, OfflineModeIsEnabled):  # offline: what was fetched before is checked on disk
-            listed = snapshot_download(where, revision=revision, allow_patterns=FETCHED, dry_run=True)
-            refuse_sizes({one.filename: one.file_size or 0 for one in listed}, where)
         folder = Path(snapshot_download(where, revision=revision, allow_patterns=FETCHED))
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise RunError(f"{where} at {revision} cannot be fetched: {error}") from error

@@ -207,9 +207,7 @@ class ProgramRunner:
             raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
 
 
-@runner_for.register
-def _runner_of_program(env: ProgramEnv) -> type[ProgramRunner]:
-    return ProgramRunner
+runner_for.register(ProgramEnv, lambda env: ProgramRunner)
 
 
 @check_env.register

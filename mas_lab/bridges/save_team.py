@@ -16,9 +16,8 @@ import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
 from mas_lab.bridges.load_team import CARD, FILE, FORMAT, HUB_ID, TEAM
-from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole, write_json
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.run import Checkpoint, Run, load_run
 from mas_lab.runs.scores import kept_scores, run_curve
 
 POCKET_LICENSE = "apache-2.0"

@@ -29,6 +29,10 @@ class Forked(Form):
     changed: list[str]
 
 
+class Continued(Form):
+    step: Int
+
+
 class Config(Form):
     """The content of run.json."""
 
@@ -39,6 +43,7 @@ class Config(Form):
     versions: dict[str, str] = {}
     settings: dict[str, Any] = {}
     forked: Forked = None
+    continued: list[Continued] = []
 
 
 class Tokens(RootModel[dict[str, dict[str, str]]], strict=True):
@@ -76,9 +81,9 @@ class Watched(Form):
     spikes: list[Spike]
 
 
+TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
 KINDS = {
-    "text": {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish",
-             "group"},
+    "text": TEXTS,
     "counts": {"step", "turn", "depth", "candidate", "optimizer_step"},
     "numbers": {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"},
     "lists of counts": {"prompt_ids", "completion_ids"},

@@ -11,7 +11,7 @@ from faults import fill
 from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
 import mas_lab as lab
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
 
 STEPS, AT = 3, 2
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -50,7 +50,7 @@ def test_unchanged_fork_equals_the_uninterrupted_run(cut, models, tmp_path):
 
 
 def test_joined_tables_are_forked_as_they_are(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "STEPS", 2)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 2)
     train(models, tmp_path / "a", 4)
     train(models, tmp_path / "b", 5, fork=tmp_path / "a")
     train(models, tmp_path / "a", 5)
@@ -102,7 +102,7 @@ def test_refused_fork_leaves_nothing(a, models, tmp_path):
                            run=run and tmp_path / run, **SETTINGS | changes))  # fmt: skip
 
     refused("cannot fork .*together differs.*same env", env=Relay(together=True))
-    refused("another team.*policies", kind="per_agent")
+    refused("cannot fork .*team.policies", kind="per_agent")
     refused("no run at", fork=tmp_path / "nowhere")
     refused("wants run=, a folder", TypeError, run=None)
     refused("is there already and was not forked from any run", run="a")

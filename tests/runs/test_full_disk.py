@@ -9,7 +9,7 @@ import small
 from faults import fill
 
 import mas_lab as lab
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
 from mas_lab.runs.disk import Unwritten, writing
 from mas_lab.runs.scores import kept_scores
 
@@ -21,7 +21,7 @@ FAR = 400
 @pytest.fixture(scope="module", autouse=True)
 def merged():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "STEPS", 2)
+        patch.setattr(recorder, "JOINED_STEPS", 2)
         yield
 
 

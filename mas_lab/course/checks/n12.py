@@ -89,6 +89,5 @@ def design_of_a_study(said):
     need("tokens" in budget, f"held equal is {dict(budget)}; asked for are sampled tokens")
     need(seeds >= FEW, f"{seeds} seeds to compare give dots, and no interval")
     rates, tried = ({getattr(cell, name) for cell in swept} for name in ("lr", "seed"))
-    need(len(rates) >= 3, "3 learning rates or more are asked for: with fewer, the best is an end of those tried")
-    need(len(tried) >= 2, "a rate that was tried with a single seed may be chosen for that seed's luck")
+    need(len(rates) >= 3 and len(tried) >= 2, "the sweep wants 3 learning rates or more, each with 2 seeds or more")
     return f"{len(swept)} trainings of the sweep and {len(design.arms_of(task)) * seeds} to compare"

@@ -93,7 +93,6 @@ def guard(answer, runs):
     for name, run in runs.items():
         told, ours = asked(answer, run.turns, run.stats), found(run.turns, run.stats)
         need(told == ours, f"run {name}: your guard says {told!r}{', and nothing is wrong' * (ours == 'fine')}")
-    return "it would have stopped four of the five, before the first figure"
 
 
 def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
