@@ -157,7 +157,7 @@ HOSTILE = {
     "no zip": (bytes_changed(lambda data: data.__setitem__(slice(None), b"homework")), "neither"),
     "run.json is cut": (text("run.json", '{"format": 2,'), "run.json is not JSON"),
     "run.json nests without end": (text("run.json", nested(200_000)), "run.json is not JSON"),
-    "a recipe nests": (field("settings", {"x": json.loads(nested(300))}), "it nests deeper"),
+    "a recipe nests": (field("settings", {"x": json.loads(nested(480))}), "it nests deeper"),
     "the recipe is null": (field("recipe", None), "run.json: recipe: Input should be a valid dict"),
     "a recipe of unknown arguments": (field("recipe", {"is": "Recipe", "name": "x", "y": 1}), "recipe is not one"),
     "the format is text": (field("format", "x"), "is of format 'x', and this version"),

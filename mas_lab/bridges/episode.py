@@ -235,8 +235,7 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
         returned = EpisodeResult(team=returned)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not isfinite(reward):
-            said = "a program returns a number, {agent: number} or a lab.EpisodeResult"
-            return returned, f"the reward of {agent} is {reward!r:.80}; {said}"
+            return returned, f"the reward of {agent} is {reward!r:.80}; return a number or a lab.EpisodeResult of them"
     if not calls:
         return returned, "it called nobody"
     for agent, reward in returned.agents.items():

@@ -96,8 +96,7 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
         curriculum=config.get("curriculum"),
     )  # fmt: skip
     if reasons := list(refusals(asked)):
-        lines = "".join(f"\n- {reason}" for reason in reasons)
-        raise HandOverError(f"export: {run.folder} cannot be handed over to verl:{lines}")
+        raise HandOverError("\n- ".join([f"export: {run.folder} cannot be handed over to verl:", *reasons]))
     with whole(folder, is_folder=True) as staged:
         _write_data(staged, config, asked, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)

@@ -27,7 +27,6 @@ NEUTRAL = {
 """Parameters that are accepted with these values only: training needs tokens from the full distribution."""
 INSTEAD = {
     "tools": "say in the prompt how a tool is called, and read the call from the answer's text",
-    "functions": "say in the prompt how a tool is called, and read the call from the answer's text",
     "response_format": "ask for JSON in the prompt, and read it from the answer's text",
     "n": "make the call again; each call is a row",
     "stream": "leave it out; the answer comes in one piece",

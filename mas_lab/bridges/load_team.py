@@ -175,14 +175,9 @@ def load_team(
 def _fetched(where: str, revision: str | None) -> Path:
     """Fetch the allowed files of a hub repository, and return their folder."""
     if where.count("/") != 1 or where.startswith((".", "/", "~")) or Path(where).is_dir():
-        raise RunError(
-            f"there is no {TEAM} in {where}; give a folder that lab.save_team wrote, or a hub id (owner/name)"
-        )
+        raise RunError(f"no {TEAM} in {where}; give a folder that lab.save_team wrote, or a hub id, owner/name")
     if not revision:
-        raise RunError(
-            f'load_team({where!r}): say which revision, revision="<commit>"; the newest state of somebody\'s '
-            "repository may be another one tomorrow"
-        )
+        raise RunError(f'load_team({where!r}): say which revision, revision="<commit>"; the newest one may change')
     from huggingface_hub import snapshot_download
 
     try:

@@ -188,9 +188,7 @@ class ProgramRunner:
     def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
         """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
         if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
-            raise RolloutError(
-                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
-            )
+            raise RolloutError(f"rollout: {plan} explores, and a program cannot be set back; take episodes(n)")
         env = self.env
         board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
         found = [

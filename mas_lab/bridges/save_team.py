@@ -69,9 +69,7 @@ def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[
     source = checkpoint.folder / "policies" / str(number)
     record = read_json(source / "policy.json")
     if record.get("backend") == "tinker":
-        raise RunError(
-            f"policy {name!r} lives behind a Tinker server, and the run holds no weights of it; download them"
-        )
+        raise RunError(f"policy {name!r} lives behind a Tinker server, and the run has no weights of it; download them")
     called = f"policies/{number}" + (f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else "")
     folder = staged / called
     folder.mkdir(parents=True)

@@ -142,9 +142,7 @@ def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[st
         fields = getattr(fields, "data", fields)  # a dict or, with some queue back ends, its wrapper
         is_padding = tag.get("is_padding", False)
         if not is_padding and ROW not in fields:
-            raise HandOverError(
-                f"row {number} of the batch has no row of mas_lab; was it played by another agent loop?"
-            )
+            raise HandOverError(f"row {number} of the batch has no row of mas_lab; did another agent loop play it?")
         found.append(None if is_padding else json.loads(fields[ROW]))
     return found
 

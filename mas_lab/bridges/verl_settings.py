@@ -50,14 +50,12 @@ def refusals(asked: Asked) -> Iterator[str]:
     if asked.curriculum is not None:
         yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
     if len(asked.policies) > 1:
-        yield (f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl moves the weights "
-               "of one; train a Team.shared")  # fmt: skip
+        yield f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl trains one"
     if len({one["temperature"] for one in asked.sampling.values()}) > 1:
         yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
     for place in ("plan", "credit", "center", "select"):
         if callable(getattr(getattr(recipe, place), "load_state", None)):
-            yield (f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, and what it remembers is "
-                   "kept with this kit's checkpoints alone")  # fmt: skip
+            yield f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, which verl does not keep"
     if rounds > 1:
         yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
     if type(recipe.loss) not in (clipped, reinforce):
@@ -154,8 +152,8 @@ def readme(asked: Asked, env: str, rows: int, steps: int) -> str:
 
 Recipe `{asked.recipe.name}`, written against verl 0.9.1. Model: {asked.model or "the run's, in Hugging Face format"}.
 
-The folder holds the recipe, the tasks of the run's {steps} steps, verl's settings, and the {rows} rows of the last
-step, for which verl must give the recorded advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
+It holds the tasks of {steps} steps, and the {rows} rows of the last one, for which verl must give the recorded
+advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
 
 ```sh
 export MAS_LAB_FOLDER="$PWD" MAS_LAB_MODEL=/path/to/model PYTHONPATH="$PWD:$PYTHONPATH"

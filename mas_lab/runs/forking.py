@@ -32,21 +32,17 @@ class Fork(Recorder):
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
-        if (self.folder / "run.json").is_file():
-            self._refuse_another_origin()
-        return super().begin(config, team, watch, memory)
-
-    def recorded_threads(self) -> int | None:
-        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
-
-    def _refuse_another_origin(self) -> None:
-        origin = origin_of(self)
-        if origin is None or origin.resolve() != run_folder(self.of).resolve():
+        origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
+        if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
             told = f"was forked from {origin}" if origin else "was not forked from any run"
             raise RunError(
                 f"{self.folder} is there already and {told}, asked is a fork of {run_folder(self.of)}; choose another "
                 "folder for the fork, or leave fork= out to go on with the run that is there"
             )
+        return super().begin(config, team, watch, memory)
+
+    def recorded_threads(self) -> int | None:
+        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
 
     def _source(self) -> Recorder:
         """Return the other run, which is only read."""

@@ -3,6 +3,7 @@
 Leaves out: their size (`foreign`), and the meaning of values (`mas_lab.table`).
 """
 
+import copy
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
@@ -14,7 +15,6 @@ from mas_lab.table import SCHEMA, require, require_advantage_per_token
 if TYPE_CHECKING:
     import pyarrow
 
-DEPTH = 100
 Int = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Digits = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 
@@ -110,17 +110,11 @@ def first_problem(error: ValidationError) -> str:
 def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
     """Raise RunError, naming the file and the field, if the data does not match the form."""
     try:
-        form.model_validate(data)
-        wrong = f"it nests deeper than {DEPTH} levels" if _depth(data) > DEPTH else ""
+        form.model_validate(copy.deepcopy(data))
+    except RecursionError:
+        raise RunError(f"{path}: it nests deeper than anything that training writes") from None
     except ValidationError as error:
-        wrong = first_problem(error)
-    if wrong:
-        raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
-
-
-def _depth(data: Any) -> int:
-    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+        raise RunError(f"{path}: {first_problem(error)}; the file was edited, or written by something else") from None
 
 
 def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | None = None) -> pd.DataFrame:

@@ -61,10 +61,7 @@ class Part:
         except Exception as error:  # a damaged zip may raise anything
             raise RunError(f"{self} cannot be read ({error!s:.300}); the file was damaged or edited") from None
         if digest(data) != self.sha256:
-            raise RunError(
-                f"{self} is changed: its sha256 is not the one in {self.root / MANIFEST}; the file was damaged or "
-                "edited, put it back as it was"
-            )
+            raise RunError(f"{self} is changed: {MANIFEST} has another sha256; put the file back as it was")
         return data
 
 

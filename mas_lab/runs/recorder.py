@@ -67,7 +67,12 @@ class Recorder(Run):
                 if not is_own(self.folder):
                     refuse_unreadable(self.folder, check_run)
                 refuse_another(self, config)
-            warn_of_untold(self, config)
+            if missing := config.get("untold"):
+                warnings.warn(
+                    f"{self.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes "
+                    "on, nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
+                    stacklevel=2,
+                )
             try:
                 if is_there:
                     self._goes_on_with = config
@@ -256,16 +261,6 @@ def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
     different = differences(*comparable(decisive(run.config), decisive(config)))
     if different:
         raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
-
-
-def warn_of_untold(run: Run, config: Mapping[str, Any]) -> None:
-    """Warn about parts that run.json does not describe, since nobody would notice if they changed."""
-    if missing := config.get("untold"):
-        warnings.warn(
-            f"{run.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
-            "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
-            stacklevel=2,
-        )
 
 
 def refuse_gaps(run: Run, step: int) -> None:

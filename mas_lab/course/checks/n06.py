@@ -48,7 +48,6 @@ def tie(alpha_of_a_tie):
     drawn = [(rng.permutation(9)[:2] / 4, rng.integers(0, 5, 2) / 4) for _ in range(20)]
     cases = [(float(team[0]), float(local[0]), float(team[1]), float(local[1])) for team, local in drawn]
     agrees(alpha_of_a_tie, lambda team_1, local_1, team_2, local_2: (local_2 - local_1) / (team_1 - team_2), cases)
-    return "below it the local reward decides, above it the team's; where it is negative they never change places"
 
 
 @exercise(

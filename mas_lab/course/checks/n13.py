@@ -10,8 +10,7 @@ KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
 
 
 def _named(defect, right):
-    told = "what would it leave in the table or in the statistics?"
-    need(defect == right, f"{defect!r} is not what is wrong here, of {', '.join(map(repr, KNOWN))}; {told}")
+    need(defect == right, f"{defect!r} is not what is wrong here, of {', '.join(map(repr, KNOWN))}")
 
 
 @exercise(
