@@ -6,15 +6,15 @@ from fnmatch import fnmatch
 
 import pytest
 import torch
-import yaml
 from huggingface_hub import ModelCard, constants
+from markdown_it import MarkdownIt
 from peft import PeftModel
 from small import Relay, make_model, make_team, start
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import mas_lab as lab
 from mas_lab.bridges.load_team import FETCHED
-from mas_lab.bridges.save_team import card
+from mas_lab.bridges.save_team import block, card
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import hashes, write_json
 from mas_lab.runs.run import Checkpoint, Run
@@ -119,30 +119,18 @@ EVIL = (
 
 
 def test_no_name_of_a_run_becomes_a_link_html_or_yaml(handed):
-    kept = lab.load_run(handed[0])
+    """All of them stand in blocks of JSON, and the header names models of the hub alone."""
     assert blocks((handed[1] / "README.md").read_text(encoding="utf-8"))[2]["held_out_scores"] == []  # none were kept
-    config = kept.config
-    config["recipe"] |= {"name": EVIL, "by": [EVIL], "credit": {"is": EVIL, EVIL: EVIL}}
-    config |= {"env": {"name": EVIL, EVIL: EVIL, "data": EVIL}, "versions": {EVIL: EVIL}, "untold": [EVIL]}
-
-    class Evil(type(kept)):
-        config = property(lambda self: config)
-
     one = {"folder": "policies/0", "kind": "adapter", "lr": 0.1, "template": {}, "lora": {"rank": 2},
            "base": {"kind": "hub", "name": EVIL, "digest": EVIL}}  # fmt: skip
     team = {"step": 1, "agents": {EVIL: EVIL}, "sampling": {EVIL: {"stop": [EVIL]}}, "frozen": [],
             "policies": {EVIL: one}}  # fmt: skip
-    text = str(card(Evil(kept.folder), team))
-    header = yaml.safe_load(text.split("---\n")[1])
+    _, header, text = str(card(lab.load_run(handed[0]), team)).split("---\n", 2)
     assert "license" not in header and "base_model" not in header
-    from markdown_it import MarkdownIt
-
-    tokens = MarkdownIt("commonmark").enable("table").parse(text.split("---\n", 2)[2])
-    inline = [child for token in tokens for child in token.children or ()]
-    assert not [one for one in (*tokens, *inline) if one.type in ("link_open", "image", "html_block", "html_inline")]
-    assert not [one for one in inline if "evil" in one.content]
-    assert any(one.type == "fence" and "evil" in one.content for one in tokens)
-    assert len([one for one in tokens if one.type == "heading_open" and one.tag == "h1"]) == 1
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)
+    assert {one.type for one in tokens if "evil" in one.content} == {"fence"}
+    [fence] = MarkdownIt("commonmark").parse(block({EVIL: [EVIL]}))
+    assert fence.type == "fence" and json.loads(fence.content) == {EVIL: [EVIL]}
 
 
 def first(data):

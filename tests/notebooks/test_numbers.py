@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +14,6 @@ from notebooks.records import (
     TEXTS,
     between,
     board,
-    cells,
     csv,
     difference,
     finals,
@@ -29,7 +26,7 @@ from scripted import Duet, Ladder, Scripted
 
 import mas_lab as lab
 from mas_lab.course.checks import n01
-from mas_lab.study.intervals import bootstrap_interval, iqm, probability_of_improvement
+from mas_lab.study.intervals import iqm, probability_of_improvement
 from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
@@ -107,22 +104,6 @@ def test_02_groups_are_as_told():
     assert (turns == 2).sum() == 1 and turns.idxmax().endswith("planner")
     ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", FINDINGS))
     says("02", "ended at {} with it and at {} with the plain return", ends["counterfactual"], ends["return, global"])
-
-
-@pytest.mark.parametrize("number, cut, right", [("02", None, 4), ("03", "load_policy(", 3)])
-def test_the_part_on_tables_runs_without_torch(number, cut, right, tmp_path):
-    """All of notebook 02, and the first half of 03: up to the cell that makes a team."""
-    code = cells(number)
-    code = code[: next(place for place, source in enumerate(code) if cut in source)] if cut else code
-    script = tmp_path / "notebook.py"
-    script.write_text(
-        "\n\n".join(["import sys; sys.modules['torch'] = None; display = print", *code]), encoding="utf-8"
-    )
-    found = subprocess.run(
-        [sys.executable, "-P", script], capture_output=True, text=True, encoding="utf-8", cwd=tmp_path
-    )
-    assert found.returncode == 0, found.stderr
-    assert len(re.findall(rf"^● {number}\.\d right", found.stdout, flags=re.M)) == right
 
 
 def test_03_trainings_are_as_told():
@@ -410,16 +391,6 @@ def test_12_the_study_of_the_notebook_is_the_recorded_one():
     source = MASTERS["12"].parents[2] / "benchmarks" / "studies" / "first_study.yaml"
     assert yaml.safe_load(source.read_text(encoding="utf-8")) == written["design"]
     assert study("first_study").provenance["design"] == written["design"]
-
-
-def test_12_intervals_of_few_seeds_hold_as_often_as_told():
-    def held(runs, studies=500):
-        scores = np.random.default_rng(runs).normal(size=(studies, runs))
-        ends = [bootstrap_interval([one], samples=2000) for one in scores]
-        return np.mean([low <= 0 <= high for low, high in ends])
-
-    says("12", "about 0.76, 0.91 and 0.94 where 0.95 was promised")
-    assert [held(runs) for runs in (3, 5, 10)] == pytest.approx([0.76, 0.91, 0.94], abs=0.04)
 
 
 LADDER = RESULTS / "ladder_spikes"

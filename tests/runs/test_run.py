@@ -181,16 +181,6 @@ def test_leftovers_of_a_kill_are_deleted_on_resume_and_notes_of_a_person_stay(ru
     assert lab.load_run(run).turns["step"].unique().tolist() == list(range(STEPS))
 
 
-@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="asks /proc what is mapped")
-def test_files_of_a_run_do_not_stay_mapped(models, tmp_path):
-    """Windows deletes no file that is, and older checkpoints are deleted while training goes on."""
-    train(models, tmp_path / "run", 1, "lora")
-    training = small.start("lora", models, tmp_path / "run", STEPS)
-    next(training)  # its team is alive
-    team = lab.load_run(tmp_path / "run").team()
-    assert team.policies and str(tmp_path) not in Path("/proc/self/maps").read_text(encoding="utf-8")
-
-
 def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(runs, models, tmp_path, monkeypatch):
     """The interrupt of a notebook, after the weights have stepped and before the tables stand."""
     write, run = Path.write_bytes, tmp_path / "run"

@@ -148,11 +148,3 @@ def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
     (run / "checkpoints" / "000002" / "policies" / "0" / "mine.txt").write_text("x")
     with pytest.raises(lab.RunError, match=r"mine\.txt is not recorded"):
         lab.load_run(run).team()
-
-
-def test_litter_beside_the_zips_of_a_class_is_ignored(honest, tmp_path):
-    pack(honest, tmp_path / "alice.zip")
-    for name in LITTER:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"x")
-    assert lab.AblationBoard(tmp_path).runs["file"].tolist() == ["alice.zip"]
