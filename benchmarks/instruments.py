@@ -62,8 +62,7 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
     from mas_lab.runs.disk import read_note
-    from mas_lab.runs.merging import merge
-    from mas_lab.runs.recorder import Recorder
+    from mas_lab.runs.recorder import Recorder, merge
     from mas_lab.runs.run import TABLES
     from mas_lab.runs.scores import KEPT
 

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-KILLS, DEATHS, INTERRUPTS, FLIPS = 171, 262, 228, 3000
-"""At random moments, before chosen file operations, as by Ctrl-C between two instructions; bits of a run's files."""
+DEATHS, FLIPS = 262, 3000
+"""Before chosen file operations; bits of a run's files."""
 
 
 def fill(patch: pytest.MonkeyPatch, moment: int, error: int = errno.ENOSPC) -> list[str]:

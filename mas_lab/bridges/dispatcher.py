@@ -11,8 +11,7 @@ from typing import Any
 
 from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.bridges.episode import Call, Episode
-from mas_lab.bridges.gateway import Gateway
-from mas_lab.bridges.openai_chat import Refused
+from mas_lab.bridges.gateway import Gateway, Refused
 from mas_lab.locks import locked
 from mas_lab.policy import Request
 from mas_lab.team import Team

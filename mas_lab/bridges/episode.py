@@ -19,7 +19,7 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.bridges.openai_chat import Asked, Refused, answer_to, asked_of
+from mas_lab.bridges.gateway import Asked, Refused, answer_to, asked_of
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Request
 
@@ -165,7 +165,7 @@ class Episode:
     def _work(self, endpoint: Endpoint) -> None:
         try:
             returned = self.program(self.task, endpoint)
-            returned = asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+            returned = asyncio.run(returned) if inspect.iscoroutine(returned) else returned
             earned, why = result_of(returned, self.agents, self._calls)
         except BaseException as error:  # any error fails this episode and no other
             earned, why = None, _told(error)
@@ -224,10 +224,6 @@ class Episode:
         return rows
 
 
-async def _awaited(coroutine: Any) -> Any:
-    return await coroutine
-
-
 def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[EpisodeResult, str]:
     """Return a program's return value as a result, and the reason why it is none (or an empty text).
 
@@ -239,8 +235,7 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
         returned = EpisodeResult(team=returned)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not isfinite(reward):
-            said = "a program returns a number, {agent: number} or a lab.EpisodeResult"
-            return returned, f"the reward of {agent} is {reward!r:.80}; {said}"
+            return returned, f"the reward of {agent} is {reward!r:.80}; return a number or a lab.EpisodeResult of them"
     if not calls:
         return returned, "it called nobody"
     for agent, reward in returned.agents.items():

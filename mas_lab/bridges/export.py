@@ -5,6 +5,7 @@ one recorded step, whose advantages verl must reproduce. A run that verl cannot 
 with the reason. Leaves out: verl's settings (`verl_settings`), and how the folder is used there (`export_reader`).
 """
 
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from mas_lab.backends.runner import max_tokens, with_max_turns
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, spec
-from mas_lab.runs.disk import dumps, whole, write_bytes, write_json, write_table
-from mas_lab.runs.export import export as export_zip
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.disk import RunError, Unwritten, dumps, whole, write_bytes, write_json, write_table, writing
+from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
+from mas_lab.runs.run import TOKENS, WATCH, Run, load_run
 from mas_lab.table import ROLLOUT
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.train.drawing import drawn, step_seed, tasks_of
@@ -51,11 +52,32 @@ def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: 
     """
     if to is None and env is not None:
         raise ValueError("export: env= is for to='verl'; a zip holds no env")
-    if to is None:
-        return export_zip(run, path)
-    if to != "verl":
+    if to not in (None, "verl"):
         raise ValueError(f"export: to={to!r}; known is 'verl', or leave it out for a zip")
-    return _hand_over(run if isinstance(run, Run) else load_run(run), Path(path), env)
+    run, path = run if isinstance(run, Run) else load_run(run), Path(path)
+    if to == "verl":
+        return _hand_over(run, path, env)
+    try:
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with whole(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+            _write_zip(run, archive)
+    except Unwritten as error:
+        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
+    return path
+
+
+def _write_zip(run: Run, archive: zipfile.ZipFile) -> None:
+    files, continued = dict(run.manifest.files), run.manifest.continued
+    own = {WATCH: run.watched(), TOKENS: run.token_texts()}
+    held = {name: dumps(data, run.folder / name).encode() for name, data in own.items() if data}
+    for name, sha256 in files.items():
+        if name not in held:
+            archive.writestr(name, Part(run.folder, name, sha256).read_bytes())
+    for name, data in held.items():
+        archive.writestr(name, data)
+        files[name] = digest(data)
+    archive.writestr(MANIFEST, manifest_of(files, continued))
 
 
 def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
@@ -74,8 +96,7 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
         curriculum=config.get("curriculum"),
     )  # fmt: skip
     if reasons := list(refusals(asked)):
-        lines = "".join(f"\n- {reason}" for reason in reasons)
-        raise HandOverError(f"export: {run.folder} cannot be handed over to verl:{lines}")
+        raise HandOverError("\n- ".join([f"export: {run.folder} cannot be handed over to verl:", *reasons]))
     with whole(folder, is_folder=True) as staged:
         _write_data(staged, config, asked, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)

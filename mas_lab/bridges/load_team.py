@@ -5,15 +5,13 @@
     README.md                 the model card, for people
 
 Allowed are safetensors, JSON and two plain texts of a tokenizer: no pickle and no code. Files are checked before their
-content is loaded. Leaves out: writing a folder (`save_team`), its card (`card`), and where the weights are kept
+content is loaded. Leaves out: writing a folder (`save_team`), and where the weights are kept
 (`mas_lab.backends`).
 """
 
-import json
 import os
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,15 +19,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mas_lab.backends.loading import open_given
 from mas_lab.policy import PolicyError
-from mas_lab.runs.disk import RunError, hashes
+from mas_lab.runs.disk import RunError, changed_file, hashes, read_json
+from mas_lab.runs.forms import first_problem
 from mas_lab.team import Sampling, Team
 
 TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
 LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
 """Environment variable with the size limit of a team in GiB, and the default limit."""
-TEXT = 2**26
-"""Maximal size in bytes of a file that holds no weights."""
 FILE = (
     r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
     r"|model\.safetensors\.index)\.json"
@@ -102,57 +99,37 @@ def read_team(folder: Path) -> TeamFile:
 
     Raises RunError with the file and the field.
     """
-    path = folder / TEAM
-    refuse_sizes({TEAM: path.stat().st_size}, folder)
+    path, limit = folder / TEAM, float(os.environ.get(LIMIT, USUAL))
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**30
+    if total > limit:
+        told = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
+        raise RunError(f"{folder}: {told}; set {LIMIT} if you trust them")
     try:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
-        first = error.errors()[0]
-        told = f"{'.'.join(map(str, first['loc']))}: {first['msg']} (found {first['input']!r:.100})".removeprefix(": ")
-        raise RunError(f"{path}: {told}; it was edited, or a later version wrote it") from None
-    held = [path for one in team.policies.values() for path in (folder / one.folder).rglob("*") if path.is_file()]
-    refuse_sizes({path.relative_to(folder).as_posix(): path.stat().st_size for path in held}, folder)
+        raise RunError(f"{path}: {first_problem(error)}; it was edited, or a later version wrote it") from None
     for one in team.policies.values():
         _require_files(folder / one.folder, one.files)
     return team
 
 
-def refuse_sizes(sizes: dict[str, int], where: Any) -> None:
-    """Raise RunError if a file is too large, or all files together are."""
-    limit, total = float(os.environ.get(LIMIT, USUAL)), sum(sizes.values()) / 2**30
-    for name, size in sizes.items():
-        if not name.endswith(".safetensors") and size > TEXT:
-            raise RunError(f"{where}: {name} has {size} bytes; at most {TEXT} are read")
-    if total > limit:
-        raise RunError(
-            f"{where}: its files take {total:.1f} GiB, and at most {limit:g} are read; set {LIMIT} if you trust them"
-        )
-
-
 def _require_files(folder: Path, listed: dict[str, str]) -> None:
     """Raise RunError unless the files of a policy are exactly those of `team.json`, each with its sha256."""
-    found = hashes(folder)
-    for name in sorted({*found, *listed}):
-        if found.get(name) != listed.get(name):
-            what = "missing" if name not in found else "not listed" if name not in listed else "not what is listed"
-            raise RunError(f"{folder / name} is {what} in {TEAM}; fetch the whole team again")
+    if wrong := changed_file(listed, hashes(folder)):
+        raise RunError(f"{folder}: {wrong} in {TEAM}; fetch the whole team again")
     if "config.json" in listed:
         _refuse_huge(folder / "config.json")
 
 
 def _refuse_huge(path: Path) -> None:
     """Refuse a config with huge sizes: the model would be built before its weights are compared."""
-
-    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        for key, value in pairs:
+    parts = [read_json(path)]
+    while parts:
+        for key, value in parts.pop().items():
             if type(value) is int and value > (1024 if "layer" in key else 2**24):
                 raise RunError(f"{path}: {key}={value!r:.20} describes no model that could be loaded")
-        return dict(pairs)
-
-    try:
-        json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=look)
-    except (ValueError, RecursionError) as error:
-        raise RunError(f"{path} is no JSON ({error})") from None
+            if isinstance(value, dict):
+                parts.append(value)
 
 
 def load_team(
@@ -164,8 +141,8 @@ def load_team(
 ) -> Team:
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
-    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
-    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. A folder
+    may hold up to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -198,21 +175,12 @@ def load_team(
 def _fetched(where: str, revision: str | None) -> Path:
     """Fetch the allowed files of a hub repository, and return their folder."""
     if where.count("/") != 1 or where.startswith((".", "/", "~")) or Path(where).is_dir():
-        raise RunError(
-            f"there is no {TEAM} in {where}; give a folder that lab.save_team wrote, or a hub id (owner/name)"
-        )
+        raise RunError(f"no {TEAM} in {where}; give a folder that lab.save_team wrote, or a hub id, owner/name")
     if not revision:
-        raise RunError(
-            f'load_team({where!r}): say which revision, revision="<commit>"; the newest state of somebody\'s '
-            "repository may be another one tomorrow"
-        )
+        raise RunError(f'load_team({where!r}): say which revision, revision="<commit>"; the newest one may change')
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import DryRunError, OfflineModeIsEnabled
 
     try:
-        with suppress(DryRunError, OfflineModeIsEnabled):  # offline: what was fetched before is checked on disk
-            listed = snapshot_download(where, revision=revision, allow_patterns=FETCHED, dry_run=True)
-            refuse_sizes({one.filename: one.file_size or 0 for one in listed}, where)
         folder = Path(snapshot_download(where, revision=revision, allow_patterns=FETCHED))
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise RunError(f"{where} at {revision} cannot be fetched: {error}") from error
@@ -235,8 +203,8 @@ def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path
         known = [Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file()]
         found = [source for source in known if source.digest == base.digest]
     if not found:
-        where = f"folder of whoever trained it (sha256 of its weights: {base.digest})"
-        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else f"a model in a {where}"
+        theirs = f"a model in a folder of whoever trained it (sha256 of its weights: {base.digest})"
+        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
         raise PolicyError(
             f"policy {name!r:.80} is an adapter of {told}, which is not loaded unasked; if you want that one, get that "
             "model, and load_team(..., base=<its id or folder>)"

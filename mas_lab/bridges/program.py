@@ -188,9 +188,7 @@ class ProgramRunner:
     def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
         """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
         if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
-            raise RolloutError(
-                f"rollout: {plan} explores from within an episode, and a program cannot be set back; take episodes(n)"
-            )
+            raise RolloutError(f"rollout: {plan} explores, and a program cannot be set back; take episodes(n)")
         env = self.env
         board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
         found = [
@@ -207,9 +205,7 @@ class ProgramRunner:
             raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
 
 
-@runner_for.register
-def _runner_of_program(env: ProgramEnv) -> type[ProgramRunner]:
-    return ProgramRunner
+runner_for.register(ProgramEnv, lambda env: ProgramRunner)
 
 
 @check_env.register

@@ -88,19 +88,13 @@ def check() -> str:
 
     Raises HandOverError if an advantage differs from the recorded one.
     """
-    rows: list[dict | None] = recorded_rows(handed().batch())
-    lengths = torch.tensor([len(row["completion_ids"]) for row in rows] + [0])
-    mask = (torch.arange(int(lengths.max()))[None] < lengths[:, None]).long()
-    batch = DataProto.from_dict(
-        tensors={"token_level_rewards": torch.zeros(mask.shape), "response_mask": mask},
-        non_tensors={"uid": [str(row["task"]) for row in rows] + ["padding"]},
-    )
-    with beside([*rows, None]):
+    rows: list[dict | None] = [*recorded_rows(handed().batch()), None]
+    ones = torch.ones(len(rows), 1)
+    tensors = {"token_level_rewards": torch.zeros_like(ones), "response_mask": ones}
+    batch = DataProto.from_dict(tensors=tensors, non_tensors={"uid": ["0"] * len(rows)})
+    with beside(rows):
         batch = compute_advantage(batch, adv_estimator=NAME, config={"use_kl_in_reward": False})
-    found = batch.batch["advantages"]
-    if (found != found[:, :1] * mask).any() or found[-1].any():
-        raise HandOverError("verl has put advantages where no token of the row stands")
-    return handed().compare(found[:-1, 0].tolist())
+    return handed().compare(batch.batch["advantages"][:-1, 0].tolist())
 
 
 @register(NAME)
@@ -148,9 +142,7 @@ def rows_of(extra_fields: Sequence[Mapping[str, Any]], tags: Sequence[Mapping[st
         fields = getattr(fields, "data", fields)  # a dict or, with some queue back ends, its wrapper
         is_padding = tag.get("is_padding", False)
         if not is_padding and ROW not in fields:
-            raise HandOverError(
-                f"row {number} of the batch has no row of mas_lab; was it played by another agent loop?"
-            )
+            raise HandOverError(f"row {number} of the batch has no row of mas_lab; did another agent loop play it?")
         found.append(None if is_padding else json.loads(fields[ROW]))
     return found
 

@@ -50,14 +50,12 @@ def refusals(asked: Asked) -> Iterator[str]:
     if asked.curriculum is not None:
         yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
     if len(asked.policies) > 1:
-        yield (f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl moves the weights "
-               "of one; train a Team.shared")  # fmt: skip
+        yield f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl trains one"
     if len({one["temperature"] for one in asked.sampling.values()}) > 1:
         yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
     for place in ("plan", "credit", "center", "select"):
         if callable(getattr(getattr(recipe, place), "load_state", None)):
-            yield (f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, and what it remembers is "
-                   "kept with this kit's checkpoints alone")  # fmt: skip
+            yield f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, which verl does not keep"
     if rounds > 1:
         yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
     if type(recipe.loss) not in (clipped, reinforce):
@@ -154,8 +152,8 @@ def readme(asked: Asked, env: str, rows: int, steps: int) -> str:
 
 Recipe `{asked.recipe.name}`, written against verl 0.9.1. Model: {asked.model or "the run's, in Hugging Face format"}.
 
-The folder holds the recipe, the tasks of the run's {steps} steps, verl's settings, and the {rows} rows of the last
-step, for which verl must give the recorded advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
+It holds the tasks of {steps} steps, and the {rows} rows of the last one, for which verl must give the recorded
+advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
 
 ```sh
 export MAS_LAB_FOLDER="$PWD" MAS_LAB_MODEL=/path/to/model PYTHONPATH="$PWD:$PYTHONPATH"
@@ -164,12 +162,6 @@ python -c "import {BRIDGE}; print({BRIDGE}.check())"     # first: the advantages
 python -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl trainer.n_gpus_per_node=8
 ```
 
-## What is not the same there
-
-- The draws: tokens come from verl's engine, whose random numbers are its own.
-- The optimizer's other settings (betas, weight decay, warm-up, precision) are verl's defaults.
-- The learning rate is constant there; the run's schedule was {asked.settings.schedule!r}.
-- verl cuts minibatches by rows: a node's candidates may fall into different ones.
-- Leave `algorithm.use_kl_in_reward`, `algorithm.filter_groups` and the asynchronous trainers out.
-- docs/hand_over.md of mas_lab says how a row gets to the recipe, and what was tried: nothing on GPUs.
+The draws and the optimizer's other settings are verl's own. The learning rate is constant there; the run's schedule was
+{asked.settings.schedule!r}. docs/hand_over.md of mas_lab says what else is not the same, and what was tried.
 """

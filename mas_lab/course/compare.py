@@ -108,9 +108,8 @@ def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", le
     need(right, f"`called` holds episodes from 0 to {episodes - 1}, each at most once")
     need(len(called) >= least, f"the {agent} is called in {len(called)} episodes; at least {least} are asked for")
     spoken = [("solver", episode) for episode in range(episodes)] + [(agent, int(episode)) for episode in called]
-    return pd.DataFrame(
-        [{"task": "t", "episode": episode, "agent": name, "credit": rewards[episode]} for name, episode in spoken]
-    )
+    table = pd.DataFrame(spoken, columns=["agent", "episode"])
+    return table.assign(task="t", credit=table["episode"].map(rewards.__getitem__))
 
 
 def critic_statistics(rewards: Any, called: Any, episodes: int, least: int) -> pd.Series:

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Files = Path | zipfile.Path
 """A run's folder, or an exported run's zip."""
+Readable = Any
+"""A path, or a file of a run that knows its sha256 and its steps (`manifest.Part`)."""
 INFO = "info"
 """The column that holds plain data of any form."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
@@ -39,12 +41,6 @@ class RunError(RuntimeError):
 
 class Unwritten(RunError):
     """A file that could not be written, because the disk is full or writing is not allowed."""
-
-
-class Readable(Protocol):
-    """A path, or a file of a run that knows its sha256 and its steps."""
-
-    def read_bytes(self) -> bytes: ...
 
 
 def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame:
@@ -252,6 +248,15 @@ def hashes(folder: Path, called: str = "*") -> dict[str, str]:
     """Return the sha256 of each file below `folder` that matches `called`, by path, without litter and hashes.json."""
     files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(called)) if path.is_file()}
     return {name: _sha256(path) for name, path in files.items() if path.name != "hashes.json" and not is_litter(name)}
+
+
+def changed_file(recorded: dict[str, str], found: dict[str, str]) -> str:
+    """Return which file is missing, not recorded or changed, by two results of `hashes`; empty if none is."""
+    for name in sorted(recorded.keys() | found.keys()):
+        if recorded.get(name) != found.get(name):
+            what = "missing" if name not in found else "not recorded" if name not in recorded else "changed"
+            return f"{name} is {what}"
+    return ""
 
 
 def is_litter(name: str) -> bool:

@@ -4,18 +4,17 @@ The other run is only
 read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from os.path import relpath
 from pathlib import Path
 from typing import Any
 
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import typed
-from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Beginning, Recorder, decisive, refuse_gaps
-from mas_lab.runs.run import KEEPING, Run, load_run, run_folder
+from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
+from mas_lab.runs.run import KEEPING, Checkpoint, Run, load_run, run_folder
 from mas_lab.team import Team, differences
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
@@ -33,21 +32,17 @@ class Fork(Recorder):
 
     def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
-        if (self.folder / "run.json").is_file():
-            self._refuse_another_origin()
-        return super().begin(config, team, watch, memory)
-
-    def recorded_threads(self) -> int | None:
-        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
-
-    def _refuse_another_origin(self) -> None:
-        origin = origin_of(self)
-        if origin is None or origin.resolve() != run_folder(self.of).resolve():
+        origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
+        if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
             told = f"was forked from {origin}" if origin else "was not forked from any run"
             raise RunError(
                 f"{self.folder} is there already and {told}, asked is a fork of {run_folder(self.of)}; choose another "
                 "folder for the fork, or leave fork= out to go on with the run that is there"
             )
+        return super().begin(config, team, watch, memory)
+
+    def recorded_threads(self) -> int | None:
+        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
 
     def _source(self) -> Recorder:
         """Return the other run, which is only read."""
@@ -56,7 +51,7 @@ class Fork(Recorder):
             raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
         return Recorder(found.folder)
 
-    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> Beginning:
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> tuple:
         """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
         self._refuse_another_world(source, config)
@@ -84,16 +79,11 @@ class Fork(Recorder):
         return step, {**config, "forked": {"from": origin, "step": step, "changed": told}}, files
 
     def _refuse_another_world(self, source: Run, config: Mapping[str, Any]) -> None:
-        there, here = ({"env": decisive(one)["env"]} for one in (source.config, config))
-        if different := differences(*comparable(there, here)):
+        both = ({"env": decisive(one)["env"], "team": _made_of(one["team"])} for one in (source.config, config))
+        if different := differences(*comparable(*both)):
             raise RunError(
                 f"{self.folder}: cannot fork {source.folder}, {different}; a fork plays the same env with the same "
-                "agents: leave fork= out to train in another one from the start"
-            )
-        if different := differences(*(_made_of(one["team"]) for one in (source.config, config))):
-            raise RunError(
-                f"{self.folder}: cannot fork {source.folder}, which was made by another team: {different}; "
-                "load_run(...).team() of that run is such a team"
+                "agents and models, see load_run(...).team(): leave fork= out to train others from the start"
             )
 
     def _remember(self, memory: Any, kept: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
@@ -116,7 +106,7 @@ def origin_of(run: Run) -> Path | None:
 
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
     """Return how two contents of run.json differ, as `name: old -> new`."""
-    return list(_changes(*comparable(_changeable(there), _changeable(here))))
+    return _changes(*comparable(_changeable(there), _changeable(here)))
 
 
 def _changeable(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,15 +117,11 @@ def _changeable(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**decisive(config), **{name: settings.get(name) for name in SCORING}, **of_team}
 
 
-def _changes(there: Any, here: Any, name: str = "") -> Sequence[str]:
-    if there == here:
-        return []
-    alike = isinstance(there, dict) and isinstance(here, dict) and there.get("is") == here.get("is")
-    if not alike:
-        return [f"{name}: {typed(there)} -> {typed(here)}"]
-    inner = [_changes(there.get(key), here.get(key), key if name in ("", "settings") else f"{name}.{key}")
-             for key in dict.fromkeys([*there, *here])]  # fmt: skip
-    return [told for one in inner for told in one]
+def _changes(there: Any, here: Any, name: str = "") -> list[str]:
+    if isinstance(there, dict) and isinstance(here, dict) and there.get("is") == here.get("is"):
+        inner = {key: key if name in ("", "settings") else f"{name}.{key}" for key in there | here}
+        return [told for key, place in inner.items() for told in _changes(there.get(key), here.get(key), place)]
+    return [] if there == here else [f"{name}: {typed(there)} -> {typed(here)}"]
 
 
 def _made_of(team: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 Leaves out: their size (`foreign`), and the meaning of values (`mas_lab.table`).
 """
 
+import copy
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
@@ -14,17 +15,12 @@ from mas_lab.table import SCHEMA, require, require_advantage_per_token
 if TYPE_CHECKING:
     import pyarrow
 
-DEPTH = 100
 Int = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Digits = Annotated[str, Field(pattern=r"^[0-9]{1,9}$")]
 
 
 class Form(BaseModel, strict=True):
     """Keys that an object must have, and those that it may have; others are not checked."""
-
-
-class Named(Form):
-    name: str
 
 
 class Forked(Form):
@@ -42,7 +38,7 @@ class Config(Form):
 
     format: Int
     env: dict[str, Any]
-    recipe: Named
+    recipe: dict[str, Any]
     seed: Int
     versions: dict[str, str] = {}
     settings: dict[str, Any] = {}
@@ -86,9 +82,15 @@ class Watched(Form):
 
 
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
-COUNTS = {"step", "turn", "depth", "candidate", "optimizer_step"}
-IDS, LISTS = {"prompt_ids", "completion_ids"}, {"prompt_ids", "completion_ids", "logprobs", "entropies"}
-NUMBERS = {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"}
+KINDS = {
+    "text": TEXTS,
+    "counts": {"step", "turn", "depth", "candidate", "optimizer_step"},
+    "numbers": {"grad_norm", "policy_norm", "policy_norm_clipped", "return", "success"},
+    "lists of counts": {"prompt_ids", "completion_ids"},
+    "lists of numbers": {"logprobs", "entropies"},
+}  # fmt: skip
+"""What columns hold."""
+KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns}
 HELD = {
     "turns": ["step", "task", "episode", "agent", "turn", "policy", "prompt", "completion", "prompt_ids",
               "completion_ids", "logprobs", "valid", "team_reward", "success", "credit", "group", "advantage"],
@@ -102,23 +104,17 @@ def first_problem(error: ValidationError) -> str:
     """Return the first error of pydantic in words, with its place in the data."""
     first = error.errors()[0]
     place = ".".join(f"{one!s:.100}" for one in first["loc"])
-    return f"{place}: {first['msg']} (got {first['input']!r:.100})"
+    return f"{place}: {first['msg']} (got {first['input']!r:.100})".removeprefix(": ")
 
 
 def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
     """Raise RunError, naming the file and the field, if the data does not match the form."""
     try:
-        form.model_validate(data)
-        wrong = f"it nests deeper than {DEPTH} levels" if _depth(data) > DEPTH else ""
+        form.model_validate(copy.deepcopy(data))
+    except RecursionError:
+        raise RunError(f"{path}: it nests deeper than anything that training writes") from None
     except ValidationError as error:
-        wrong = first_problem(error)
-    if wrong:
-        raise RunError(f"{path}: {wrong}; the file was edited, or written by something else")
-
-
-def _depth(data: Any) -> int:
-    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
+        raise RunError(f"{path}: {first_problem(error)}; the file was edited, or written by something else") from None
 
 
 def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | None = None) -> pd.DataFrame:
@@ -131,9 +127,9 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     table.validate(full=True)
     if missing := [column for column in HELD.get(name, ()) if column not in table.column_names]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
-    for column in table.column_names:
-        if asked := _not_held(column, table[column].combine_chunks()):
-            raise RunError(f"{path}: column {column!r} does not hold {asked} in every row")
+    for column in KIND_OF.keys() & set(table.column_names):
+        if not _holds(KIND_OF[column], table[column].combine_chunks()):
+            raise RunError(f"{path}: column {column!r} does not hold {KIND_OF[column]} in every row")
     if steps is not None and (found := compute.unique(table["step"]).sort().to_pylist()) != list(steps):
         raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps.start} to {steps[-1]}")
     frame = to_pandas(table)
@@ -146,31 +142,15 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     return frame
 
 
-def _not_held(column: str, values: "pyarrow.Array") -> str:
-    """Return in words what a column should hold and does not; empty if it is as training writes it."""
-    from pyarrow import types
-
-    kind, full = values.type, not values.null_count
-    if column in LISTS:
-        flat = values.flatten() if types.is_list(kind) else values
-        right = _are_counts(flat) if column in IDS else _are_numbers(flat) and not flat.null_count
-        return "" if right and full and types.is_list(kind) else "a list of numbers"
-    if column in TEXTS:
-        return "" if full and (types.is_string(kind) or types.is_large_string(kind)) else "text"
-    if column in COUNTS:
-        return "" if _are_counts(values) else "counts, from 0,"
-    if column in NUMBERS:
-        return "" if _are_numbers(values) or types.is_boolean(kind) else "numbers"
-    return ""
-
-
-def _are_numbers(values: "pyarrow.Array") -> bool:
-    from pyarrow import types
-
-    return types.is_integer(values.type) or types.is_floating(values.type)
-
-
-def _are_counts(values: "pyarrow.Array") -> bool:
+def _holds(kind: str, values: "pyarrow.Array") -> bool:
+    """Return whether all values are of one of `KINDS`; numbers alone may be missing."""
     from pyarrow import compute, types
 
+    if kind.startswith("lists of "):
+        right = types.is_list(values.type) and not values.null_count and not values.flatten().null_count
+        return right and _holds(kind.removeprefix("lists of "), values.flatten())
+    if kind == "text":
+        return not values.null_count and (types.is_string(values.type) or types.is_large_string(values.type))
+    if kind == "numbers":
+        return any(of(values.type) for of in (types.is_integer, types.is_floating, types.is_boolean))
     return types.is_integer(values.type) and not values.null_count and (compute.min(values).as_py() or 0) >= 0

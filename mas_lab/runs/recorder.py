@@ -11,11 +11,11 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -23,15 +23,18 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
-from mas_lab.runs.checkpoint import Checkpoint
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole, write_bytes, write_table
 from mas_lab.runs.foreign import is_own, mark_own, refuse_unreadable
-from mas_lab.runs.manifest import TABLES, digest
-from mas_lab.runs.merging import merge
-from mas_lab.runs.run import KEEPING, Run, check_run
+from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
+from mas_lab.runs.run import KEEPING, Checkpoint, Run, check_run
 from mas_lab.team import Team, differences
 
+if TYPE_CHECKING:
+    import pyarrow
+
 KEPT_CHECKPOINTS = 2
+JOINED_STEPS, JOINED_BYTES = 100, 16 * 2**20
+"""A file of joined tables is full when it holds so many steps, or when the next step would make it larger than that."""
 LOCK = "training.lock"
 """Locked by the process that trains in the folder; on a drive without locks, its existence is the lock."""
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -40,10 +43,6 @@ OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 
 RUNS_ON = ("ranks", "device", "code", "versions")
 """Entries that may change when a run continues, although its results may change with them."""
-
-
-Beginning = tuple[int, Mapping[str, Any], dict[str, str]]
-"""The first step, the content of run.json, and the sha256 of the files that another run gave."""
 
 
 class Recorder(Run):
@@ -68,7 +67,12 @@ class Recorder(Run):
                 if not is_own(self.folder):
                     refuse_unreadable(self.folder, check_run)
                 refuse_another(self, config)
-            warn_of_untold(self, config)
+            if missing := config.get("untold"):
+                warnings.warn(
+                    f"{self.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes "
+                    "on, nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
+                    stacklevel=2,
+                )
             try:
                 if is_there:
                     self._goes_on_with = config
@@ -80,8 +84,7 @@ class Recorder(Run):
 
     def recorded_threads(self) -> int | None:
         """Return the number of threads of the existing run, or `None` if there is none."""
-        threads = self.config.get("threads") if (self.folder / "run.json").is_file() else None
-        return threads if type(threads) is int and threads > 0 else None
+        return self.config.get("threads") if (self.folder / "run.json").is_file() else None
 
     def _claim(self) -> None:
         place = self.folder.resolve()
@@ -125,8 +128,8 @@ class Recorder(Run):
         mark_own(self.folder)
         return step
 
-    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> Beginning:
-        """Return the beginning of a new run; that of a `Fork` has files."""
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> tuple:
+        """Return the first step, the content of run.json, and the sha256 of the files that another run gave."""
         return 0, config, {}
 
     def _resume(self, team: Team, watch: Any, memory: Any) -> int:
@@ -260,16 +263,6 @@ def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
         raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
 
 
-def warn_of_untold(run: Run, config: Mapping[str, Any]) -> None:
-    """Warn about parts that run.json does not describe, since nobody would notice if they changed."""
-    if missing := config.get("untold"):
-        warnings.warn(
-            f"{run.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes on, "
-            "nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
-            stacklevel=2,
-        )
-
-
 def refuse_gaps(run: Run, step: int) -> None:
     """Raise RunError if a table of the first `step` steps is missing, since a checkpoint needs all of them."""
     for name in TABLES:
@@ -308,3 +301,46 @@ def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
         env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
     asked["recipe"] = completed(asked["recipe"])
     return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}
+
+
+def merge(manifest: Manifest, until: int, sweep: Callable[[], None]) -> None:
+    """Join the tables of steps before `until`, as far as they fill a file.
+
+    The files that were joined stay until the next time, when `sweep` deletes them: somebody may be reading them.
+    """
+    blocks = []
+    for folder in TABLES:
+        blocks += _full([part for part in manifest.parts(folder) if len(part.steps) == 1 and part.step < until])
+    if blocks:
+        sweep()
+    for block in blocks:
+        if (table := _joined(block)) is not None:
+            name = block[0].name.replace(".parquet", f"-{block[-1].step:06d}.parquet")
+            sha256 = digest(write_table(manifest.root / name, table))
+            manifest.add({name: sha256}, drop=[part.name for part in block])
+
+
+def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
+    """Yield lists of neighbours that fill a file; always the same ones, as only the newest parts fill none."""
+    block, held = [], 0
+    for part in parts:
+        size = part.path.stat().st_size
+        if block and (held + size > JOINED_BYTES or part.step != block[-1].step + 1):
+            yield block
+            block, held = [], 0
+        block, held = [*block, part], held + size
+        if len(block) == JOINED_STEPS:
+            yield block
+            block, held = [], 0
+
+
+def _joined(block: Sequence[Part]) -> "pyarrow.Table | None":
+    """Return one table; None for a single part, a damaged one, or a column of lists here and of numbers there."""
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        tables = [parquet.read_table(pyarrow.BufferReader(part.read_bytes()), use_threads=False) for part in block]
+        return pyarrow.concat_tables(tables, promote_options="default").combine_chunks() if len(block) > 1 else None
+    except (RunError, pyarrow.ArrowException):
+        return None

@@ -17,19 +17,32 @@ Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pandas as pd
 
 from mas_lab import recipes
+from mas_lab.locks import locked
 from mas_lab.runs import forms
-from mas_lab.runs.checkpoint import Checkpoint
-from mas_lab.runs.disk import Files, RunError, read_arrow, read_json, read_table, read_tables, reading
+from mas_lab.runs.disk import (
+    Files,
+    RunError,
+    changed_file,
+    hashes,
+    read_arrow,
+    read_json,
+    read_table,
+    read_tables,
+    reading,
+    whole,
+    write_json,
+)  # fmt: skip
 from mas_lab.runs.foreign import is_own, open_zip, refuse_large, refuse_unreadable
 from mas_lab.runs.forms import checked_table, require_form
 from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
-from mas_lab.team import Team
+from mas_lab.team import Sampling, Team, describe_team, differences
 
 FORMAT = 4
 """The format of a run; others are refused."""
@@ -54,6 +67,82 @@ def runs_dir() -> Path:
     if drive.is_dir():
         return drive / "mas_lab_runs"
     return kaggle / "runs" if kaggle.is_dir() else Path("runs")
+
+
+class Checkpoint:
+    """The team after some number of steps."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        self._refuse_changes("state.json")
+        return read_json(self.folder / "state.json")
+
+    @classmethod
+    def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
+        """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
+        state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
+        with whole(folder, is_folder=True) as staged:
+            with locked(team.policies.values()):
+                for number, policy in enumerate(team.policies.values()):
+                    (staged / "policies" / str(number)).mkdir(parents=True)
+                    policy.save(staged / "policies" / str(number))
+            write_json(staged / "state.json", state)
+            write_json(staged / "hashes.json", hashes(staged))
+        return cls(folder)
+
+    def verify(self) -> None:
+        """Compare every file with its recorded sha256; raise `RunError` naming the first that differs."""
+        self._refuse_changes("*")
+
+    def _refuse_changes(self, called: str) -> None:
+        recorded = {
+            name: sha256
+            for name, sha256 in read_json(self.folder / "hashes.json").items()
+            if fnmatch(Path(name).name, called)
+        }
+        if wrong := changed_file(recorded, hashes(self.folder, called)):
+            raise RunError(f"checkpoint {self.folder}: {wrong}; delete its folder to go on from the one before it")
+
+    def load_into(self, team: Team) -> None:
+        """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
+        different = differences(self.state["team"], describe_team(team))
+        if different:
+            raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
+        self.give(team)
+
+    def give(self, team: Team) -> None:
+        """Load weights and optimizers into a team that is known to match."""
+        with locked(team.policies.values(), training=True):
+            for number, name in enumerate(team.policies):
+                team.policies[name].load(self.folder / "policies" / str(number))
+
+    def tokenizer(self, policy: str) -> Any:
+        """Return the fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or `None`."""
+        names = list(self.state["team"]["policies"])
+        path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
+        self._refuse_changes("tokenizer.json")
+        if path is None or not path.is_file():
+            return None
+        from tokenizers import Tokenizer
+
+        return Tokenizer.from_file(str(path))
+
+    def team(self, base: str | Sequence[str] = ()) -> Team:
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
+        names = self.state["team"]["policies"]
+        from mas_lab.backends.loading import restore_policies
+
+        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
+        data = self.state["team"]
+        sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
+        return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
 
 
 class Run:
@@ -156,11 +245,11 @@ class Run:
                 texts[policy] = {str(one): tokenizer.decode([one], skip_special_tokens=False) for one in known}
         return texts
 
-    def checkpoint(self) -> "Checkpoint":
+    def checkpoint(self) -> Checkpoint:
         """Return the newest checkpoint, checked against its hashes."""
         return self.with_checkpoint(lambda checkpoint: checkpoint)
 
-    def with_checkpoint(self, use: "Callable[[Checkpoint], Result]") -> Result:
+    def with_checkpoint(self, use: Callable[[Checkpoint], Result]) -> Result:
         """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
         while True:
             checkpoint = Checkpoint(self._newest())

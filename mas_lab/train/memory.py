@@ -1,7 +1,7 @@
 """The memory of a training's parts from step to step: it is kept with each checkpoint, and never left half-changed.
 
 A part remembers if it has `state()`, which returns plain data, and `load_state(state)`, which restores it. Leaves out:
-the parts themselves (a credit, `running_mean`, a curriculum) and the files (`runs.checkpoint`).
+the parts themselves (a credit, `running_mean`, a curriculum) and the files (`runs.run`).
 """
 
 import copy

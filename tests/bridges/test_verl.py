@@ -241,11 +241,6 @@ def test_a_frozen_agents_tokens_are_masked(made, bridge):
     assert len({one.response_mask[0] for one in outputs}) == 2
 
 
-def test_a_prompt_beyond_the_servers_context_is_named(made, bridge):
-    with pytest.raises(lab.RolloutError, match=r"turn 0 has \d+ tokens; with max_tokens=3 it exceeds the context"):
-        played_by(bridge, *made["dr_mas"], {"prompt_length": 2, "response_length": 3})
-
-
 def test_without_the_rows_of_its_batch_the_estimator_refuses_to_guess(made, bridge):
     from verl import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage

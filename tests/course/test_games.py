@@ -20,13 +20,3 @@ def test_who_alone_is_right_wins(left, right, won):
     assert step.local_rewards == {"left": won, "right": -won} and step.team_reward == 0
     assert step.success == (won > 0) and step.done and env.acting(step.state) == ()
     assert step.valid == {"left": left != "?", "right": True}
-
-
-def test_in_a_tree_all_candidates_meet_the_same_answer():
-    """The opponent's luck is then common to the group, and its mean takes it away."""
-    env = Race()
-    team = lab.Team({agent: lab.load_policy(env.pocket) for agent in env.agents}, frozen="right")
-    turns = lab.rollout(env, team, env.tasks(8, "train", seed=0), lab.tree(6), seed=0)
-    left = turns[turns["agent"] == "left"]
-    assert (left["info"].map(lambda told: told["right"]).groupby(left["node"]).nunique() == 1).all()
-    assert left["info"].map(lambda told: told["left"]).groupby(left["node"]).nunique().max() == 2

@@ -111,20 +111,6 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     assert "Neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
 
 
-def test_what_differs_is_told_where_most_agree(folder, zipped, tmp_path):
-    class Held:
-        def __init__(self, tasks, recipe="at_grpo"):
-            asked = {"settings": {"tasks": tasks}, "recipe": {"name": recipe, "ddof": tasks}}
-            self.entry = type("Entry", (), {"asked": asked, "recipe": recipe})()
-            self.digests, self.file = (), "x.zip"
-
-    runs = [Held(2), Held(2), Held(2), Held(8), Held(3, "grpo")]
-    handed = [type("Student", (), {"name": "s", "runs": runs})()]
-    told = [grading._differs(run, handed) for run in runs]
-    assert told[0] == "" and told[3] == "settings.tasks 8 (most: 2); recipe.ddof 8 (most: 2)"
-    assert told[4] == "settings.tasks 3 (most: 2)", "recipes are compared with their own kind"
-
-
 def test_nobody_handed_in_anything(tmp_path, capsys):
     for place in (tmp_path / "none", tmp_path):
         assert main(["grade", str(place), "--out", str(tmp_path / "out" / "grades.html")]) == 1

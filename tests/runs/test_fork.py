@@ -2,7 +2,6 @@
 
 import dataclasses
 import shutil
-import threading
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,7 +11,7 @@ from faults import fill
 from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
 import mas_lab as lab
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
 
 STEPS, AT = 3, 2
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -51,7 +50,7 @@ def test_unchanged_fork_equals_the_uninterrupted_run(cut, models, tmp_path):
 
 
 def test_joined_tables_are_forked_as_they_are(models, tmp_path, monkeypatch):
-    monkeypatch.setattr(merging, "STEPS", 2)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 2)
     train(models, tmp_path / "a", 4)
     train(models, tmp_path / "b", 5, fork=tmp_path / "a")
     train(models, tmp_path / "a", 5)
@@ -103,7 +102,7 @@ def test_refused_fork_leaves_nothing(a, models, tmp_path):
                            run=run and tmp_path / run, **SETTINGS | changes))  # fmt: skip
 
     refused("cannot fork .*together differs.*same env", env=Relay(together=True))
-    refused("another team.*policies", kind="per_agent")
+    refused("cannot fork .*team.policies", kind="per_agent")
     refused("no run at", fork=tmp_path / "nowhere")
     refused("wants run=, a folder", TypeError, run=None)
     refused("is there already and was not forked from any run", run="a")
@@ -156,31 +155,18 @@ def test_unchanged_parts_remember_and_changed_ones_start_anew(models, tmp_path):
     assert "what select remembered is left" in forked(tmp_path / "d")["changed"]
 
 
-def test_run_is_forked_while_it_trains(models, tmp_path):
-    """Its checkpoints come and go; what is forked is one of them, whole."""
-    begun, stop = threading.Event(), threading.Event()
+def test_checkpoint_that_a_training_deletes_meanwhile_is_not_missed(a):
+    seen = []
 
-    def going_on():
-        for _ in lab.train(Relay(), make_team("shared", models), RECIPE, 10_000, run=tmp_path / "a", **SETTINGS):
-            begun.set()
-            if stop.is_set():
-                break
+    def use(checkpoint):
+        seen.append(checkpoint.step)
+        if len(seen) == 1:
+            shutil.rmtree(checkpoint.folder)
+        return checkpoint.state["step"]
 
-    trains = threading.Thread(target=going_on)
-    trains.start()
-    try:
-        assert begun.wait(60)  # the first step is whole: its checkpoint stands, not its tables alone
-        for number in range(3):
-            list(lab.train(Relay(), make_team("shared", models), RECIPE, 0, run=tmp_path / f"b{number}",
-                           fork=tmp_path / "a", **SETTINGS))  # fmt: skip
-    finally:
-        stop.set()
-        trains.join()
-    theirs = lab.load_run(tmp_path / "a").stats
-    for number in range(3):
-        ours = lab.load_run(tmp_path / f"b{number}")
-        assert ours.steps == ours.checkpoint().step == forked(tmp_path / f"b{number}")["step"] >= 1
-        pd.testing.assert_frame_equal(ours.stats, theirs[theirs["step"] < ours.steps])
+    assert lab.load_run(a).with_checkpoint(use) == 1 and seen == [2, 1]
+    with pytest.raises(ZeroDivisionError):  # of a checkpoint that is there
+        lab.load_run(a).with_checkpoint(lambda checkpoint: 1 / 0)
 
 
 def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):

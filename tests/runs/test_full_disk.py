@@ -2,8 +2,6 @@
 
 import errno
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,8 @@ import small
 from faults import fill
 
 import mas_lab as lab
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
+from mas_lab.runs.disk import Unwritten, writing
 from mas_lab.runs.scores import kept_scores
 
 STEPS = 3
@@ -22,7 +21,7 @@ FAR = 400
 @pytest.fixture(scope="module", autouse=True)
 def merged():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "STEPS", 2)
+        patch.setattr(recorder, "JOINED_STEPS", 2)
         yield
 
 
@@ -61,34 +60,19 @@ def test_full_disk_stops_the_run_and_loses_nothing(models, straight, tmp_path, m
 
 
 @pytest.mark.slow
-def test_disk_may_fill_up_at_every_fifth_change_of_a_file(models, straight, tmp_path):
-    for moment in range(3, FAR, 5):
+def test_disk_may_fill_up_at_any_change_of_a_file(models, straight, tmp_path):
+    for moment in range(3, FAR, 23):
         if not fails_and_goes_on(models, tmp_path / str(moment), straight, moment, errno.ENOSPC):
             break
-    assert 150 < moment < FAR - 5
+    assert 150 < moment < FAR - 23
 
 
-LIMITED = """
-import resource, sys
-from pathlib import Path
-import small
-import mas_lab as lab
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
-try:
-    list(small.start("shared", Path(sys.argv[1]), Path(sys.argv[2]), 0))
-except lab.RunError as error:
-    print(error)
-"""
-
-
-@pytest.mark.skipif(os.name == "nt", reason="limits of file sizes are a POSIX matter")
-@pytest.mark.parametrize(("limit", "named"), [(100, "run.json"), (4000, "checkpoints/000000")])
-def test_file_that_may_not_grow_is_named(models, tmp_path, limit, named):
-    """Weights are written by a library that has an error of its own."""
-    command = [sys.executable, "-c", LIMITED, str(models), str(tmp_path / "run"), str(limit)]
-    done = subprocess.run(command, env=small.environment(), capture_output=True, text=True, timeout=300)
-    assert f"{tmp_path / 'run'}" in done.stdout and f"{named} cannot be written" in done.stdout, done.stderr
-    assert not (tmp_path / "run").exists()
+def test_library_that_cannot_write_weights_is_told_by_the_file(tmp_path):
+    """It has an error of its own."""
+    with pytest.raises(Unwritten, match=r"weights cannot be written \(Too large"), writing(tmp_path / "weights"):
+        raise ValueError("Too large (os error 27)")
+    with pytest.raises(ValueError, match="of another kind"), writing(tmp_path / "weights"):
+        raise ValueError("of another kind")
 
 
 def test_export_that_does_not_fit_leaves_nothing(straight, tmp_path, monkeypatch):

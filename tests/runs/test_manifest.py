@@ -10,13 +10,13 @@ import pytest
 import small
 
 import mas_lab as lab
-from mas_lab.runs import merging
+from mas_lab.runs import recorder
 from mas_lab.runs.disk import read_arrow, read_tables
 from mas_lab.runs.foreign import mark_own
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
 from mas_lab.runs.scores import kept_scores, run_curve
 
-FLIPS = 100
+FLIPS = 50
 """Enough for every kind of file."""
 STEPS = 5
 SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -35,7 +35,7 @@ def kept(models, tmp_path_factory):
     """Five steps with scores, of which the first four stand in files of two."""
     run = tmp_path_factory.mktemp("kept") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "STEPS", 2)
+        patch.setattr(recorder, "JOINED_STEPS", 2)
         train(models, run, STEPS)
     names = {"000000-000001.parquet", "000002-000003.parquet", "000004.parquet"}
     assert {path.name for path in (run / "turns").iterdir()} == names
@@ -154,9 +154,6 @@ def test_scores_that_are_kept_again_replace_the_old_ones(run):
     assert len(list((run / "scores").iterdir())) == len(after)
 
 
-# The manifest itself
-
-
 @pytest.fixture
 def manifest(tmp_path):
     files = {name: digest(name.encode()) for name in ("run.json", "turns/000000.parquet", "stats/000000.parquet")}
@@ -209,12 +206,9 @@ def test_manifest_of_another_making_is_named(tmp_path, files, words):
         Part(tmp_path / "elsewhere", "gone.parquet", "").read_bytes()
 
 
-# Steps that were joined
-
-
 def test_joined_steps_are_read_as_if_they_were_alone(models, tmp_path, monkeypatch):
     list(small.start("shared", models, tmp_path / "alone", 4))
-    monkeypatch.setattr(merging, "STEPS", 2)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 2)
     list(small.start("shared", models, tmp_path / "merged", 4))
     alone, merged = lab.load_run(tmp_path / "alone"), lab.load_run(tmp_path / "merged")
     assert len(merged.parts("turns")) == 3 and len(alone.parts("turns")) == 4
@@ -231,22 +225,22 @@ def test_joined_steps_are_read_as_if_they_were_alone(models, tmp_path, monkeypat
 
 def test_joining_respects_size_and_checkpoints(run, monkeypatch):
     manifest, calls = Manifest(run), []
-    monkeypatch.setattr(merging, "STEPS", 1)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 1)
     for until in (4, STEPS):
-        merging.merge(manifest, until, lambda: calls.append(1))
+        recorder.merge(manifest, until, lambda: calls.append(1))
     assert manifest.parts("turns")[-1].name == "turns/000004.parquet" and calls == [1], "one step is not joined"
 
 
 def test_large_steps_stay_apart_and_joined_ones_can_still_be_read(models, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    monkeypatch.setattr(merging, "BYTES", 1)
-    monkeypatch.setattr(merging, "STEPS", 2)
+    monkeypatch.setattr(recorder, "JOINED_BYTES", 1)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 2)
     train(models, run, 4)
     reader = lab.load_run(run)
     assert [len(part.steps) for part in reader.parts("turns")] == [1, 1, 1, 1]
     part, expected = reader.part(0), reader.turns
-    monkeypatch.setattr(merging, "BYTES", 2**20)
-    merging.merge(Manifest(run), 4, list)
+    monkeypatch.setattr(recorder, "JOINED_BYTES", 2**20)
+    recorder.merge(Manifest(run), 4, list)
     assert len(reader.parts("turns")) == 2 and reader.turns.equals(expected)
     assert len(read_arrow([part])[0]) == (expected["step"] == 0).sum()
 
@@ -257,12 +251,12 @@ def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkey
     expected = opened(run)
     *deaths, survived = small.child("merged", run, 2, MERGED="2")
     assert len(deaths) > 8 and {death["ended"] for death in deaths} == {9} and survived["ended"] == 0
-    monkeypatch.setattr(merging, "STEPS", 2)
+    monkeypatch.setattr(recorder, "JOINED_STEPS", 2)
     list(small.start("shared", models, run, 3))
     for number, told in enumerate((*deaths, survived)):
         copy = Path(told["copy"])
         mark_own(copy)
         assert lab.load_run(copy).turns.equals(expected["turns"]) and lab.load_run(copy).stats.equals(expected["stats"])
-        if number % 6 == 2:
+        if number in (2, 8):
             list(small.start("shared", models, copy, 3))
             assert small.bits(copy) == small.bits(run)

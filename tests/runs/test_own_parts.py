@@ -111,12 +111,3 @@ def test_run_of_own_parts_opens_in_every_instrument(runs, tmp_path, form):
         run.recipe  # noqa: B018
     board = lab.AblationBoard([run])
     assert set(board.runs["recipe"]) == {"mine"} and "mine" in board.to_html(tmp_path / "board.html").read_text()
-
-
-def test_dashboard_trains_own_parts(models, runs, tmp_path):
-    board = lab.LiveDashboard(
-        small.Relay(), small.make_team("shared", models), OWN, STEPS, run=tmp_path / "board", foreground=True,
-        **small.SETTINGS | {"curriculum": reversed_tasks(), "watch": lab.SpikeWatch()},
-    )  # fmt: skip
-    assert "mine" in board.to_html(tmp_path / "board.html").read_text()
-    assert small.bits(tmp_path / "board") == small.bits(runs / "straight")

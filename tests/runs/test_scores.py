@@ -1,13 +1,10 @@
 """What a run scored: against the reports of its steps, against credits, and kept beside it."""
 
-from dataclasses import dataclass
-
 import pandas as pd
 import pytest
 from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
-from mas_lab.cells.episode import Generate, StepEnv
 from mas_lab.runs.scores import episode_returns, grown, kept_scores, run_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
@@ -65,33 +62,6 @@ def test_curve_grows_by_the_new_steps(run):
     assert grown(curve, run) is curve
     for known in (0, 3):
         pd.testing.assert_frame_equal(grown(curve[:known], run), curve, check_dtype=False)
-
-
-@dataclass(frozen=True)
-class forgetful:
-    """Follows two candidates of the first node and says of one that it did not."""
-
-    instances = 2
-
-    def __call__(self, game):
-        start = game.start()
-        for number in range(2):
-            said = yield [Generate(start, "asker", number)]
-            [step] = yield [StepEnv(start, said)]
-            row = game.row(start, said[0], game.action(start, said), [step])
-            game.rows.append({**row, "kept": number == 0})
-            at = game.next(start, said, step, branch=number)
-            said = yield [Generate(at, "doer")]
-            [step] = yield [StepEnv(at, said)]
-            game.record(at, said, step)
-
-
-def test_plan_without_returns_trains_but_has_no_curve(models, tmp_path):
-    recipe = RECIPE.replace(plan=forgetful(), by=("task", "agent"), same_prompt=False)
-    [report] = lab.train(Relay(), make_team("shared", models), recipe, 1, run=tmp_path / "run", **SETTINGS)
-    assert len(report.turns) == 2 * 2 * 4
-    with pytest.raises(TableError, match="is not an action of a node in the table"):
-        run_curve(lab.load_run(tmp_path / "run"))
 
 
 def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):

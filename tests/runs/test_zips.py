@@ -133,9 +133,6 @@ def test_limit_names_how_to_raise_it(honest, tmp_path, monkeypatch):
     monkeypatch.setenv("MAS_LAB_ZIP_GIB", "0.00001")
     with pytest.raises(lab.RunError, match=r"unpacks to 0\.00 GiB, more than 1e-05"):
         lab.load_run(path)
-    monkeypatch.setenv("MAS_LAB_ZIP_GIB", "much")
-    with pytest.raises(lab.RunError, match="MAS_LAB_ZIP_GIB='much' is not a number"):
-        lab.load_run(path)
 
 
 def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
@@ -151,11 +148,3 @@ def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
     (run / "checkpoints" / "000002" / "policies" / "0" / "mine.txt").write_text("x")
     with pytest.raises(lab.RunError, match=r"mine\.txt is not recorded"):
         lab.load_run(run).team()
-
-
-def test_litter_beside_the_zips_of_a_class_is_ignored(honest, tmp_path):
-    pack(honest, tmp_path / "alice.zip")
-    for name in LITTER:
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(b"x")
-    assert lab.AblationBoard(tmp_path).runs["file"].tolist() == ["alice.zip"]

@@ -7,7 +7,7 @@ import pytest
 import small
 
 import mas_lab as lab
-from mas_lab.runs.checkpoint import Checkpoint
+from mas_lab.runs.run import Checkpoint
 from mas_lab.train.memory import Memory
 
 STEPS = 3

@@ -1,7 +1,7 @@
 """A torch policy on disk: weights in Hugging Face or PEFT format, the optimizer's state, and a record to rebuild it.
 
 The files are safetensors and JSON, without pickle. A step after loading equals the step without, bit for bit. Leaves
-out: staging, hashing and naming of checkpoints (`mas_lab.runs.checkpoint`). Base models of adapters are named and not
+out: staging, hashing and naming of checkpoints (`mas_lab.runs.run`). Base models of adapters are named and not
 copied.
 """
 

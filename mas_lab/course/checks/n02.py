@@ -47,9 +47,8 @@ def columns_of(by):
     "`lab.episode_return()(turns) - self.cost * calls`",
 )
 def thrifty(credit):
-    need(isinstance(credit, type) and dataclasses.is_dataclass(credit), "the class is asked for, a dataclass")
-    frozen = credit.__dataclass_params__.frozen
-    need(frozen, "the dataclass is not frozen: `@dataclass(frozen=True)`, or it could change while a run goes on")
+    frozen = isinstance(credit, type) and dataclasses.is_dataclass(credit) and credit.__dataclass_params__.frozen
+    need(frozen, "the class is asked for, with `@dataclass(frozen=True)`, or it could change while a run goes on")
     for cost in (0.25, 0.1):
         for table in tables(6):
             calls = table.groupby(["episode", "agent"])["turn"].transform("count")

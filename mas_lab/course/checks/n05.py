@@ -24,7 +24,6 @@ def large_and_signal(answer):
         rewards = rng.permutation([0, 0, 0.25, 0.25, 0.5, 0.75, 1, 1])
         cases.append((rewards, rewards[rng.choice(N, size, replace=False)]))
     agrees(answer, right, cases)
-    return "as `lab.inflation` has it"
 
 
 @exercise(

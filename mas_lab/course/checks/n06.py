@@ -14,7 +14,6 @@ from mas_lab.course.exercises import exercise
 )
 def key(by):
     same_groups(by, ("episode", "agent", "turn"), "your key")
-    return "every group holds the K candidates of one prompt"
 
 
 @exercise(
@@ -37,7 +36,6 @@ def leads(pick):
         led, best = int(scores.argmax()), int(np.where(valid, team + local, -np.inf).argmax())
         told = f"candidate {led} leads, and of the valid ones {best} earned most (of equals the first leads)"
         need(led == best or not valid.any(), f"{told}:\n{table.to_string()}")
-    return "on 40 nodes the same candidate leads"
 
 
 @exercise(
@@ -50,7 +48,6 @@ def tie(alpha_of_a_tie):
     drawn = [(rng.permutation(9)[:2] / 4, rng.integers(0, 5, 2) / 4) for _ in range(20)]
     cases = [(float(team[0]), float(local[0]), float(team[1]), float(local[1])) for team, local in drawn]
     agrees(alpha_of_a_tie, lambda team_1, local_1, team_2, local_2: (local_2 - local_1) / (team_1 - team_2), cases)
-    return "below it the local reward decides, above it the team's; where it is negative they never change places"
 
 
 @exercise(
@@ -63,7 +60,6 @@ def cost(counts):
         return k * agents * turns, agents * turns, 1 + k * (agents * turns - 1)
 
     agrees(counts, right, ((2, 2, 1), (8, 2, 4), (4, 3, 2), (8, 1, 4), (3, 5, 3)))
-    return "as many completions, and fewer prompts in which they are read"
 
 
 @exercise(

@@ -31,7 +31,7 @@ def repaired(env):
             need(step.success == (off == 0), f"{what}: success is {step.success}")
         step = env.step(state, {"left": str(total), "right": "x"})
         told = f"{task.id}, where right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
-        need((step.team_reward, step.valid["left"], step.valid["right"]) == (0, True, False), told)
+        need(step.team_reward == 0 and step.valid == {"left": True, "right": False}, told)
 
 
 ANSWERS = (("long answer", "short"), ("b", "a longer b"), ("same", "even"), ("the third", "3"))
@@ -84,7 +84,6 @@ def shared_by_turns(credit):
     for table in tables():
         calls = table.groupby("episode")["episode"].transform("size")
         same_rows(asked(credit, table), episode_return()(table) / calls, table, "credit")
-    return "and the credits of an episode add up to its return, however long it was"
 
 
 @exercise(
@@ -110,17 +109,13 @@ def an_env_of_ones_own(env):
     own = len(env.agents) > 1 and tuple(env.agents) not in (("ann", "ben"), ("left", "right"))
     need(own, f"agents are {env.agents}; a team of your own has two roles or more, and other ones than here")
     need(hasattr(env, "demonstrate"), "it has no `demonstrate`, so `make_pocket` could not make it a model")
-    won, spoke, rng = [], set(), random.Random(0)
+    won, rng = [], random.Random(0)
     for task in env.tasks(8, "train", 0) * 12:
         state, done = env.start(task), False
         while not done:
-            acting = env.acting(state)
-            spoke |= set(acting)
-            step = env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in acting})
+            step = env.step(state, {agent: env.demonstrate(state, agent, rng) for agent in env.acting(state)})
             state, done = step.state, step.done
         won.append(step.success)
-    silent = sorted(set(env.agents) - spoke)
-    need(not silent, f"{silent} never spoke in {len(won)} demonstrated episodes")
     share = sum(won) / len(won)
     need(0.1 <= share <= 0.9, f"demonstrated play succeeds in {share:.0%} of the episodes; leave room: 10 to 90 %")
     return f'demonstrated play succeeds in {share:.0%}: lab.make_pocket(env, "my_model") is the next line'

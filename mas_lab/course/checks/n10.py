@@ -29,9 +29,7 @@ def largest_that_fits(tokens):
     return f"{peak:.1f} GiB"
 
 
-@exercise(
-    "10.2", "A has rank x inputs weights, and B outputs x rank.", "Sum rank * (inputs + outputs) over the layers."
-)
+@exercise("10.2", "A has rank x inputs weights, B outputs x rank.", "Sum rank * (inputs + outputs) over the layers.")
 def adapter_weights(answer):
     def right(layers, rank):
         return sum(rank * (inputs + outputs) for inputs, outputs in layers)
