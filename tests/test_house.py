@@ -69,33 +69,6 @@ def test_imports_run_downwards_only():
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_is_imported_is_there():
-    """Also where a function imports, or a module that few tests do."""
-    known, wrong = modules(), []
-    held = {name: defined(ast.parse(path.read_text(encoding="utf-8"))) for name, path in known.items()}
-    for path in known.values():
-        for line, module, names in imports(ast.parse(path.read_text(encoding="utf-8"))):
-            within = module.removeprefix("mas_lab").removeprefix(".") or "__init__"
-            if module.partition(".")[0] == "mas_lab" and within in held:
-                parts = {name for name in known if name.rpartition(".")[0] == within.removesuffix("__init__")}
-                missing = set(names) - held[within] - {part.rpartition(".")[2] for part in parts}
-                wrong += [f"{path.relative_to(ROOT.parent)}, line {line}: {module} has no {name}" for name in missing]
-    assert not wrong, "\n".join(wrong)
-
-
-def defined(tree: ast.Module) -> set[str]:
-    """The names that a module has once it is imported."""
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            found |= {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    return found
-
-
 def test_no_circle_of_imports():
     """Lazy imports count: two files that need each other are one file, or want a third."""
     known = modules()

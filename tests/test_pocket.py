@@ -17,7 +17,7 @@ from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import build as building
 from mas_lab.pocket import own
-from mas_lab.pocket.build import build, one_thread
+from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
 from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
@@ -189,30 +189,6 @@ def test_the_command_line_takes_an_env_of_ones_own_and_the_same_seed_makes_the_s
     Path("thesis").write_text("chapter 1")
     assert cli.main(["pocket", "my_file:MyEnv", "--out", "thesis"]) == 1
     assert capsys.readouterr().err.startswith("mas_lab pocket: make_pocket: thesis holds something")
-
-
-@pytest.mark.parametrize("said", [["my_file:MyEnv"], ["math", "tldr", "--out", "x"], ["--out", "x"],
-                                  ["my_file:MyEnv", "math", "--out", "x"]])  # fmt: skip
-def test_a_folder_goes_with_one_model(said):
-    with pytest.raises(SystemExit, match="one FAMILY, or one env of your own, goes with --out FOLDER"):
-        cli.main(["pocket", *said])
-
-
-def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkeypatch):
-    import torch
-
-    from mas_lab.backends.torch import threads
-
-    monkeypatch.setenv("MAS_LAB_THREADS", "2")
-    monkeypatch.setattr(threads, "_settled", False)
-    before = torch.get_num_threads()
-    try:
-        with one_thread():
-            lab.load_policy("plan_path")
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
 
 
 def shows(answer, base=Change, **changes):

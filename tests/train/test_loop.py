@@ -45,11 +45,6 @@ def test_every_recipe_trains(name, models):
     assert all(differ(before[agent], weights(team[agent])) for agent in team)
 
 
-@pytest.mark.parametrize("kind", small.KINDS)
-def test_every_kind_of_team_trains(models, kind):
-    check(list(lab.train(small.Relay(), small.make_team(kind, models), small.RECIPE, 2, **QUICK)), small.AGENTS)
-
-
 def check(reports: list[Report], agents) -> None:
     """Two whole steps, with every column, on weights that said what they are now trained on."""
     assert [report.step for report in reports] == [0, 1]
