@@ -196,14 +196,6 @@ def test_a_very_long_text_is_said_once_by_each():
     assert max(heard) == LONG and sum(heard) < 4 * LONG
 
 
-def test_a_missing_part_is_named():
-    class Half:
-        agents, max_turns, max_return = ("one",), 1, 1.0
-
-    with pytest.raises(EnvError, match="env 'Half': `tasks` is missing"):
-        check_env(Half())
-
-
 class Long(Count):
     """One agent that speaks thirty times; the state is a list."""
 

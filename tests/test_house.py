@@ -1,8 +1,10 @@
 """Imports of the package run downwards only, and in no circle."""
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
+from importlib.util import find_spec
 from pathlib import Path
 
 import mas_lab
@@ -67,6 +69,17 @@ def test_imports_run_downwards_only():
             if above != room and FLOOR_OF[above] > FLOOR_OF[room]:
                 wrong.append(f"{path.relative_to(ROOT.parent)}, line {line}: {room} imports {other}, a floor above it")
     assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_imported_is_there():
+    """Also where a function imports."""
+    for path in modules().values():
+        for line, module, names in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            if module.partition(".")[0] == "mas_lab" and find_spec(module).origin:
+                text = Path(find_spec(module).origin).read_text(encoding="utf-8")
+                missing = [name for name in names if not re.search(rf"\b{name}\b", text)
+                           and not find_spec(f"{module}.{name}")]  # fmt: skip
+                assert not missing, f"{path}, line {line}: {module} has no {missing}"
 
 
 def test_no_circle_of_imports():

@@ -168,8 +168,6 @@ SUCCESSES = {
         ("b", "b/0", "", "p", "b/0.0", True, False, True),
         ("b", "b/1", "b/0.0", "e", "b/1.0", True, False, False)]),
     "of a cross takes each joint action once": (1 / 2, CROSSED),
-    "of a cross that went on is that of its child": (
-        1 / 2, [*CROSSED, ("a", "a/1~1", "a/0.0-0", "p", "a/1~1.0-*", True, False, True)]),
     "of a tree of agents together is what the last one saw": (1, [
         ("a", "a/0", "", "p", "a/0.0-0", True, False, False),
         ("a", "a/0", "", "p", "a/0.1-0", False, False, False),
