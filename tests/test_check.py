@@ -243,11 +243,7 @@ DRAWN = {
     "long": (PICTURE.format("<g/>" * 30_000), "has 120,0.. characters"),
     "open": (PICTURE.format("<g>"), "is not well-formed XML"),
     "sizeless": ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"/>', "has width=None"),
-    "boxless": ('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9px"/>', "has no viewBox"),
     "script": (PICTURE.format("<script>1</script>"), "holds the element 'script'"),
-    "html inside": (PICTURE.format('<p xmlns="http://www.w3.org/1999/xhtml"/>'), "holds the element 'p'"),
-    "handler": (PICTURE.format('<g OnLoad="1"/>'), "has the attribute onload='1'"),
-    "link": (PICTURE.format('<g xmlns:x="http://www.w3.org/1999/xlink" x:href="#a"/>'), "has the attribute href="),
     "fetch": (PICTURE.format('<g fill="URL (http://a)"/>'), "has the attribute fill="),
     "entities": ("<!DOCTYPE svg [<!ENTITY a 'a'>]>" + PICTURE.format("&a;"), "has a comment, a document type"),
 }

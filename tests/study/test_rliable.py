@@ -54,3 +54,27 @@ def test_statistics_and_intervals_are_as_recorded():
     assert of_x == pytest.approx(IQM_INTERVAL, abs=0.003)
     assert better == pytest.approx(IMPROVEMENT_INTERVAL, abs=0.008)
     assert band == pytest.approx(np.array(BAND))
+
+
+def test_the_library_gives_the_same_on_each_resample():
+    """Its bootstrap draws 10,000 samples, of which our statistics are taken: the loop holds them to be its own."""
+    library = pytest.importorskip("rliable.library", reason="rliable is not installed: make test-floor")
+    from rliable.metrics import aggregate_iqm
+    from rliable.metrics import probability_of_improvement as theirs
+
+    state = np.random.get_state()  # where it draws from
+    np.random.seed(0)
+    for (x, y), _ in library.StratifiedIndependentBootstrap(X, Y).bootstrap(100):
+        assert iqm(x.ravel()) == pytest.approx(aggregate_iqm(x))
+        assert probability_of_improvement(tasks(x), tasks(y)) == pytest.approx(theirs(x, y))
+        assert performance_profile(tasks(y), HEIGHTS) == pytest.approx(library.score_distributions(y, HEIGHTS))
+
+    def drawn(scores, statistic):
+        return library.get_interval_estimates({"": scores}, statistic, reps=10_000)[1][""]
+
+    of_x, better, band = ours()
+    assert of_x == pytest.approx(drawn(X, lambda x: np.array([iqm(x.ravel())])).ravel(), abs=0.006)
+    won = drawn([X, Y], lambda x, y: np.array([probability_of_improvement(tasks(x), tasks(y))]))
+    assert better == pytest.approx(won.ravel(), abs=0.015)
+    assert band == pytest.approx(drawn(X, lambda x: performance_profile(tasks(x), HEIGHTS)))
+    np.random.set_state(state)
