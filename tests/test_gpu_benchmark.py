@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
     for what in ("all weights", "LoRA"):
         names = [f"update, {what}, {how}" for how in ("bare passes", "padded", "packed", "auto")]

@@ -89,6 +89,7 @@ def in_a_cell(source, name):
     exec(compile(source, name, "exec"), vars(__main__))
 
 
+@pytest.mark.slow
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
@@ -111,6 +112,7 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
     missing = made.cells()[1]
