@@ -90,15 +90,10 @@ def schema(args: argparse.Namespace) -> None:
 def pocket(args: argparse.Namespace) -> None:
     from mas_lab.pocket.build import build
     from mas_lab.pocket.families import families
-    from mas_lab.pocket.own import make_pocket
-    from mas_lab.tasks.own import own_env
 
-    own = [name for name in args.families if ":" in name]
-    if (own or args.out is not None) and (args.out is None or len(args.families) != 1):
-        raise SystemExit("mas_lab pocket: one FAMILY, or one env of your own, goes with --out FOLDER")
-    if own:
-        make_pocket(own_env(own[0], Path()), args.out, args.steps, args.seed, args.tasks)
-    for family in [] if own else args.families or families():
+    if args.out is not None and len(args.families) != 1:
+        raise SystemExit("mas_lab pocket: one FAMILY goes with --out FOLDER")
+    for family in args.families or families():
         build(family, args.out, args.seed)
 
 
@@ -149,13 +144,10 @@ def parser() -> argparse.ArgumentParser:
     known = ("turns", *COLUMN_DOCS)
     sub.add_argument("of", nargs="?", default="turns", choices=known, help="of which table (default: turns)")
 
-    sub = command(pocket, "rebuild pocket models from their fixed seeds, or make one for an env of your own")
-    about = "which (default: all shipped ones), or my_file:MyEnv for an env of your own"
-    sub.add_argument("families", nargs="*", metavar="FAMILY", help=about)
+    sub = command(pocket, "rebuild shipped pocket models from their fixed seeds")
+    sub.add_argument("families", nargs="*", metavar="FAMILY", help="which (default: all of them)")
     sub.add_argument("--out", type=Path, default=None, help="folder, for one (default: data/pocket/FAMILY)")
     sub.add_argument("--seed", type=int, default=0)
-    sub.add_argument("--steps", type=int, default=600, help="of the warm start (your own; default: 600)")
-    sub.add_argument("--tasks", type=int, default=32, help="drawn at a time (your own; default: 32)")
     return root
 
 

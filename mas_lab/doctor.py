@@ -17,7 +17,7 @@ from mas_lab.tasks import sandbox as box
 from mas_lab.train.record import version_of
 
 PACKAGES = (
-    "torch", "transformers", "peft", "trl", "accelerate", "safetensors", "tokenizers", "numpy", "pandas", "pandera",
+    "torch", "transformers", "peft", "trl", "accelerate", "safetensors", "tokenizers", "numpy", "pandas",
     "pyarrow", "datasets", "math-verify", "reasoning-gym", "pydantic-monty", "pyeryx", "plotly", "ipywidgets",
     "anywidget", "ipykernel", "jupyterlab", "unsloth", "vllm",
 )  # fmt: skip

@@ -5,16 +5,15 @@ calls `require` on the columns that it reads, so that a bad value is reported wi
 computation. Leaves out: how rows are made (`rollout`), and what is computed from them.
 """
 
-import math
 import reprlib
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from numbers import Real
 
 import numpy as np
 import pandas as pd
-import pandera.pandas as pa
 from pandas.api.types import is_numeric_dtype
-from pandera.errors import SchemaErrors
 
 from mas_lab.display.documented_frame import COLUMN_DOCS, documented
 
@@ -25,21 +24,26 @@ class TableError(ValueError):
     """Error of a table that a cell cannot read; it names the cell, the column, the row's place and the remedy."""
 
 
-def _finite(values: pd.Series) -> pd.Series:
-    if not pd.api.types.is_numeric_dtype(values):
-        values = values.map(lambda value: value if isinstance(value, Real) else None)  # "1" is text, not a number
-    numbers = pd.to_numeric(values, errors="coerce")
-    return numbers.notna() & (numbers.abs() != float("inf"))
+@dataclass(frozen=True)
+class Column:
+    """One column of the table of turns; none of its values may be missing."""
+
+    description: str
+    check: Callable[[object], bool] | None = None
+    """Check that returns True for a usable value. `None`: every value is usable."""
+    error: str = ""
+    """Error message for a value that fails the check."""
+    required: bool = True
+    """False if the cell that adds the column may leave it out."""
 
 
-def _finite_or_listed(values: pd.Series) -> pd.Series:
-    """Return True for a finite number, and for a list or array of them."""
-    if pd.api.types.is_numeric_dtype(values):
-        return _finite(values)
-    return values.map(lambda value: math.isfinite(value) if isinstance(value, Real) else _is_list(value)).astype(bool)
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and abs(value) <= sys.float_info.max  # a whole number may be beyond it
 
 
-def _is_list(value: object) -> bool:
+def _is_number_or_list(value: object) -> bool:
+    if isinstance(value, Real):
+        return _is_number(value)
     try:
         numbers = np.asarray(value)
     except ValueError:  # lists of unlike length
@@ -47,73 +51,70 @@ def _is_list(value: object) -> bool:
     return numbers.ndim == 1 and numbers.dtype.kind in "iuf" and bool(np.isfinite(numbers).all())
 
 
-def _column(meaning: str, check=None, error: str = "", optional: bool = False, **proof: object) -> pa.Column:
-    """Return a column whose values are there and pass `check`; `proof` is for `_plainly_right`."""
-    checks = None if check is None else pa.Check(check, error=error)
-    return pa.Column(nullable=False, required=not optional, checks=checks, description=meaning, metadata=proof or None)
+def _is_flag(value: object) -> bool:
+    return isinstance(value, Real | np.bool_) and value in (True, False)
 
 
-NUMBER = {"check": _finite, "error": "not a finite number", "kinds": "iuf"}
-NUMBERS = {"check": _finite_or_listed, "error": "neither a finite number nor a list of them, one per token",
-           "kinds": "iuf"}  # fmt: skip
-FLAG = {"check": lambda values: values.isin([True, False]), "error": "neither True nor False", "kinds": "b"}
+NUMBER = {"check": _is_number, "error": "not a finite number"}
+NUMBERS = {"check": _is_number_or_list, "error": "neither a finite number nor a list of them, one per token"}
+FLAG = {"check": _is_flag, "error": "neither True nor False"}
 ENDS = ("eos", "stop", "length")
 """The ways in which a completion may end."""
 ROLLOUT = {
-    "step": _column("training step, from 0"),
-    "task": _column("task id"),
-    "episode": _column("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
-    "node": _column("the decision point at which this row's candidates were drawn"),
-    "parent": _column("the action that led to the node: `node.i`, `node.i-j` when several acted; empty at the start"),
-    "turn": _column("turns this agent had before on this path, from 0"),
-    "depth": _column("environment steps before on this path, from 0"),
-    "agent": _column("role name"),
-    "policy": _column("whose weights spoke"),
-    "candidate": _column("index among the candidates of the node, from 0"),
-    "kept": _column("did the state move on through this candidate (in a full joint tree: every branch)", **FLAG),
-    "action": _column("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),
-    "probe": _column("a continuation played only to value a candidate, tree(follow=m); never trained on", **FLAG),
-    "prompt": _column("the prompt as text, for people"),
-    "completion": _column("the completion as text, for people"),
-    "prompt_ids": _column("token ids of the prompt"),
-    "completion_ids": _column("token ids as sampled, EOS included when it was sampled, nothing after it"),
-    "logprobs": _column("log-probability of each sampled id under the distribution it was sampled from"),
-    "temperature": _column("temperature of that distribution", **NUMBER),
-    "finish": _column("why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'",
-                      lambda values: values.isin(ENDS), "none of 'eos', 'stop', 'length'", texts=ENDS),
-    "valid": _column("did the environment understand the completion", **FLAG),
-    "team_reward": _column("what this action earned the team; 0 for an action that does not move the world", **NUMBER),
-    "local_reward": _column("what this action earned its own agent", **NUMBER),
-    "success": _column("does the episode's goal stand after this action", **FLAG),
-    "done": _column("did this action end the episode", **FLAG),
-    "info": pa.Column(required=False, description="plain data that the environment told of the step, where it told any "
-                      "(joint(mode='cross'): a list, one per joint action)"),
+    "step": Column("training step, from 0"),
+    "task": Column("task id"),
+    "episode": Column("one environment instance played to its end (in a tree or joint plan: the whole tree)"),
+    "node": Column("the decision point at which this row's candidates were drawn"),
+    "parent": Column("the action that led to the node: `node.i`, `node.i-j` when several acted; empty at the start"),
+    "turn": Column("turns this agent had before on this path, from 0"),
+    "depth": Column("environment steps before on this path, from 0"),
+    "agent": Column("role name"),
+    "policy": Column("whose weights spoke"),
+    "candidate": Column("index among the candidates of the node, from 0"),
+    "kept": Column("did the state move on through this candidate (in a full joint tree: every branch)", **FLAG),
+    "action": Column("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),
+    "probe": Column("a continuation played only to value a candidate, tree(follow=m); never trained on", **FLAG),
+    "prompt": Column("the prompt as text, for people"),
+    "completion": Column("the completion as text, for people"),
+    "prompt_ids": Column("token ids of the prompt"),
+    "completion_ids": Column("token ids as sampled, EOS included when it was sampled, nothing after it"),
+    "logprobs": Column("log-probability of each sampled id under the distribution it was sampled from"),
+    "temperature": Column("temperature of that distribution", **NUMBER),
+    "finish": Column("why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'",
+                     ENDS.__contains__, "none of 'eos', 'stop', 'length'"),
+    "valid": Column("did the environment understand the completion", **FLAG),
+    "team_reward": Column("what this action earned the team; 0 for an action that does not move the world", **NUMBER),
+    "local_reward": Column("what this action earned its own agent", **NUMBER),
+    "success": Column("does the episode's goal stand after this action", **FLAG),
+    "done": Column("did this action end the episode", **FLAG),
+    "info": Column("plain data that the environment told of the step, where it told any (joint(mode='cross'): a list, "
+                   "one per joint action)", required=False),
 }  # fmt: skip
 GROUPING = {
-    "credit": _column("the number that is compared", **NUMBER),
-    "group": _column("id of the comparison group"),
+    "credit": Column("the number that is compared", **NUMBER),
+    "group": Column("id of the comparison group"),
 }
 NORMALIZATION = {
-    "center": _column("the baseline", **NUMBER),
-    "scale": _column("the divisor", **NUMBER),
-    "advantage": _column(
+    "center": Column("the baseline", **NUMBER),
+    "scale": Column("the divisor", **NUMBER),
+    "advantage": Column(
         "(credit - center) / scale, 0 where the group is lone or flat; before `update` anybody may "
         "put a list in its place, one number per token of the completion",
         **NUMBERS,
     ),
 }
 SELECTION = {
-    "selected": _column("does `update` train on the row; without the column, on every row", optional=True, **FLAG)
+    "selected": Column("does `update` train on the row; without the column, on every row", required=False, **FLAG)
 }
 DIAGNOSIS = {
-    "entropies": pa.Column(nullable=False, required=False, description="nats of the distribution that each token was "
-                           "drawn from, under the weights that the team had when it was asked"),
+    "entropies": Column("nats of the distribution that each token was drawn from, under the weights that the team had "
+                        "when it was asked", required=False),
 }  # fmt: skip
 BY_CELL = {
     "rollout": ROLLOUT, "group": GROUPING, "normalize": NORMALIZATION, "select": SELECTION, "entropies": DIAGNOSIS,
 }  # fmt: skip
 SCHEMA = {name: column for columns in BY_CELL.values() for name, column in columns.items()}
-"""The columns of the table of turns: name -> pandera column with its meaning and its checks."""
+"""The columns of the table of turns: name -> column with its meaning and its check."""
 ADDED_BY = {name: cell for cell, columns in BY_CELL.items() for name in columns}
 DEFAULTS = {
     "kept": True, "candidate": 0, "valid": True, "local_reward": 0.0, "probe": False, "selected": True, "done": False,
@@ -171,32 +172,27 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
     columns = [*columns, *(name for name in optional if name in turns.columns)]
-    if all(_plainly_right(turns[name], name) for name in columns):
-        return
-    checks = {name: SCHEMA.get(name, _column(name)) for name in columns}
-    try:
-        pa.DataFrameSchema(checks).validate(turns.reset_index(drop=True)[list(dict.fromkeys(columns))], lazy=True)
-    except SchemaErrors as error:
-        failure = error.failure_cases.dropna(subset=["index"]).sort_values("index").iloc[0]
-        row = turns.iloc[int(failure["index"])]
-        why = "empty" if failure["check"] == "not_nullable" else failure["check"]
-        value = plain(row[failure["column"]])
+    problems = []
+    for name in dict.fromkeys(columns):
+        values, known = turns[name], SCHEMA.get(name)
+        bad = empty = values.isna().to_numpy()
+        if known is not None and known.check is not None:
+            bad = empty | ~_passing(values, known.check)
+        if bad.any():
+            row = int(bad.argmax())
+            problems.append((row, name, "empty" if empty[row] else known.error))
+    if problems:
+        row, name, why = min(problems)
+        value = plain(turns[name].iloc[row])
         shown = reprlib.repr(value) if isinstance(value, list) else repr(value)
-        raise TableError(f"{cell}: column '{failure['column']}' is {why} ({shown}) at {place(row)}") from None
+        raise TableError(f"{cell}: column '{name}' is {why} ({shown}) at {place(turns.iloc[row])}")
 
 
-def _plainly_right(values: pd.Series, name: str) -> bool:
-    """Return True if the type of a column proves that its checks hold; else pandera checks and finds the bad row."""
-    if values.isna().any():
-        return False
-    known = SCHEMA.get(name)
-    if known is None or not known.checks:
-        return True
-    told = known.metadata or {}
-    if "texts" in told:
-        return pd.api.types.infer_dtype(values, skipna=False) == "string" and bool(values.isin(told["texts"]).all())
-    kinds = told.get("kinds", "")
-    return isinstance(values.dtype, np.dtype) and values.dtype.kind in kinds and bool(np.isfinite(values).all())
+def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
+    """Return which values pass a check of their column; the type of most columns of numbers makes this quick."""
+    if check in (_is_number, _is_number_or_list) and values.dtype in (np.dtype(int), np.dtype(float)):
+        return np.isfinite(values.to_numpy())
+    return values.map(check).to_numpy(bool)
 
 
 def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:

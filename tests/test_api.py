@@ -124,4 +124,4 @@ def test_an_import_pulls_in_what_tables_need_and_nothing_else():
     asked = {re.match(r"[\w.-]+", line)[0] for line in metadata.requires("mas-lab")}
     assert {"torch", "plotly", "trl", "pytest"} <= asked
     found = {owner for name in loaded for owner in owners.get(name, ()) if owner in asked}
-    assert found - {"pydantic"} == {"numpy", "pandas", "pandera", "pyarrow", "tqdm"}  # pandera loads pydantic
+    assert found - {"pydantic"} == {"numpy", "pandas", "pyarrow", "tqdm"}

@@ -196,14 +196,6 @@ def test_a_very_long_text_is_said_once_by_each():
     assert max(heard) == LONG and sum(heard) < 4 * LONG
 
 
-def test_a_missing_part_is_named():
-    class Half:
-        agents, max_turns, max_return = ("one",), 1, 1.0
-
-    with pytest.raises(EnvError, match="env 'Half': `tasks` is missing"):
-        check_env(Half())
-
-
 class Long(Count):
     """One agent that speaks thirty times; the state is a list."""
 
@@ -269,14 +261,3 @@ def test_what_an_env_draws_is_a_picture_or_is_refused(kind):
     place = r"env 'count', task 'train0', state after turns {'one': 1, 'two': 1}: what draw gave "
     with pytest.raises(EnvError, match=f"^{place}{DRAWN[kind][1]}"):
         check_env(Draws(), tasks=2)
-
-
-def test_pictures_of_all_states_are_looked_at_and_pure():
-    class Draws(Count):
-        def draw(self, state):
-            return PICTURE.format("<g/>" * len(state["said"]) + (str(random.random()) if self.broken else ""))
-
-    report = check_env(Draws(), tasks=2).set_index("check")["times"]
-    assert report["draw gives a picture"] == 2 * 5 * 5  # tasks, kinds of text, states: the last one too
-    with pytest.raises(EnvError, match="draw gave two answers to one question"):
-        check_env(Draws("moody picture"), tasks=2)

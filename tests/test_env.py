@@ -55,13 +55,3 @@ def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
 
     told = spec(Plain())
     assert set(told) == {"name"} and told["name"].startswith(f"{__name__}:") and told["name"].endswith(".Plain")
-
-
-def test_a_registered_env_of_ones_own_is_made_from_its_description(monkeypatch):
-    monkeypatch.setitem(ENVS, "mine", Registered)
-    assert make_env(**spec(Registered(7))) == Registered(7) == make_env("mine", sides=7)
-
-
-@dataclass(frozen=True)
-class Registered:
-    sides: int = 6

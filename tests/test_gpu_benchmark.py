@@ -25,6 +25,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
     for what in ("all weights", "LoRA"):
         names = [f"update, {what}, {how}" for how in ("bare passes", "padded", "packed", "auto")]
@@ -47,18 +48,3 @@ def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     assert found["results"]["tiny"]["update, LoRA, padded"]["seconds"] > 0
     assert "nothing about speed" in done.stdout
     assert torch.cuda.is_available() or found["machine"]["device"] == "cpu, no GPU"
-
-
-def test_ratios_and_aims_by_hand():
-    found = {
-        "rollout, raw vLLM": {"seconds": 2.0, "tokens_per_second": 1000.0},
-        "rollout, vllm": {"seconds": 2.5, "tokens_per_second": 800.0},
-        "rollout, unsloth": {"skipped": "unsloth is not installed"},
-        "update, LoRA, bare passes": {"seconds": 1.0, "tokens_per_second": 1.0},
-        "update, LoRA, auto": {"seconds": 1.2, "tokens_per_second": 1.0},
-        "update, LoRA, packed": {"failed": "out of memory"},
-    }
-    assert gpu.ratios(found) == {"rollout, vllm": 0.8, "update, LoRA, auto": 1.2}
-    assert gpu.missed(found) == ["rollout, vllm: 0.80, aim at least 0.85", "update, all weights, auto: not measured"]
-    shown = gpu.table(found)
-    assert "0.80" in shown and "FAILED: out of memory" in shown and "unsloth is not installed" in shown

@@ -12,12 +12,11 @@ import pytest
 from own_envs import Agree, Change
 
 import mas_lab as lab
-from mas_lab import __main__ as cli
 from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import build as building
 from mas_lab.pocket import own
-from mas_lab.pocket.build import build, one_thread
+from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
 from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
@@ -66,23 +65,6 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
             words = " ".join([recipe.marks[0], *(message["content"] for message in messages), recipe.marks[1]])
             assert ids[0] == ids[1] and shipped.decode(ids[0]) == words
             assert shipped.convert_tokens_to_ids(UNKNOWN) not in ids[0]
-
-
-def test_the_template_drops_the_system_prompt_and_closes_an_answer():
-    tokenizer = make_tokenizer(make_env("plan_path").words)
-    chat = [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "goal a1"},
-        {"role": "assistant", "content": "a2 a1"},
-        {"role": "user", "content": "goal b1"},
-    ]
-    text = tokenizer.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
-    assert " ".join(text.split()) == "<user> goal a1 <assistant> a2 a1 <eos> <user> goal b1 <assistant>"
-    ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    assert tokenizer.eos_token_id in ids and tokenizer.convert_tokens_to_ids(UNKNOWN) not in ids
-    written = tokenizer("a1 <user> a2")["input_ids"]
-    told = tokenizer.decode([*written, tokenizer.eos_token_id], skip_special_tokens=True)
-    assert told == "a1 <user> a2", "a mark that a model writes is not hidden"
 
 
 TINY = Family(
@@ -172,49 +154,6 @@ def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys)
     assert start > 0.15  # 0.1 for a model that knows nothing
 
 
-@needs_trl
-def test_the_command_line_takes_an_env_of_ones_own_and_the_same_seed_makes_the_same_model(
-    tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    Path("my_file.py").write_text("from own_envs import Change\n\n\nclass MyEnv(Change):\n    name = 'mine'\n")
-    for seed in ("2", "3"):  # the second in the place of the first
-        said = ["pocket", "my_file:MyEnv", "--out", "made", "--seed", seed, "--steps", "2", "--tasks", "4"]
-        assert cli.main(said) == 0 and capsys.readouterr().out.startswith("pocket mine: on held-out tasks ")
-    record = json.loads(Path("made/provenance.json").read_text())
-    assert record["command"] == "lab.make_pocket(MyEnv(max_turns=2, mistakes=0.4), out, steps=2, seed=3, tasks=4)"
-    again = lab.make_pocket(type("MyEnv", (Change,), {"name": "mine"})(), "again", steps=2, seed=3, tasks=4)
-    files = ("model.safetensors", "tokenizer.json", "config.json", "chat_template.jinja")
-    assert all((again / name).read_bytes() == Path("made", name).read_bytes() for name in files)
-    Path("thesis").write_text("chapter 1")
-    assert cli.main(["pocket", "my_file:MyEnv", "--out", "thesis"]) == 1
-    assert capsys.readouterr().err.startswith("mas_lab pocket: make_pocket: thesis holds something")
-
-
-@pytest.mark.parametrize("said", [["my_file:MyEnv"], ["math", "tldr", "--out", "x"], ["--out", "x"],
-                                  ["my_file:MyEnv", "math", "--out", "x"]])  # fmt: skip
-def test_a_folder_goes_with_one_model(said):
-    with pytest.raises(SystemExit, match="one FAMILY, or one env of your own, goes with --out FOLDER"):
-        cli.main(["pocket", *said])
-
-
-def test_it_is_made_on_one_thread_and_leaves_the_number_that_is_asked_for(monkeypatch):
-    import torch
-
-    from mas_lab.backends.torch import threads
-
-    monkeypatch.setenv("MAS_LAB_THREADS", "2")
-    monkeypatch.setattr(threads, "_settled", False)
-    before = torch.get_num_threads()
-    try:
-        with one_thread():
-            lab.load_policy("plan_path")
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 def shows(answer, base=Change, **changes):
     """An env whose demonstrations are what `answer(state, agent, rng)` gives."""
     return type("Mine", (base,), {"demonstrate": staticmethod(answer), **changes})()
@@ -249,6 +188,9 @@ def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
     with pytest.raises(ValueError, match=why):
         lab.make_pocket(Agree(), tmp_path / "own", **arguments)
     assert not (tmp_path / "own").exists()
+    (tmp_path / "thesis").write_text("chapter 1")
+    with pytest.raises(FileExistsError, match="thesis holds something that is no pocket model"):
+        lab.make_pocket(Agree(), tmp_path / "thesis")
 
 
 def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):

@@ -31,13 +31,6 @@ def test_every_public_name_has_one_place(parts):
     assert next(iter(pages["cells"][1])) == "mas_lab.cells.rollout", "the cells stand as they follow each other"
 
 
-def test_every_page_of_the_docs_is_in_the_menu_once(parts):
-    index = (SITE / "index.md").read_text(encoding="utf-8")
-    names = [f"docs/{path.stem}" for path in (ROOT / "docs").glob("*.md")]
-    menu = parts("build").with_menu(index, [*names, "docs/new"])
-    assert all(menu.count(f"\n{name}\n") == 1 for name in (*names, "docs/new", "reference/index"))
-
-
 @pytest.mark.parametrize(
     ("said", "told"),
     [

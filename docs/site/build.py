@@ -35,7 +35,7 @@ BROWSER = """
 The two middle cells, `group` and `normalize`, need no torch, and a page on which they run in the browser itself was
 tried with JupyterLite 0.8.6 and Pyodide 314.0.7, whose core comes from npm. It stops at NumPy, pandas, pyarrow: their
 builds for WebAssembly are on Pyodide's content network alone, neither on PyPI nor on npm, so that a site that works
-without a network cannot bring them, and pandera, plain Python, was never reached.
+without a network cannot bring them.
 """
 LAST = "reference/index"
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")

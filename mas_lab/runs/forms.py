@@ -137,7 +137,7 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
         said = compute.list_value_length(table["completion_ids"])
         if not compute.list_value_length(table["logprobs"]).equals(said):
             raise RunError(f"{path}: a row has not one of logprobs for each of completion_ids")
-        require(frame, [column for column in frame.columns if column in SCHEMA and SCHEMA[column].checks], str(path))
+        require(frame, [column for column in frame.columns if column in SCHEMA and SCHEMA[column].check], str(path))
         require_advantage_per_token(frame, str(path))
     return frame
 

@@ -151,12 +151,6 @@ def scored_steps(run: Run) -> list[int]:
     return [part.step for part in _scored(run)]
 
 
-def held_out_tasks(run: Run) -> frozenset[str]:
-    """Return the tasks of all scores that count."""
-    parts = _scored(run)
-    return frozenset(read_tables(parts, ["task"])["task"]) if parts else frozenset()
-
-
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
     """Return a row per `step` of `evaluate`'s tables: mean `success` and `return` over tasks, each counted once."""
     by_task = scores.drop_duplicates(["step", "task"])

@@ -179,7 +179,7 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
             told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
                         f"share their tasks, and count as one pair.{same}")  # fmt: skip
-    return told + shared_steps(found) + _unlike_tasks(found)
+    return told + shared_steps(found)
 
 
 def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
@@ -242,12 +242,3 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
             told.append(f"{where}: these {row.pairs} seeds do not tell {row.recipe} from {baseline} "
                         "by the final score.")  # fmt: skip
     return told
-
-
-def _unlike_tasks(found: Sequence[Entry]) -> list[str]:
-    """Return a sentence per seed whose runs do not share their held-out tasks, so that they are no fair pair."""
-    tasks: dict[tuple[str, int], set] = {}
-    for entry in (entry for entry in found if entry.held_out_tasks):
-        tasks.setdefault((entry.env, entry.seed), set()).add(entry.held_out_tasks)
-    return [f"{env}: the runs of seed {seed} kept scores of unlike held-out tasks."
-            for (env, seed), kinds in tasks.items() if len(kinds) > 1]  # fmt: skip

@@ -18,9 +18,8 @@ SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "thread
 """Parts of run.json that decide the result of a training, beside recipe, seed and budget."""
 DEFAULT = "as the code has it"
 """The value of an option that the design of a study does not set."""
-SCORED = ("score_every", "score_at", "score_tasks", "score_episodes")
-"""Settings of scoring. They do not change a training, but they change the scores that are compared."""
-MACHINE = {name for name in KEEPING if name not in SCORED} | {"score_seed"}
+MACHINE = {name for name in KEEPING if not name.startswith("score_")}
+"""Settings that change neither a training nor the scores that are compared."""
 SWEPT = "team.lr, the best of a sweep"
 
 

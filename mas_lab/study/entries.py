@@ -13,7 +13,7 @@ import pandas as pd
 from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
-from mas_lab.runs.scores import held_out_tasks, kept_scores, run_curve
+from mas_lab.runs.scores import kept_scores, run_curve
 from mas_lab.study.described import of_run
 from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
@@ -31,7 +31,6 @@ class Entry:
     """A row per scored step: `step`, `tokens` sampled until then, `success` and `return`."""
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The same for held-out tasks, if these scores were kept."""
-    held_out_tasks: frozenset[str] = frozenset()
     asked: Mapping[str, Any] = field(default_factory=dict)
     """Env, recipe and settings, as in run.json."""
     forked: Mapping[str, Any] = field(default_factory=dict)
@@ -117,7 +116,7 @@ def _of_run(run: Run) -> Entry:
     asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
     return Entry(
         path.name, str(config["env"].get("name", "env")), str(recipe.get("name", "recipe")), config["seed"], curve,
-        kept_scores(run, curve), held_out_tasks(run), asked, config.get("forked") or {}, of_run(config),
+        kept_scores(run, curve), asked, config.get("forked") or {}, of_run(config),
     )  # fmt: skip
 
 

@@ -229,19 +229,12 @@ def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
     Means tie if their sums are the same number; the smaller rate is then chosen. A failed run has the score -inf. So a
     rate with a failed run is chosen only if all other rates have one too.
     """
-    rows = []
-    for (task, arm), cell in sweep.groupby(["task", "arm"], sort=False):
-        tried = [
-            {"lr": lr, "seeds": len(own), "mean": math.fsum(own) / len(own), "least": own.min(), "most": own.max()}
-            for lr, own in cell.groupby("lr")["final"]
-        ]
-        best = max(tried, key=lambda one: (one["mean"], -one["lr"]))
-        ends = (tried[0], tried[-1])
-        rows += [
-            {"task": task, "arm": arm, **one, "chosen": one is best, "edge": one is best and one in ends}
-            for one in tried
-        ]
-    return pd.DataFrame(rows)
+    scores = sweep.groupby(["task", "arm", "lr"])["final"]
+    tried = scores.agg(seeds="size", mean=lambda own: math.fsum(own) / len(own), least="min", most="max").reset_index()
+    arms = tried.groupby(["task", "arm"])
+    is_best = tried.index.isin(arms["mean"].idxmax())  # the smallest rate of the highest mean
+    is_end = (tried["lr"] == arms["lr"].transform("min")) | (tried["lr"] == arms["lr"].transform("max"))
+    return tried.assign(chosen=is_best, edge=is_best & is_end)
 
 
 def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:

@@ -5,22 +5,21 @@ Runs that cannot count are returned with the reason. Leaves out: training (`runn
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mas_lab.env import spec
-from mas_lab.recipes import completed, to_data
+from mas_lab.fingerprint import comparable
 from mas_lab.runs.disk import read_json
-from mas_lab.runs.run import KEEPING, Run, load_run
+from mas_lab.runs.recorder import decisive
+from mas_lab.runs.run import Run, load_run
 from mas_lab.study.cell import RECORDS, record_of
-from mas_lab.study.design import Cell, Design, part_data
+from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
 from mas_lab.study.record import Record, is_record, read_record
-from mas_lab.team import describe_team, differences
+from mas_lab.team import differences
 from mas_lab.train.budget import Budget, Spent
-from mas_lab.train.record import code
+from mas_lab.train.record import code, describe
 from mas_lab.train.settings import Settings
 
 
@@ -44,10 +43,10 @@ def handed_in(
     sources: Sequence[str | Path], cells: Iterable[Cell], design: Design
 ) -> tuple[dict[str, Record], list[str]]:
     """Return the records of runs in folders or zips by the cell that asks for them, and runs that fit no cell."""
-    cells, records, apart, teams = list(cells), {}, [], {}
+    cells, records, apart, asked = list(cells), {}, [], {}
     for path in [path for source in map(Path, sources) if not is_record(source) for path in run_paths(source)]:
         run = load_run(path)
-        cell, why = _cell_of(run, cells, design, teams)
+        cell, why = _cell_of(run, cells, design, asked)
         if cell is not None and cell.digest in records:
             why = f"another run was handed in for {cell}"
         if why:
@@ -66,7 +65,7 @@ def _other_code(made_by: str | None, design: Design) -> str:
     )
 
 
-def _cell_of(run: Run, cells: Sequence[Cell], design: Design, teams: dict[str, Any]) -> tuple[Cell | None, str]:
+def _cell_of(run: Run, cells: Sequence[Cell], design: Design, asked: dict[str, Any]) -> tuple[Cell | None, str]:
     """Return the cell that is closest to this run, and why the run does not count for it (empty: it counts)."""
     config = run.config
     if "team" not in config:
@@ -78,29 +77,22 @@ def _cell_of(run: Run, cells: Sequence[Cell], design: Design, teams: dict[str, A
     own = [cell for cell in cells if cell.seed == config["seed"]]
     if not own:
         return None, f"no arm asks for seed {config['seed']}"
-    unlike = {cell: _unlike(run, cell, teams) for cell in own}
-    closest = min(own, key=lambda cell: len(unlike[cell]))
+    unlike = {cell: _unlike(run, cell, asked) for cell in own}
+    closest = min(own, key=lambda cell: unlike[cell].count(" differs: "))
     if unlike[closest]:
-        return closest, f"asked for other than {closest}: {'; '.join(unlike[closest])}"
+        return closest, f"asked for other than {closest}: {unlike[closest]}"
     return closest, _not_its_budget(run, closest)
 
 
-def _unlike(run: Run, cell: Cell, teams: dict[str, Any]) -> list[str]:
-    """Return, part by part, how a run's config differs from what the cell asks for; `teams` keeps loaded teams."""
-    config, training = run.config, cell.training()
-    said = json.dumps([cell.config["env"], cell.config["team"]], default=part_data)
-    if said not in teams:
-        teams[said] = describe_team(training.make_team())
-    asked = {"env": spec(training.env), "recipe": completed(to_data(training.recipe)),
-             "settings": _decisive(asdict(Settings(**training.settings))), "team": teams[said]}  # fmt: skip
-    made = {"env": config["env"], "recipe": completed(config["recipe"]), "settings": _decisive(config["settings"]),
-            "team": config["team"]}  # fmt: skip
-    told = [differences(made[part], one, part) for part, one in json.loads(json.dumps(asked)).items()]
-    return list(filter(None, told))
-
-
-def _decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in settings.items() if key not in KEEPING}
+def _unlike(run: Run, cell: Cell, asked: dict[str, Any]) -> str:
+    """Return how a run's config differs from what the cell asks for; `asked` keeps the configs of cells."""
+    if cell.digest not in asked:
+        training = cell.training()
+        settings = Settings(**training.settings)
+        config = describe(training.env, training.make_team(), training.recipe, cell.seed, settings)
+        asked[cell.digest] = json.loads(json.dumps(config))
+    pair = (decisive(config) | {"team": config["team"], "threads": None} for config in (run.config, asked[cell.digest]))
+    return differences(*comparable(*pair))
 
 
 def _not_its_budget(run: Run, cell: Cell) -> str:

@@ -6,7 +6,6 @@ complete without a tracker.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +129,7 @@ def traces(turns: pd.DataFrame, n: int) -> Iterator[dict[str, Any]]:
     """Yield the arguments of `trackio.Trace` for the `n` most informative episodes of a step.
 
     The messages are the path that was played; each names its agent, since viewers do not show `name`. The spans are the
-    turns in acting order, with their candidates inside. Times are not recorded, so none are given.
+    model calls in acting order, candidates included. Times are not recorded, so none are given.
     """
     rows = turns[trained(turns)]
     rows = rows.assign(
@@ -140,13 +139,14 @@ def traces(turns: pd.DataFrame, n: int) -> Iterator[dict[str, Any]]:
     )  # fmt: skip
     for about in _plain(index_of_turns(rows).head(n)):
         own = rows[rows["episode"] == about["episode"]].sort_values(["depth", "node"], kind="stable")
-        calls = _plain(own[["node", "prompt", "completion", "prompt_tokens", *OF_CALL]])
+        calls = _plain(own[["prompt", "completion", "prompt_tokens", *OF_CALL]])
         messages = [
             {"role": role, "name": call["agent"], "content": f"{call['agent']}: {call[text]}"}
             for call in calls if call["kept"] for role, text in (("user", "prompt"), ("assistant", "completion"))
         ]  # fmt: skip
+        spans = [_span(number, call) for number, call in enumerate(calls)]
         status = "success" if about["success"] else "failed"
-        yield {"messages": messages, "metadata": about | {"status": status}, "spans": list(_spans(calls))}
+        yield {"messages": messages, "metadata": about | {"status": status}, "spans": spans}
 
 
 def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -154,17 +154,11 @@ def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
     return json.loads(table.to_json(orient="records"))
 
 
-def _spans(calls: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for place, (_, drawn) in enumerate(groupby(calls, key=lambda call: (call["node"], call["agent"]))):
-        turn, candidates = f"turn-{place}", list(drawn)
-        said = "\n".join(call["completion"] for call in candidates if call["kept"])
-        name = f"{candidates[0]['agent']}, turn {candidates[0]['turn']}"
-        yield {"id": turn, "name": name, "kind": "span", "input": candidates[0]["prompt"], "output": said}
-        for call in candidates:
-            yield {
-                "id": f"{turn}-{call['candidate']}", "parent_id": turn, "kind": "generation",
-                "name": f"#{call['candidate']}" + (" kept" if call["kept"] else ""), "model": call["policy"],
-                "input": call["prompt"], "output": call["completion"],
-                "usage": {"input_tokens": call["prompt_tokens"], "output_tokens": call["tokens"]},
-                "metadata": {name: call[name] for name in OF_CALL},
-            }  # fmt: skip
+def _span(number: int, call: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "id": f"call-{number}", "kind": "generation", "model": call["policy"],
+        "name": f"{call['agent']}, turn {call['turn']}, #{call['candidate']}" + (" kept" if call["kept"] else ""),
+        "input": call["prompt"], "output": call["completion"],
+        "usage": {"input_tokens": call["prompt_tokens"], "output_tokens": call["tokens"]},
+        "metadata": {name: call[name] for name in OF_CALL},
+    }  # fmt: skip

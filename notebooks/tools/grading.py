@@ -112,7 +112,7 @@ def success(entry: Entry) -> str:
     """Describe held-out success before and after training, or else success in the last training episodes."""
     if len(entry.held_out):
         before, after = entry.held_out["success"].iloc[[0, -1]]
-        return f"{before:.2f} → {after:.2f}, {len(entry.held_out_tasks)} held-out tasks"
+        return f"{before:.2f} → {after:.2f} on held-out tasks"
     return f"{entry.curve['success'].iloc[-1]:.2f} in the last step's training episodes; no held-out scores"
 
 

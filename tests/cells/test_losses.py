@@ -346,28 +346,14 @@ def test_what_a_loss_reports_is_asked_before_any_policy_steps(wrong, gave, drawn
         assert all(torch.equal(a, b) for a, b in zip(kept, team[agent].parameters.values(), strict=True))
 
 
-@dataclass(frozen=True)
-class WithoutRows(lab.Loss):
-    def __call__(self, logprobs_N, old_N, advantages_N, entropy_N=None, reference_N=None):
-        return -advantages_N * logprobs_N
-
-
-@dataclass(frozen=True)
-class ClipsWithoutRows(lab.clipped):
-    def clips(self, logprobs_N, old_N, advantages_N):
-        return advantages_N > 0
-
-
 def refused():
-    cases, old = [], r"loss WithoutRows takes \(logprobs_N, old_N, advantages_N, entropy_N=None.* fourth argument"
+    cases = []
     for ratio in RATIOS:
         for aggregate in ("token", "sum"):
             words = rf"clipped\(.*ratio='{ratio}'\).*aggregate='{aggregate}'.*weigh twice.*pass aggregate='turn'"
             cases.append((lab.clipped(0.2, ratio=ratio), aggregate, ValueError, words))
     return [
         *cases,
-        (WithoutRows(), "token", TypeError, old),
-        (ClipsWithoutRows(), "token", TypeError, "clips of loss ClipsWithoutRows takes .*row_N.*last argument"),
         ("clipped", "token", TypeError, r"loss='clipped' is no mas_lab\.Loss"),
     ]
 

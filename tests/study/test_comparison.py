@@ -9,7 +9,6 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
-from mas_lab.paths import data_dir
 from mas_lab.runs.scores import run_curve
 from mas_lab.study.budget import METRICS, run_scores
 from mas_lab.study.comparison import ALL, cautions, compared, compared_pairs, improvements, over_envs, paired, profiles
@@ -195,23 +194,11 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
     ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a stands for 2 runs (alice, bob)"),
     ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "They hold the same numbers."),
     ([level("a", s % 4, s / 10, "", str(s)) for s in range(8)], "Fewest seeds of a recipe: 4"),
+    (levels(a=from_height(0.1, 5, 0.01), b=from_height(0.5, 5, 0.01)), ""),
 ])  # fmt: skip
 def test_the_board_says_what_the_runs_cannot_show(runs, words):
-    assert words in said(curves(*runs))
-
-
-def test_a_clear_difference_needs_no_caution():
-    assert said(curves(*levels(a=from_height(0.1, 5, 0.01), b=from_height(0.5, 5, 0.01)))) == ""
-
-
-def test_a_panel_makes_no_more_of_a_difference_than_it_is():
-    heights = {"far": (0.1, 0.5), "near": (0.500, 0.503), "third": (0.2, 0.9)}
-    runs = [levels(env, a=from_height(a, 3, 0.001), b=from_height(b, 3, 0.001)) for env, (a, b) in heights.items()]
-    figure = lab.AblationBoard(curves(*(one for own in runs for one in own))).figure()
-    ranges = [figure.layout[f"xaxis{place}"].range for place in (4, 5, 6)]  # the second row, a panel per env
-    assert ranges[0] is None and ranges[2] is None
-    assert ranges[1][0] < 0.5 < 0.505 < ranges[1][1] and ranges[1][1] - ranges[1][0] >= 0.1
-    assert all(len(line) <= 22 for axis in figure.select_xaxes() for line in axis.title.text.split("<br>"))
+    told = said(curves(*runs))
+    assert words in told and bool(words) == bool(told), "a clear difference needs no caution"
 
 
 @pytest.fixture(scope="module")
@@ -247,12 +234,6 @@ def test_folders_zips_lists_and_labels_are_compared_by_the_options_that_differ(h
     assert named.table["recipe"].tolist() == ["K = 3", "K = 2"]
 
 
-def test_a_board_of_several_tasks_counts_the_runs_of_each():
-    told = lab.AblationBoard(data_dir() / "results" / "studies" / "paid_help").counted()
-    assert "episodes. pay 0.2: global 10 runs of 10 seeds; own 10 runs" in told
-    assert ". pay 0.4: global 3 runs of 3 seeds; own 3 runs of 3 seeds. pay 0.6: " in told
-
-
 def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, tmp_path):
     runs = tmp_path / "runs"
     for run in (handed_in.parent / f"{handed_in.name} runs").iterdir():
@@ -268,10 +249,6 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
             lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
     assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.1, 1.1]
-    assert "unlike held-out tasks" not in " ".join(board.cautions)
-    lab.keep_scores(lab.load_run(first), 1, scored.assign(task=scored["task"] + "b"))
-    told = " ".join(lab.AblationBoard(runs, score="return", over="step").cautions)
-    assert "the runs of seed 1 kept scores of unlike held-out tasks." in told and "seed 2 kept" not in told
 
 
 def test_a_file_that_is_no_run_is_named(handed_in, tmp_path):

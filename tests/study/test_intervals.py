@@ -55,20 +55,15 @@ def test_strata_are_drawn_within_themselves():
     assert of_x == of_y == (0, 1)
 
 
-def test_intervals_hold_the_truth_about_as_often_as_they_say():
-    rng = np.random.default_rng(0)
-    drawn = [bootstrap_interval([rng.normal(size=20)], samples=400) for _ in range(300)]
-    assert 0.88 <= np.mean([low <= 0 <= high for low, high in drawn]) <= 0.99
-    drawn = [t_test(rng.normal(size=5))[1:] for _ in range(2000)]
-    assert np.mean([low <= 0 <= high for low, high in drawn]) == pytest.approx(0.95, abs=0.015)
-    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5))
-
-
 def test_a_single_run_has_no_interval():
     for strata in ([[0.5]], [], [[0.5, 0.6], [0.5]]):
         assert np.isnan(bootstrap_interval(strata)).all()
     assert np.isnan(improvement_interval([[0.5]], [[0.1, 0.2]])).all()
     assert np.isnan(profile_band([[0.5, 0.6], [0.5]], [0.0, 0.5])).all()
+
+
+def test_equal_differences_leave_no_doubt():
+    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5))
 
 
 def test_holm_multiplies_by_the_number_of_values_left():
@@ -106,9 +101,3 @@ def test_a_profile_counts_tasks_alike_and_no_run_at_the_height():
     assert performance_profile(tasks, [0.0, 0.2, 0.4, 0.9]).tolist() == pytest.approx(
         [1.0, (1 / 2 + 2 / 3) / 2, (0 + 1 / 3) / 2, 0.0]
     )
-
-
-@given(st.lists(st.lists(st.integers(0, 8).map(lambda n: n / 8), min_size=1, max_size=6), min_size=1, max_size=4))
-def test_the_area_under_a_profile_is_the_mean_of_the_tasks_means(tasks):
-    heights = np.arange(8) / 8  # scores are eighths: between two heights the profile is level
-    assert performance_profile(tasks, heights).sum() / 8 == pytest.approx(np.mean([np.mean(own) for own in tasks]))

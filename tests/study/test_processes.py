@@ -1,6 +1,5 @@
 """Jobs side by side: each brings its result, one that fails or dies costs no other, and none outlives its parent."""
 
-import io
 import os
 import signal
 import subprocess
@@ -12,7 +11,6 @@ from pathlib import Path
 import jobs
 import pytest
 
-from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.study.processes import ended_jobs
 
 HERE = Path(__file__).parents[1]
@@ -58,14 +56,3 @@ def test_no_process_outlives_the_one_that_started_it(ending):
     finally:
         for process in filter(alive, [program.pid, *children]):
             os.kill(process, signal.SIGKILL)
-
-
-def test_bars_hide_within_one_another_and_only_even_units_show_the_time_left(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", type("Screen", (io.StringIO,), {"isatty": lambda self: True})())
-    with no_bars():
-        with no_bars():
-            assert progress_bar(1, "inner", "step").disable
-        assert progress_bar(1, "outer", "step").disable
-    with progress_bar(3, "training", "step", even=True) as even, progress_bar(3, "rollout", "episode") as uneven:
-        assert not even.disable and "remaining" in even.bar_format and "remaining" not in uneven.bar_format
-    assert sys.stderr.getvalue() == ""

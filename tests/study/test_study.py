@@ -5,7 +5,6 @@ import linecache
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -90,6 +89,7 @@ def in_a_cell(source, name):
     exec(compile(source, name, "exec"), vars(__main__))
 
 
+@pytest.mark.slow
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
@@ -112,6 +112,7 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
+@pytest.mark.slow
 def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
     missing = made.cells()[1]
@@ -140,14 +141,6 @@ def test_a_training_that_diverges_is_a_result(tmp_path):
     shipped = Recorded(ship(found, tmp_path / "record", "command"))
     assert shipped.failures() == found.failures() and [one[:3] for one in found.failures()] == [("two", "wild", 0)]
     assert lab.AblationBoard(shipped).cautions[0] == board.cautions[0]
-
-
-@pytest.mark.slow
-def test_a_rate_that_diverges_is_the_worst_of_a_sweep(tmp_path):
-    swept = ASKED | {"arms": {"own": {"recipe": "dr_mas"}}, "tasks": {"two": {"seeds": 1}}}
-    swept |= {"sweep": {"lr": [1e-4, 1e30], "seeds": [5]}}
-    rates = lab.study(swept, tmp_path / "swept", workers=1).rates.set_index("lr")
-    assert rates.loc[1e30, "mean"] == -np.inf and rates["chosen"].to_dict() == {1e-4: True, 1e30: False}
 
 
 def test_a_quiz_asks_every_agent_before_and_after(made):

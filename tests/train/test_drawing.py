@@ -9,7 +9,6 @@ import small
 
 import mas_lab as lab
 from mas_lab.table import selected
-from mas_lab.train import step_seed
 
 LIVELY = lab.RECIPES["grpo"].replace(name="lively", plan=lab.episodes(3), select=lab.not_flat())
 QUICK = {"tasks": 4, "check": False}
@@ -49,28 +48,6 @@ def test_tasks_are_drawn_until_enough_of_them_are_worth_learning_from(models):
         assert report.stats["turns"].sum() == turns["selected"].sum() < len(turns)
         if report.step == 0:
             pd.testing.assert_frame_equal(turns[: len(plain.turns)], plain.turns)  # the first round is as it was
-
-
-def test_a_round_draws_as_many_as_are_still_missing(models):
-    asked = []
-
-    @dataclass(frozen=True)
-    class Watched(Sparse):
-        def tasks(self, n, split, seed):
-            asked.append((n, seed))
-            return super().tasks(n, split, seed)
-
-    [report] = train(models, steps=1, env=Watched(max_turns=1), rounds=20)
-    tasks = list(dict.fromkeys(report.turns["task"]))
-    alive = set(report.turns.loc[report.turns["selected"], "task"])
-    known = 0
-    for n, _ in asked:
-        missing = n - known
-        assert missing == 4 - len(alive & set(tasks[:known]))
-        known += missing
-    assert known == len(tasks) and len(asked) > 1
-    assert [seed for _, seed in asked] == [step_seed(0, 0, round_) for round_ in range(len(asked))]
-    assert len({step_seed(0, 0), step_seed(0, 0, 1), step_seed(0, 1), step_seed(0, 1, 1)}) == 4
 
 
 def test_where_the_rounds_do_not_suffice_the_report_says_so(models):

@@ -141,36 +141,6 @@ def test_greedy_evaluation_takes_the_likeliest_token_whatever_the_seed(team):
         assert row["completion_ids"] == likeliest[n - 1 : -1].tolist()
 
 
-def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
-    env, scored = small.Relay(), []
-
-    def recorded(*arguments, **options):
-        scored.append(lab.rollout(*arguments, **options))
-        return scored[-1]
-
-    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "rollout", recorded)
-    tasks = env.tasks(6, "train", 0)
-    lab.evaluate(env, team, tasks, k=2, seed=0)
-    for step in range(3):
-        trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=step)
-        assert trained["completion"].tolist() != scored[0]["completion"].tolist()
-
-
-def test_summary_by_hand():
-    scores = pd.DataFrame({
-        "task": ["t0", "t0", "t1", "t1", "t2", "t2"],
-        "agent": ["solver", "fixer"] * 3,
-        "success": [1.0, 1.0, 0.5, 0.5, 0.0, 0.0],
-        "tokens": [2.0, 0.0, 4.0, 0.0, 6.0, 3.0],
-    })  # fmt: skip
-    solver, fixer = lab.summary(scores).to_dict("records")
-    assert (solver["agent"], fixer["agent"]) == ("solver", "fixer")
-    assert (solver["success"], solver["tokens"], fixer["tokens"]) == (0.5, 4.0, 1.0)
-    assert solver["success_ci"] == pytest.approx(1.96 * 0.5 / math.sqrt(3))
-    assert solver["tokens_ci"] == pytest.approx(1.96 * 2.0 / math.sqrt(3))
-    assert fixer["tokens_ci"] == pytest.approx(1.96 * math.sqrt(3.0) / math.sqrt(3))
-
-
 def test_what_evaluate_refuses(team):
     env = small.Relay()
     tasks = env.tasks(2, "test", 0)

@@ -117,17 +117,3 @@ def test_parts_that_remember_by_halves_or_no_plain_data_are_refused(models):
             Memory({"credit": odd(held)}).state()
     kept = Memory({"credit": odd({"a": (1, 2.5, None, True, "x")})}).state()
     assert kept == json.loads(json.dumps(kept)) == {"credit": {"a": [1, 2.5, None, True, "x"]}}
-
-
-def nobody(turns):
-    return turns["agent"] == "nobody"
-
-
-def test_a_step_that_selects_nothing_learns_nothing(models, tmp_path):
-    recipe = RAE.replace(name="nothing", center=None, scale=None, select=nobody)
-    [report] = start(models, recipe, tmp_path / "run", 1)
-    assert len(report.stats) == 0 and "nothing was learned" in repr(report)
-    run = lab.load_run(tmp_path / "run")
-    assert run.steps == 1 and len(run.stats) == 0
-    for instrument in (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer):
-        assert "nothing" in instrument(run).to_html(tmp_path / "shown.html").read_text()
