@@ -10,12 +10,16 @@ import html
 from collections.abc import Iterable
 from typing import Any
 
+import pandas as pd
 import plotly.graph_objects as go
 import plotly.io
 from plotly.subplots import make_subplots
 
-from mas_lab.widgets.document import beside, in_a_notebook, live_or_static
+from mas_lab.widgets.document import beside, folded, in_a_notebook, live_or_static, table_html
 from mas_lab.widgets.drawing import named, plain, plain_text, svg, title_of
+
+MOST = 24
+"""Maximum number of rows in a figure's table."""
 
 
 class Figure(go.Figure):
@@ -73,5 +77,26 @@ def _listed(texts: Iterable[str]) -> str:
 def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
     if not bundle:
         return bundle
-    static, live = beside(picture(figure)), bundle.get("text/html")
+    static, live = beside(picture(figure) + numbers(figure)), bundle.get("text/html")
     return bundle | {"text/html": static if live is None else live_or_static(live, static)}
+
+
+def numbers(figure: go.Figure) -> str:
+    """Return a folded table with the lowest, mean and highest value of a figure's traces, or an empty text.
+
+    It is for viewers that also remove images. A trace counts along its axis of numbers: y, unless that shows names.
+    """
+    layout, found = figure.layout.to_plotly_json(), {}
+    for trace in figure.data:
+        place = (getattr(trace, "yaxis", None) or "y")[1:]
+        is_flat = getattr(trace, "orientation", None) == "h" or "ticktext" in layout.get(f"yaxis{place}", {})
+        title = plain_text(title_of(layout.get(f"{'x' if is_flat else 'y'}axis{place}", {})))
+        values = pd.Series(getattr(trace, "x" if is_flat else "y", None), dtype=object)
+        key = (plain_text(trace.name or ""), title)
+        found.setdefault(key, []).append(pd.to_numeric(values, errors="coerce").dropna())
+    held = {key: pd.concat(parts).astype(float) for key, parts in found.items()}
+    rows = [(*key, len(own), own.min(), own.mean(), own.max()) for key, own in held.items() if len(own)][:MOST]
+    if not rows:
+        return ""
+    table = pd.DataFrame(rows, columns=["name", "of", "points", "lowest", "mean", "highest"])
+    return folded("The figure in numbers", table_html(table, "Its points, over all that has one name"))

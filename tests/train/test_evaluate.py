@@ -158,3 +158,18 @@ def test_what_evaluate_refuses(team):
         lab.evaluate(env, team, [tasks[0], tasks[0]])
     with pytest.raises(ValueError, match=r"agent 'doer' has no policy"):
         lab.evaluate(env, lab.Team({"asker": team["asker"]}), tasks)
+
+
+def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
+    env, scored = small.Relay(), []
+
+    def recorded(*arguments, **options):
+        scored.append(lab.rollout(*arguments, **options))
+        return scored[-1]
+
+    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "rollout", recorded)
+    tasks = env.tasks(6, "train", 0)
+    lab.evaluate(env, team, tasks, k=2, seed=0)
+    for step in range(3):
+        trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=step)
+        assert trained["completion"].tolist() != scored[0]["completion"].tolist()

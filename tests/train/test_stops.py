@@ -1,6 +1,8 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
 import os
+import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -203,11 +205,62 @@ def test_it_stops_while_it_is_scored_and_makes_the_score_when_it_goes_on(models,
     assert sorted(path.stem[:6] for path in (tmp_path / "run" / "scores").iterdir()) == ["000000", "000001", "000002"]
 
 
+HANGING = """
+import os, sys, time
+from dataclasses import dataclass
+from pathlib import Path
+import small
+import mas_lab as lab
+
+@dataclass(frozen=True)
+class Relay(small.Relay):
+    def tasks(self, n, split, seed):
+        DRAWN.append(seed)
+        return super().tasks(n, split, seed)
+
+    def step(self, state, actions):
+        if len(DRAWN) == 2:
+            os.write(1, b"hangs\\n")  # at once: others do beside it
+            time.sleep(60)
+        return super().step(state, actions)
+
+def play(**limit):
+    DRAWN[:] = []
+    team = small.make_team("shared", Path(sys.argv[1]))
+    list(lab.train(Relay(), team, small.RECIPE, 3, run=sys.argv[2], **small.SETTINGS | {"save_every": 100} | limit))
+
+DRAWN = []
+try:
+    play(step_timeout=0.5)
+except lab.RolloutError as error:
+    os.write(1, f"{error}\\n".encode())
+play()
+"""
+
+
 def script(text: str, *arguments) -> subprocess.Popen:
     paths = [str(Path(small.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment, command = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, [sys.executable, "-c", text]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([*command, *map(str, arguments)], env=environment, **pipes)
+
+
+@pytest.mark.slow
+def test_a_step_that_hangs_ends_by_its_limit_or_one_interrupt_and_holds_nothing_up(models, tmp_path):
+    """Two trainings in one process; each leaves threads in a step that sleeps for a minute."""
+    child = script(HANGING, models, tmp_path / "run")
+    try:
+        told = iter(child.stdout.readline, "")
+        first = next(line for line in told if line != "hangs\n")
+        assert re.match(rf"rollout: Relay\.step failed for {PLACE}: TimeoutError: .* step_timeout=0\.5 seconds", first)
+        assert newest(tmp_path / "run") == 1
+        assert next(told) == "hangs\n"
+        child.send_signal(signal.SIGINT)
+        _, said = child.communicate(timeout=40)  # less than the steps sleep
+    finally:
+        child.kill()
+    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    assert newest(tmp_path / "run") == 2
 
 
 ENDING = """

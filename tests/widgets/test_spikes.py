@@ -8,7 +8,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.spikes import WHOLE
+from mas_lab.widgets.spikes import SCRIPTS, WHOLE
 
 AGENTS = ("asker", "doer")
 
@@ -140,3 +140,15 @@ def test_a_proxy_shades_no_token_of_an_episode(spiky):
     state = run.watched()
     watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
     assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
+
+
+def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
+    run = lab.load_run(spiky)
+    turns = run.turns.assign(completion=hostile["closing"], prompt=hostile["markup"])
+    reports = [lab.Report(s, turns[turns["step"] == s], run.stats[run.stats["step"] == s]) for s in range(run.steps)]
+    watch = lab.SpikeWatch()
+    watch.load_state(run.checkpoint().state["watch"])
+    page = lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    ours = len(SCRIPTS) + 2  # the data, and the theme
+    assert page.count("<script") == page.count("</script>") == ours and "<img" not in page
+    assert lab.SpikeInspector(spiky)._repr_html_().count("<iframe") == 1

@@ -16,7 +16,7 @@ import mas_lab as lab
 from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, sliders, spikes
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.picture import Figure, told
+from mas_lab.widgets.picture import Figure, numbers, subplots, told
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip
@@ -210,3 +210,28 @@ def test_a_widget_is_shown_with_its_static_form(module, monkeypatch):
     show()
     [bundle] = [bundle for bundle in shown if WIDGET in bundle]
     assert left in Sanitized(bundle["text/html"]).html and (left or not bundle["text/html"])
+
+
+def test_a_figure_is_told_in_numbers_too():
+    """For a viewer that takes images away."""
+    figure = subplots(rows=1, cols=2)
+    for seed, ends in enumerate(([0.5, 1.0], [0.1, None])):
+        figure.add_scatter(x=[0, 1], y=ends, name="dr_mas &lt;i&gt;", legendgroup=str(seed), row=1, col=1)
+    figure.add_bar(x=[2, 4], y=["a", "b"], orientation="h", name="rows", row=1, col=2)
+    figure.update_yaxes(title="success", col=1)
+    held = re.findall("<td[^>]*>([^<]*)</td>", numbers(figure))
+    assert held == ["dr_mas &lt;i&gt;", "success", "3", "0.100", "0.533", "1.000",
+                    "rows", "", "2", "2.000", "3.000", "4.000"]  # fmt: skip
+    placed = Figure(data=[{"type": "scatter", "x": [0.5, 0.7], "y": [0.1, -0.1], "name": "grpo"}])
+    placed.update_yaxes(tickvals=[0], ticktext=["grpo"], title="recipe").update_xaxes(title="final success")
+    shown = re.findall("<td[^>]*>([^<]*)</td>", numbers(placed))
+    assert shown == ["grpo", "final success", "2", "0.500", "0.600", "0.700"], "a place among names is no number"
+    for nothing in ({"type": "pie", "values": [1]}, {"type": "scatter", "x": ["a"], "y": ["b"]}):
+        assert numbers(Figure(data=[nothing])) == ""
+
+
+def test_names_are_text_in_a_picture():
+    bar = {"type": "bar", "x": ["</text><script>x</script>"], "y": [1], "name": "&lt;i&gt;", "showlegend": True}
+    figure = Figure(data=[bar])
+    drawn = ElementTree.fromstring(svg(figure))
+    assert "<i>" in words(drawn) and not list(drawn.iter("{http://www.w3.org/2000/svg}script"))

@@ -1,8 +1,14 @@
 """What a notebook says of itself, light or dark, reaches the frames and the figures in it; in headless Chromium."""
 
+import json
+
 import pytest
+from plotly import graph_objects as go
 
 import mas_lab as lab
+from mas_lab.widgets.document import FIGURES, STATIC, in_a_notebook
+from mas_lab.widgets.figures import LAYOUT
+from mas_lab.widgets.text import for_script
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.browser
@@ -35,3 +41,34 @@ def test_a_frame_is_dark_in_a_dark_notebook_and_follows_it(open_page, spiky, tmp
     page.evaluate(turns_light)
     for paper in papers(page):
         playwright.expect(paper).to_have_css("background-color", LIGHT)
+
+
+def drawn(open_page, path, said, **layout):
+    """A figure of plotly's as a notebook draws it, beside our style."""
+    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], name="a", showlegend=True))
+    figure.update_layout(**LAYOUT | layout, title="title")
+    shown = for_script(json.loads(figure.to_json()) | {"config": {}})
+    held = f'<div class="drawing"></div><script type="application/json">{shown}</script>'
+    code = "".join(f"<script>{(STATIC / name).read_text(encoding='utf-8')}</script>" for name in FIGURES)
+    path.write_text(
+        f"<!doctype html><meta charset=utf-8><body {said} style='--jp-ui-font-color1: rgb(1, 2, 3)'>"
+        f"{in_a_notebook()}{held}{code}",
+        encoding="utf-8",
+    )
+    page = open_page(path)
+    page.locator(".legendtext").wait_for()
+    return page
+
+
+INK, CLEAR = "rgb(42, 63, 95)", "rgba(0, 0, 0, 0)"
+
+
+def test_a_figure_stands_on_a_dark_notebooks_paper_in_its_ink(open_page, tmp_path):
+    page = drawn(open_page, tmp_path / "dark.html", SAID["JupyterLab"][0])
+    playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", CLEAR)
+    for text in (".legendtext", ".gtitle", ".xtick text"):
+        playwright.expect(page.locator(text).first).to_have_css("fill", "rgb(1, 2, 3)")
+    playwright.expect(page.locator(".legend .bg")).to_have_css("fill-opacity", "0")
+    page.evaluate(SAID["JupyterLab"][1])
+    playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", LIGHT)
+    playwright.expect(page.locator(".legendtext")).to_have_css("fill", INK)

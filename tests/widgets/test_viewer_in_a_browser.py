@@ -271,3 +271,16 @@ def test_a_kernel_answers_for_the_whole_run_from_a_sandboxed_frame(open_page, tu
         inside.get_by_role("button", name="export 1 mark").click()
     inside.locator(".filter").fill("broken")
     inside.get_by_text("the run is gone: these are the page's own episodes").wait_for()
+
+
+def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
+    texts = list(hostile.values())
+    rows = pd.DataFrame({"episode": "e", "agent": "a", "turn": 0, "candidate": range(len(texts)), "task": "t"})
+    rows["kept"] = rows["candidate"] == 0
+    rows["completion"] = rows["prompt"] = pd.Series(texts, dtype=object)
+    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
+    said = page.locator(".candidate > pre.said").all_text_contents()
+    assert said[0] == hostile["markup"] and len(said[list(hostile).index("long")]) == 100_000
+    assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
