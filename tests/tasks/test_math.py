@@ -143,21 +143,21 @@ def test_same_answer(answer, gold, same):
 def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
     """Windows says EINVAL of a pipe that nobody reads."""
     assert grading.same_answer(r"\frac{8}{2}", "4")
-    (child,) = grading._children
+    (child,) = sandbox.workers("math").idle
 
     def gone(text):
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(child.process.stdin, "write", gone)
     assert not grading.same_answer(r"\frac{8}{4}", "2")
-    assert grading.same_answer(r"\frac{8}{4}", "2") and grading._children != [child]
+    assert grading.same_answer(r"\frac{8}{4}", "2") and sandbox.workers("math").idle != [child]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
 def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
     lines = (
         "import os, time; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(grading._children[0].process.pid, flush=True);"
+        "grading.same_answer('x+1', '1+x'); print(sandbox.workers("math").idle[0].process.pid, flush=True);"
         "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
     )
     asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)

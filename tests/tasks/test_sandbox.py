@@ -315,7 +315,7 @@ def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
 
 
 def workers():
-    return [each.process.pid for each in sandbox._engine(sandbox.tier()).idle]
+    return [each.process.pid for each in sandbox.workers(sandbox.tier()).idle]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
@@ -347,7 +347,7 @@ sandbox.tier = lambda: {tier!r}
 def value(n):
     return sandbox.run("def f(x): return x * 2", "f", [[n]]).values[0]
 def workers():
-    return [child.process.pid for child in sandbox._engine({tier!r}).idle]
+    return [child.process.pid for child in sandbox.workers({tier!r}).idle]
 def started():
     def parent(pid):
         return int(open(f"/proc/{{pid}}/stat").read().rsplit(")", 1)[1].split()[1])

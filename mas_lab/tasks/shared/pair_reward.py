@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from mas_lab.env import Step, Task
 from mas_lab.tasks.shared import stories, wording
-from mas_lab.tasks.shared.bases import SizedTask
+from mas_lab.tasks.shared.bases import PROMPTS, SizedTask
 from mas_lab.tasks.shared.rows import draw, sample
-from mas_lab.tasks.shared.texts import PROMPTS
 
 MARKER = "|||"
 """Separator of the two texts if one agent writes both."""

@@ -10,6 +10,7 @@ import random
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from itertools import chain
@@ -22,12 +23,6 @@ from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, functi
 from mas_lab.tasks.shared.rows import Row, check_split, shuffled, split_of
 
 HUMAN_EVAL = "human_eval"
-FORMS = {
-    "APPS": ("question", "solutions", "input_output"),
-    "CodeContests": ("description", "solutions", "public_tests"),
-    "HumanEval": ("prompt", "canonical_solution", "test", "entry_point"),
-}
-"""Columns that each form needs; the first holds the text of the problem."""
 SOLVE = "solve"
 """Name of the asked function if a problem is about standard input."""
 PYTHON_3 = 3
@@ -93,26 +88,26 @@ def _with_text(row: Row) -> tuple[str, Row]:
     return read_columns(row)[1], row
 
 
-def read_columns(row: Row) -> tuple[str, str, tuple]:
-    """Return the form of a row, a key of `FORMS`, its text, which decides its split, and what its other columns hold.
+def read_columns(row: Row) -> tuple[Callable[..., Problem], str, tuple]:
+    """Return what makes a problem of a row, its text, which decides its split, and what its other columns hold.
 
     Raises EnvError if the columns of a form are missing or unreadable.
     """
     columns = {name.lower(): value for name, value in row.items()}
-    form = next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
-    if form is None:
-        forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, needed in FORMS.items())
-        raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
-    first, read = FORMS[form][0], {"APPS": _apps_columns, "CodeContests": _contest_columns, "HumanEval": _human_columns}
-    if not isinstance(columns[first], str) or not columns[first].strip():
-        raise EnvError(f"{first} is {columns[first]!r:.80}; give a text")
-    return form, columns[first], read[form](columns)
+    for needed, read, make in FORMS.values():
+        if set(needed) <= set(columns):
+            text = columns[needed[0]]
+            if not isinstance(text, str) or not text.strip():
+                raise EnvError(f"{needed[0]} is {text!r:.80}; give a text")
+            return make, text, read(columns)
+    forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, (needed, _, _) in FORMS.items())
+    raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
 
 
 def problem(row: Row) -> Problem:
     """Return a row as a problem, or raise LeftOut."""
-    form, text, columns = read_columns(row)
-    return {"APPS": _apps, "CodeContests": _contest, "HumanEval": _human_eval}[form](text, *columns)
+    make, text, columns = read_columns(row)
+    return make(text, *columns)
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
@@ -226,6 +221,14 @@ def _made(text: str, entry: str, shown: list[Case], cases: list[Case], gold: str
         raise LeftOut("without a case that is hidden and can be written down")
     examples = "\n".join(found[call] for call in told[:MOST_EXAMPLES])
     return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin)
+
+
+FORMS = {
+    "APPS": (("question", "solutions", "input_output"), _apps_columns, _apps),
+    "CodeContests": (("description", "solutions", "public_tests"), _contest_columns, _contest),
+    "HumanEval": (("prompt", "canonical_solution", "test", "entry_point"), _human_columns, _human_eval),
+}
+"""Columns that each form needs, the text of the problem first, what reads them, and what makes a problem of them."""
 
 
 @dataclass(frozen=True)

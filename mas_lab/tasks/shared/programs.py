@@ -157,10 +157,9 @@ def same(value: Any, expected: Any) -> bool:
         return len(value) == len(expected) and all(map(same, value, expected))
     if isinstance(value, dict) and isinstance(expected, dict):
         return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in expected)
-    if isinstance(value, float) and isinstance(expected, int | float):
+    kinds = {type(value), type(expected)}
+    if float in kinds and kinds <= {int, float}:
         return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE) or (value != value and expected != expected)
-    if isinstance(expected, float) and isinstance(value, int):
-        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
     return type(value) is type(expected) and value == expected
 
 
@@ -169,7 +168,8 @@ def printed_alike(value: Any, expected: Any) -> bool:
     return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
 
 
-def read_cases(text: str, entry: str) -> list[Case]:
+@lru_cache(maxsize=1024)
+def read_cases(text: str, entry: str) -> tuple[Case, ...]:
     """Return the cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`.
 
     They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
@@ -177,7 +177,7 @@ def read_cases(text: str, entry: str) -> list[Case]:
     """
     tree = parsed(read_code(text) or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
-    return [case for case in found if case is not None]
+    return tuple(case for case in found if case is not None)
 
 
 def _case(test: ast.expr, entry: str) -> Case | None:
@@ -200,10 +200,6 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     return "\n".join(lines)
 
 
-MOST_RUNS = 32
-"""Most runs of a gold program that reads standard input, one per case."""
-
-
 @dataclass(frozen=True)
 class Problem:
     text: str
@@ -221,7 +217,7 @@ class Problem:
 
     @property
     def shown(self) -> tuple[Case, ...]:
-        return _read(self.examples, self.entry)
+        return read_cases(self.examples, self.entry)
 
     @property
     def hidden(self) -> tuple[Case, ...]:
@@ -230,7 +226,7 @@ class Problem:
         A program that knows the examples by heart then earns nothing.
         """
         seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
-        cases = _read(self.cases, self.entry)
+        cases = read_cases(self.cases, self.entry)
         return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
 
     def grade(self, source: str, cases: Sequence[Case]) -> Result:
@@ -241,18 +237,10 @@ class Problem:
         """Grade the gold program on cases."""
         if not self.stdin:
             return grade(self.gold, self.entry, cases)
-        runs = [_printed(self.gold, *arguments) for arguments, _ in cases[:MOST_RUNS]]
-        passed = [
-            run.status == "ok" and printed_alike(run.stdout, expected)
-            for run, (_, expected) in zip(runs, cases, strict=False)
-        ]
-        worst = next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok"))
-        return Result(worst, (*passed, *[False] * (len(cases) - len(passed))))
-
-
-@lru_cache(maxsize=1024)
-def _read(text: str, entry: str) -> tuple[Case, ...]:
-    return tuple(read_cases(text, entry))
+        runs = [_printed(self.gold, *arguments) for arguments, _ in cases]
+        pairs = zip(runs, cases, strict=True)
+        passed = tuple(run.status == "ok" and printed_alike(run.stdout, expected) for run, (_, expected) in pairs)
+        return Result(next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok")), passed)
 
 
 def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:
