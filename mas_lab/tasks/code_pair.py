@@ -164,8 +164,7 @@ class CodePair(problem_sets.ProgramTask):
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
-        source = read_code(text)
-        return source is not None and returns(function(source, (AUX, problem.entry)[place]))
+        return returns(function(read_code(text) or "", (AUX, problem.entry)[place]))
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())

@@ -167,13 +167,9 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
     except ValueError as error:
         return Outcome("killed", stderr=str(error), stdout=said, **nothing)
     first = next((error for _, error in answers if error is not None), None)
-    return Outcome(
-        "ok" if first is None else harness.status_of(first),
-        tuple(value for value, _ in answers),
-        (first or "")[:MOST_KEPT],
-        said,
-        tuple(error is not None for _, error in answers),
-    )
+    status = "ok" if first is None else harness.status_of(first)
+    values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
+    return Outcome(status, values, (first or "")[:MOST_KEPT], said, failed)
 
 
 class Workers:

@@ -108,10 +108,8 @@ class TextArena(ForeignEnv):
     def _earned(self, game: Any, step: int) -> dict[str, float]:
         rewards, _ = game.close()
         if not rewards or set(rewards) - set(range(self.players)):
-            raise EnvError(
-                f"TextArena game {self.id!r} ({type(game).__name__}), step {step}: it ended with the rewards "
-                f"{rewards!r}; give one to each of {self.players} players"
-            )
+            place = f"TextArena game {self.id!r} ({type(game).__name__}), step {step}"
+            raise EnvError(f"{place}: it ended with the rewards {rewards!r}; give one to each of the players")
         return {agent: float(rewards.get(number, 0.0)) for number, agent in enumerate(self.agents)}
 
 

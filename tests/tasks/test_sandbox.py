@@ -42,16 +42,6 @@ def tier(request, use):
     return use(request.param)
 
 
-@pytest.fixture
-def pyeryx(use):
-    use("pyeryx")
-
-
-@pytest.fixture
-def monty(use):
-    use("monty")
-
-
 def value(source, *arguments, **limits):
     """What the one call answers."""
     outcome = sandbox.run(source, "f", [list(arguments)], **limits)
@@ -222,37 +212,31 @@ def test_without_a_library_it_says_what_to_install(monkeypatch):
 LACKING = [
     "def f():\n    yield 1",
     "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
-    "class A:\n    @property\n    def g(self): pass\ndef f(): return 1",
-    "class A(Exception): pass\ndef f(): return 1",
     "import heapq\ndef f(): return 1",
-    "import string\ndef f(): return 1",
     "from collections import OrderedDict\ndef f(): return 1",
-    "from typing import Self, NoReturn, Awaitable\nfrom functools import singledispatch\ndef f(): return 1",
     "x = [1]\ndel x[0]\ndef f(): return 1",
     "def f(): return input()",
-    "def f(): return super()",
-    "def f(): return len(bytearray(2))",
     "import sys\ndef f(): return sys.exit(1)",
     "def f(): return int.from_bytes(b'a', 'big')",
-    "def f(): return f.__code__.co_name",
-    "def f(): return str(object())[:1]",
-    "import json\njson.x = 1\ndef f(): return 1",
 ]
 
 
 @pytest.mark.parametrize("source", LACKING)
-def test_what_monty_lacks_is_neither_right_nor_wrong(monty, source):
+def test_what_monty_lacks_is_neither_right_nor_wrong(use, source):
+    use("monty")
     outcome = sandbox.run(source, "f", [[]])
     assert (outcome.status, outcome.values) == ("unsupported", (None,)), outcome
 
 
 @pytest.mark.parametrize("source", [source for source in LACKING if "input" not in source])
-def test_pyeryx_runs_what_monty_lacks(pyeryx, source):
+def test_pyeryx_runs_what_monty_lacks(use, source):
+    use("pyeryx")
     outcome = sandbox.run(source, "f", [[]])
-    assert outcome.status in {"ok", "error"}  # a generator is no plain data, `super()` needs a class
+    assert outcome.status in {"ok", "error"}  # a generator is no plain data
 
 
-def test_threads_and_processes_are_not_there(pyeryx):
+def test_threads_and_processes_are_not_there(use):
+    use("pyeryx")
     threads = "import threading\ndef f():\n    threading.Thread(target=print).start()"
     assert sandbox.run(threads, "f", [[]]).status == "unsupported"
     assert sandbox.run("import subprocess\ndef f(): return subprocess.run('ls')", "f", [[]]).status == "refused"
@@ -261,21 +245,16 @@ def test_threads_and_processes_are_not_there(pyeryx):
 @pytest.mark.parametrize(("error", "status"), [
     ("MemoryError", "memory"), ("PermissionError: no", "refused"), ("ValueError", "error"),
     ("NameError: name 'heapq' is not defined", "error"), ("NameError: name 'input' is not defined", "unsupported"),
-    ("ModuleNotFoundError: No module named 'numpy'", "error"),
-    ("ModuleNotFoundError: No module named 'heapq'", "unsupported"),
     ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
-    ("AttributeError: module 'sys' has no attribute 'exits'", "error"),
     ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
     ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
-    ("AttributeError: 'str' object has no attribute 'isprintable'", "unsupported"),
-    ("AttributeError: 'str' object has no attribute 'push'", "error"),
 ])  # fmt: skip
 def test_the_status_of_an_error(error, status):
     assert harness.status_of(error) == status
 
 
 @pytest.mark.parametrize("text", [
-    "", "7", "null", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
+    "", "7", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
     '[[["set", [["list", []]]], null]]', '[[{"a": 1}, null]]', "[" * 200_000, "[[" + "9" * 9999 + ", null]]",
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
@@ -292,7 +271,9 @@ def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
 SPIN = "def f(n):\n    for i in range(n):\n        pass\n    return n"
 
 
-def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
+def test_fuel_decides_alike_on_a_busy_machine(use):
+    use("pyeryx")
+
     def ends(fuel):
         return sandbox.run(SPIN, "f", [[1_000_000]], fuel=fuel, timeout_s=60)
 

@@ -14,10 +14,9 @@ from typing import Any
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared.rows import check_split, content_id
 
-_FOLDER = Path(__file__).parents[1]
-PROMPTS = tomllib.loads((_FOLDER / "prompts.toml").read_text(encoding="utf-8"))
+PROMPTS = tomllib.loads(Path(__file__).parents[1].joinpath("prompts.toml").read_text(encoding="utf-8"))
 """Task -> role or purpose -> text."""
-WORD_LISTS = tomllib.loads((_FOLDER / "words.toml").read_text(encoding="utf-8"))
+WORD_LISTS = tomllib.loads(Path(__file__).parents[1].joinpath("words.toml").read_text(encoding="utf-8"))
 MOST_AGENTS = 16
 LATEST = 4
 """Number of last proposals or turns that an agent reads in full. With all of them, the cost of an episode would grow

@@ -127,13 +127,11 @@ class TwoTextsTask(SizedTask):
         return PROMPTS[self.name][agent].format(least=self.wanted.least, most=self.wanted.most)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
-        column = type(self).column
         if self.full:
-            texts = sample(self.data, n, split, seed, column, self.name)
+            texts = sample(self.data, n, split, seed, type(self).column, self.name)
         else:
-            count = self.number
-            rng = random.Random(f"{self.name} {count} {split} {seed}")
-            texts = draw(stories.stories(rng, count), n, split, self.name)
+            rng = random.Random(f"{self.name} {self.number} {split} {seed}")
+            texts = draw(stories.stories(rng, self.number), n, split, self.name)
         return [(text, {"source": text}) for text in texts]
 
     def start(self, task: Task) -> State:

@@ -5,6 +5,7 @@ Running programs is in `sandbox`, data sets of problems in `problem_sets`. The t
 """
 
 import ast
+import marshal
 import math
 import re
 import warnings
@@ -108,17 +109,13 @@ def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list
         return []
     if env not in _warned:
         _warned.add(env)
-        tier = sandbox.tier()
-        more = "pyeryx runs all of CPython: pip install pyeryx==0.11.0, on Python 3.12 and later"
-        warnings.warn(
-            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {tier} lacks ({judged.error}), and "
-            f"is counted neither right nor wrong. {more if tier == 'monty' else 'No tier has it'}. Said once.",
-            stacklevel=2,
-        )
+        place = f"{env}: task {task}, agent {agent!r}, turn {turn}"
+        lacks = f"what {sandbox.tier()} lacks ({judged.error})"
+        more = "On Python 3.12 and later, pyeryx runs all of CPython: pip install pyeryx==0.11.0. Said once."
+        warnings.warn(f"{place}: a program uses {lacks}, and counts neither right nor wrong. {more}", stacklevel=2)
     return [{"agent": agent, "turn": turn, "error": judged.error}]
 
 
-_known: dict[tuple[str, str, str], sandbox.Outcome] = {}
 MOST_KNOWN = 8192
 
 
@@ -127,17 +124,17 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
 
     `alike(value, expected)` decides what passes: by default `same`.
     """
-    inputs = [list(arguments) for arguments, _ in cases]
-    key = (source, entry, literal(inputs, "cases"))
-    if key not in _known:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[key] = sandbox.run(source, entry, inputs, **LIMITS)
-    outcome = _known[key]
+    outcome = _run(source, entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
     alike = alike or same
     passed = tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers)
     return Result(outcome, passed)
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _run(source: str, entry: str, inputs: bytes) -> sandbox.Outcome:
+    """Run a program on marshalled inputs, which a cache can compare; version 2 writes equal inputs alike."""
+    return sandbox.run(source, entry, marshal.loads(inputs), **LIMITS)
 
 
 @lru_cache(maxsize=MOST_KNOWN)

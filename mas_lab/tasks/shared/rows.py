@@ -68,8 +68,7 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
         return load_dataset(path, configuration)
     except Exception as error:
         for file in sorted(Path(path).rglob("*.jsonl")) if Path(path).is_dir() else ():
-            for _ in read_jsonl(file, env):  # raises with the line if this file is broken
-                pass
+            list(read_jsonl(file, env))  # raises with the line if this file is broken
         raise EnvError(
             f"{env}: {data!r} does not open: {str(error)[:1000]} ({str(error.__cause__)[:1000]}). Give a file, a "
             f"folder or a data set of the hub. Without a network, set HF_HUB_OFFLINE=1 if it was opened before, or "
@@ -186,20 +185,12 @@ def _text(row: Row, text: Any, wanted: str) -> str:
 def problem_and_answer(row: Row) -> tuple[str, str]:
     r"""Return the problem and the answer of a row, from the usual columns.
 
-    The problem is in `problem`, `question` or `prompt`: a text, or a chat whose last user message is the problem. The
-    answer is in `answer`, `solution` or `reward_model` (its `ground_truth`). Of a worked answer only the part after its
-    `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
+    The problem is in `problem`, `question` or `prompt`, the answer in `answer` or `solution`. Of a worked answer only
+    the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
     """
-    problem = _column(row, "problem", "question", "prompt")
-    if isinstance(problem, list):
-        users = [said for said in problem if isinstance(said, Mapping) and said.get("role") == "user"]
-        problem = users[-1].get("content") if users else None
-    graded = _column(row, "reward_model")
     worked = _column(row, "answer", "solution")
-    if worked is None and isinstance(graded, Mapping):
-        worked = graded.get("ground_truth")
-    problem = problem if isinstance(worked, str | int | float) else None
-    problem = _text(row, problem, "problem|question|prompt and answer|solution|reward_model").strip()
+    problem = _column(row, "problem", "question", "prompt") if isinstance(worked, str | int | float) else None
+    problem = _text(row, problem, "problem|question|prompt and answer|solution").strip()
     gold = last_boxed(str(worked)) or str(worked).rpartition("####")[2].strip()
     if not gold:
         raise EnvError(f"a row's answer is empty: {worked!r}")
