@@ -93,13 +93,6 @@ def f():
     attack("equals everything", f"class Any:\n{EQUAL}def f(): return Any()"),
     attack("is an int that equals everything", f"class Any(int):\n{EQUAL}def f(): return Any(FORGED)"),
     attack("hides it in a dict", f"class Any:\n{EQUAL}def f(): return {{'a': [(1, Any())]}}"),
-    attack("is a class whose name raises", """
-class Meta(type):
-    @property
-    def __name__(cls): raise SystemExit
-class Any(metaclass=Meta): pass
-def f(): return Any()
-"""),
     attack("returns a generator", "def f():\n    yield FORGED"),
     attack("returns itself inside itself", "def f():\n    x = []\n    x.append(x)\n    return x"),
     attack("returns what is nested deeply",
@@ -121,13 +114,6 @@ def f():
 """, ok=True),
     attack("answers for more calls",
            "import json\njson.dumps = lambda *a, **k: '[1, null], [2, null]'\ndef f(): return 1"),
-    attack("hooks the import", """
-import sys
-class Hook:
-    def find_spec(self, *a): raise SystemExit
-sys.meta_path.insert(0, Hook())
-def f(): return 1
-""", ok=True),
     attack("replaces builtins", """
 import builtins
 for name in ('len', 'type', 'isinstance', 'print', 'str', 'list', 'BaseException', 'TypeError'):
@@ -143,14 +129,6 @@ def f():
         frame = frame.f_back
     return names
 """, ok=True),
-    attack("looks through every object", """
-import gc
-def f(): return [repr(o) for o in gc.get_objects() if type(o) is dict and 'SECRET' in repr(o)][:9]
-""", ok=True),
-    attack("runs bad bytecode", """
-def f(): return 1
-f.__code__ = f.__code__.replace(co_code=bytes([100, 255] * 99), co_consts=(), co_stacksize=1)
-"""),
     attack("unpickles", "import pickle\ndef f(): return pickle.loads(b\"cos\\nsystem\\n(S'touch MARK'\\ntR.\")"),
     # Texts that would swallow what follows them
     attack("leaves a quote open", "def f(): return FORGED\nx = '''"),

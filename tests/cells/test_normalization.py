@@ -243,11 +243,8 @@ def test_centers_by_name():
     assert loo["center"].tolist() == [4.5, 3.5, 1.0] and loo["advantage"].tolist() == [-4.5, -1.5, 6.0]
     assert top["advantage"].tolist() == [-7.0, -5.0, 0.0]
     assert none["advantage"].tolist() == [0.0, 2.0, 7.0] and set(none["scale"]) == {1.0}
-
-
-def test_without_center_and_scale_lone_and_flat_rows_keep_their_credit():
-    turns = by_task([7.0, 3.0, 3.0], "abb")
-    assert normalize(turns, center="none", scale="none")["advantage"].tolist() == [7.0, 3.0, 3.0]
+    lone_and_flat = normalize(by_task([7.0, 3.0, 3.0], "abb"), center="none", scale="none")
+    assert lone_and_flat["advantage"].tolist() == [7.0, 3.0, 3.0]
 
 
 def test_leave_one_out_leaves_out_the_whole_unit():
@@ -260,6 +257,9 @@ def test_ddof_and_eps():
     population, sample = (normalize(by_task([0.0, 2.0]), ddof=ddof, eps=0.5) for ddof in (0, 1))
     assert set(population["scale"]) == {1.5} and sample["scale"].iloc[0] == pytest.approx(2**0.5 + 0.5)
     assert population["advantage"].tolist() == pytest.approx([-1 / 1.5, 1 / 1.5])
+    turns = table(task="t", team_reward=[0.0, 2.0])
+    recipe = RECIPES["dr_mas"].replace(by=("task",), credit=mixed(), ddof=1, eps=0.5)
+    assert recipe.advantages(turns)["scale"].equals(sample["scale"])
 
 
 def test_a_z_score_after_a_center_by_name_is_not_silent():
@@ -412,9 +412,3 @@ def test_credits_whose_squares_overflow_are_refused_by_their_place(size):
         normalize(by_task([0.0, size, -size, 1.0]))
     below = normalize(by_task([0.0, 1e149, -1e149, 1.0]))["advantage"]
     assert below.tolist() == pytest.approx([0.0, 2**0.5, -(2**0.5), 0.0], abs=1e-9)
-
-
-def test_a_recipe_says_how_it_normalizes():
-    turns = by_task([0.0, 2.0]).drop(columns=["group", "credit"]).assign(team_reward=[0.0, 2.0])
-    recipe = RECIPES["dr_mas"].replace(by=("task",), credit=mixed(), ddof=1, eps=0.5)
-    assert recipe.advantages(turns)["scale"].tolist() == pytest.approx([2**0.5 + 0.5] * 2)

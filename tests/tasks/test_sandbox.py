@@ -122,14 +122,11 @@ def test_a_call_that_fails_is_none_and_told(tier):
     ("def f(x): raise ValueError('no')", "ValueError: no"),
     ("raise ValueError('no')\ndef f(x): return x", "ValueError: no"), ("def f(): return 1", "TypeError: "),
     ("def f(x): return x.nothing", "AttributeError: 'int' object has no attribute 'nothing'"),
-    ("import math\ndef f(x): return math.nothing", "AttributeError: module 'math' has no attribute 'nothing'"),
     ("from math import nothing\ndef f(x): return x", "ImportError: cannot import name 'nothing' from 'math'"),
     ("import nothing\ndef f(x): return x", "ModuleNotFoundError: No module named 'nothing'"),
     ("def f(x): return print", "TypeError: returned a "),
     ("class A: pass\ndef f(x): return A()", "TypeError: returned a A, which is no plain data"),
-    ("class A: pass\ndef f(x): return A().x", "AttributeError: 'A' object has no attribute 'x'"),
-    ("def f(x): return [][1]", "IndexError: "), ("def f(x): return f(x)", "RecursionError: "),
-    ("f = 7", "TypeError: "),
+    ("def f(x): return f(x)", "RecursionError: "), ("f = 7", "TypeError: "),
 ])  # fmt: skip
 def test_a_wrong_program_is_an_error_on_each_tier(tier, source, line):
     outcome = sandbox.run(source, "f", [[1]])
@@ -362,29 +359,24 @@ sandbox.run("while True: pass", timeout_s=200)
 """
 
 
-@pytest.fixture
-def script(tier, tmp_path):
-    """Return a function that returns what a script without `if __name__ == "__main__"` prints."""
-
-    def run(text):
-        file = tmp_path / "script.py"
-        file.write_text(SCRIPT.format(tier=tier) + text, encoding="utf-8")
-        return subprocess.run([sys.executable, "-W", "ignore", str(file)], capture_output=True, text=True, timeout=120)
-
-    return run
+def script(tier, folder, text):
+    """Run a script without `if __name__ == "__main__"`."""
+    (folder / "script.py").write_text(SCRIPT.format(tier=tier) + text, encoding="utf-8")
+    command = [sys.executable, "-W", "ignore", str(folder / "script.py")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork and no such signal on this platform")
 @pytest.mark.parametrize("text", [FORK, INTERRUPT], ids=["fork", "interrupt"])
-def test_the_next_program_runs_after_a_fork_or_an_interrupt(script, text):
-    done = script(text)
+def test_the_next_program_runs_after_a_fork_or_an_interrupt(tier, tmp_path, text):
+    done = script(tier, tmp_path, text)
     assert done.stdout == "right\n", done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGINT"])
-def test_what_was_started_ends_with_its_parent_in_the_middle_of_a_program(tier, script, end):
-    started = script(END.format(signal=end)).stdout.split()
+def test_what_was_started_ends_with_its_parent_in_the_middle_of_a_program(tier, tmp_path, end):
+    started = script(tier, tmp_path, END.format(signal=end)).stdout.split()
     assert len(started) == {"pyeryx": 1, "monty": 2}[tier]
     last = time.monotonic() + 60
     while any(map(_runs, started)):

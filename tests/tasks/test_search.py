@@ -73,12 +73,8 @@ def test_what_cannot_be_read_is_invalid_and_finds_nothing():
 
 def test_a_single_agent_searches_and_answers():
     steps = play(Search(single_agent=True), "anna friend", f"{FRIEND} city", "what", CITY)
-    assert earned(steps) == [
-        ("solo", 0.0, 1.0, True, False),
-        ("solo", 0.0, 1.0, True, False),
-        ("solo", 0.0, 0.0, False, False),
-        ("solo", 1.0, 1.0, True, True),
-    ]
+    assert earned(steps)[:2] == [("solo", 0.0, 1.0, True, False)] * 2
+    assert earned(steps)[2:] == [("solo", 0.0, 0.0, False, False), ("solo", 1.0, 1.0, True, True)]
     assert earned(play(Search(single_agent=True), *["anna boss"] * 4))[-1] == ("solo", 0.0, 0.0, True, True)
 
 
