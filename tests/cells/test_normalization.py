@@ -325,9 +325,6 @@ def test_bad_calls_say_what_is_known():
             normalize(turns, **options)
 
 
-# What a group holds
-
-
 def test_group_stats_by_hand():
     turns = table(group=list("gggghhh"), agent=list("xxyzxxx"), credit=[1.0, 3.0, 5.0, 2.0, 4.0, 4.0, 4.0])
     stats = group_stats(turns).set_index(["group", "agent"])

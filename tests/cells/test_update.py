@@ -564,9 +564,6 @@ def test_bad_calls_say_what_is_known(sampled, models):
         update(team, sampled.assign(agent="stranger"))
 
 
-# Traps of public code that need a whole step to show
-
-
 def test_traps_3_and_4_padding_after_eos_teaches_nothing_and_eos_does(models):
     """A row's gradient is the same beside a longer row as alone; that of its EOS is part of it. pad = eos here."""
     policy = load_policy(models / "a")
