@@ -179,8 +179,7 @@ def test_a_joint_branch_stops_at_the_reward_that_is_enough():
 def test_a_branch_stops_by_its_own_reward_or_with_its_siblings_by_their_mean(mode, rewards, own, mean):
     """The right one says the rewards, the left one nothing, so that in a full cross each reward stands twice."""
     for stop, expected in (("own", own), ("mean", mean)):
-        said = {"right hears t0": [str(reward) for reward in rewards]}
-        turns = play(Duet(enough=20.0), lambda prompt, nth, seed, said=said: said.get(prompt, "00")[nth],
+        turns = play(Duet(enough=20.0), lambda prompt, nth, _: str(rewards[nth]) if prompt == "right hears t0" else "0",
                      joint(2, mode=mode, stop=stop))  # fmt: skip
         went_on = {parent.rsplit(".", 1)[1] for parent in turns["parent"] if parent}
         lefts = (0, 1) if mode == "cross" else None
