@@ -31,20 +31,16 @@ EQUAL = """    def __eq__(self, other): return True
     def __ne__(self, other): return False
     def __hash__(self): return 1
 """
-DUMPS = "import json\njson.dumps = lambda *a, **k: {}\ndef f(): return 1"
 
 ATTACKS = [
     # Files, environment, network, processes
     attack("reads a file", "def f(): return open('FILE').read()"),
-    attack("reads a file through pathlib", "import pathlib\ndef f(): return pathlib.Path('FILE').read_text()"),
     attack("reads a file through os", "import os\ndef f(): return os.read(os.open('FILE', 0), 999).decode()"),
-    attack("reads a file through io", "import io\ndef f(): return io.FileIO('FILE').readall().decode()"),
     attack("climbs out of its folder", "def f(): return open('../' * 20 + 'FILE'[1:]).read()"),
     attack("follows a link", "import os\nos.symlink('FILE', '/tmp/l')\ndef f(): return open('/tmp/l').read()"),
     attack("reads /proc", "def f(): return open('/proc/self/environ', 'rb').read().decode()"),
     attack("reads the parent's memory", "import os\ndef f(): return open(f'/proc/{os.getppid()}/mem', 'rb').read(9)"),
     attack("reads the environment", "import os\ndef f(): return dict(os.environ)", ok=True),
-    attack("reads standard input", "import sys\ndef f(): return sys.stdin.read()", ok=True),
     attack("reads every descriptor", """
 import os
 def f():
@@ -57,10 +53,6 @@ def f():
     return got
 """, ok=True),
     attack("writes a file", "def f():\n    open('MARK', 'w').write('x')\n    return 1"),
-    attack("writes a file at exit",
-           "import atexit\natexit.register(lambda: open('MARK', 'w'))\ndef f(): return 1", ok=True),
-    attack("makes a folder", "import os\ndef f(): os.makedirs('MARK')"),
-    attack("removes the file", "import os\ndef f(): os.remove('FILE')"),
     attack("connects", """
 import socket
 def f():
@@ -68,9 +60,6 @@ def f():
     s.sendall(b'x')
     return 1
 """),
-    attack("fetches a page",
-           "import urllib.request\ndef f(): return urllib.request.urlopen('http://127.0.0.1:PORT').read()"),
-    attack("asks for an address", "import socket\ndef f(): return socket.gethostbyname('localhost')", ok=True),
     attack("starts a shell", "import os\ndef f(): return os.system('touch MARK')"),
     attack("starts a process", "import subprocess\ndef f(): return subprocess.run(['touch', 'MARK']).returncode"),
     attack("forks without end", "import os\ndef f():\n    while True:\n        os.fork()"),
@@ -95,47 +84,20 @@ def f():
     os._exit(0)
 """),
     attack("prints an answer", f"print({LINE!r})\nprint({TOLD!r})\ndef f(): return 1", ok=True),
-    attack("prints an answer past sys.stdout", f"import sys\nsys.__stdout__.write({TOLD!r})\nraise SystemExit"),
     attack("raises an answer", f"def f(): raise ValueError({LINE!r})"),
-    attack("prints an answer as it dies", f"""
-class D:
-    def __del__(self):
-        print({LINE!r})
-d = D()
-def f(): return 1
-""", ok=True),
     # Ends before it is asked
-    attack("exits", f"import sys\n_mas_lab_result = {LINE!r}\nsys.exit(0)"),
     attack("exits hard", f"import os\n_mas_lab_result = {LINE!r}\nos._exit(0)"),
-    attack("raises SystemExit", f"_mas_lab_result = {LINE!r}\nraise SystemExit(0)"),
     attack("raises KeyboardInterrupt", "def f(): raise KeyboardInterrupt"),
-    attack("aborts", "import os\ndef f(): os.abort()"),
     attack("returns from the module", f"return {LINE!r}\ndef f(): return 1"),
     # Values that claim to be equal to everything
     attack("equals everything", f"class Any:\n{EQUAL}def f(): return Any()"),
-    attack("says it is an int", f"class Any:\n    __class__ = int\n{EQUAL}def f(): return Any()"),
     attack("is an int that equals everything", f"class Any(int):\n{EQUAL}def f(): return Any(FORGED)"),
-    attack("is a text that equals everything", f"class Any(str):\n{EQUAL}def f(): return Any('FORGED')"),
-    attack("is a list that equals everything",
-           f"class Any(list):\n{EQUAL}    def __iter__(self): return iter([FORGED])\ndef f(): return [Any()]"),
     attack("hides it in a dict", f"class Any:\n{EQUAL}def f(): return {{'a': [(1, Any())]}}"),
-    attack("is a class whose name raises", """
-class Meta(type):
-    @property
-    def __name__(cls): raise SystemExit
-class Any(metaclass=Meta): pass
-def f(): return Any()
-"""),
-    attack("is an error whose text raises",
-           "class E(Exception):\n    def __str__(self): raise SystemExit\ndef f(): raise E"),
-    attack("returns a type", "def f(): return int"),
     attack("returns a generator", "def f():\n    yield FORGED"),
     attack("returns itself inside itself", "def f():\n    x = []\n    x.append(x)\n    return x"),
     attack("returns what is nested deeply",
            "def f():\n    x = []\n    for _ in range(100_000):\n        x = [x]\n    return x"),
     attack("returns a huge text", "def f(): return 'x' * (40 << 20)"),
-    attack("returns a huge list", "def f(): return [0] * 9_000_000"),
-    attack("returns a huge int", "def f(): return 7 ** 9000"),
     # Tampering with what runs beside it
     attack("names a function like the harness's", """
 def _mas_lab_call(f, a): return '[FORGED, null]'
@@ -150,29 +112,8 @@ def f():
     _mas_lab_result = '[[FORGED, null]]'
     return 1
 """, ok=True),
-    attack("answers for more calls", DUMPS.format("'[1, null], [2, null]'")),
-    attack("answers what is no pair", DUMPS.format("'[[1, 2, 3], null]'")),
-    attack("answers an unknown kind", DUMPS.format("""'[["eval", ["1"]], null]'""")),
-    attack("answers an object", DUMPS.format("""'[{"a": 1}, null]'""")),
-    attack("answers a list in a set", DUMPS.format("""'[["set", [["list", []]]], null]'""")),
-    attack("answers brackets without end", DUMPS.format("'[' * 200_000")),
-    attack("answers digits without end", DUMPS.format("'[' + '9' * 9999 + ', null]'")),
-    attack("answers a number", DUMPS.format("7")),
-    attack("empties sys.modules", "import sys\nsys.modules.clear()\ndef f(): return 1", ok=True),
-    attack("puts a module of its own under json", """
-import sys
-class J:
-    def dumps(self, *a): return 7
-sys.modules['json'] = J()
-def f(): return 1
-"""),
-    attack("hooks the import", """
-import sys
-class Hook:
-    def find_spec(self, *a): raise SystemExit
-sys.meta_path.insert(0, Hook())
-def f(): return 1
-""", ok=True),
+    attack("answers for more calls",
+           "import json\njson.dumps = lambda *a, **k: '[1, null], [2, null]'\ndef f(): return 1"),
     attack("replaces builtins", """
 import builtins
 for name in ('len', 'type', 'isinstance', 'print', 'str', 'list', 'BaseException', 'TypeError'):
@@ -188,28 +129,10 @@ def f():
         frame = frame.f_back
     return names
 """, ok=True),
-    attack("looks through every object", """
-import gc
-def f(): return [repr(o) for o in gc.get_objects() if type(o) is dict and 'SECRET' in repr(o)][:9]
-""", ok=True),
-    attack("traces the harness", """
-import sys
-def trace(*a): sys.exit(0)
-sys.settrace(trace)
-sys.setprofile(trace)
-def f(): return 1
-""", ok=True),
-    attack("runs bad bytecode", """
-def f(): return 1
-f.__code__ = f.__code__.replace(co_code=bytes([100, 255] * 99), co_consts=(), co_stacksize=1)
-"""),
     attack("unpickles", "import pickle\ndef f(): return pickle.loads(b\"cos\\nsystem\\n(S'touch MARK'\\ntR.\")"),
     # Texts that would swallow what follows them
     attack("leaves a quote open", "def f(): return FORGED\nx = '''"),
-    attack("leaves a bracket open", "def f(): return FORGED\nx = ("),
     attack("ends in a backslash", "def f(): return 1\nx = 1 + \\"),
-    attack("ends in a condition", "def f(): return FORGED\nif False:"),
-    attack("ends in a function", "def f(): return FORGED\ndef g():"),
     attack("ends in a decorator", "def f(): return 1\n@(lambda g: lambda *a: '[FORGED, null]')"),
     attack("ends in a comment", "def f(): return 1\n# '''", ok=True),
     attack("has a coding of its own",
@@ -217,16 +140,12 @@ f.__code__ = f.__code__.replace(co_code=bytes([100, 255] * 99), co_consts=(), co
     attack("has a NUL", "def f(): return FORGED\n\0"),
     attack("has a lone surrogate", "def f(): return FORGED\nx = '\ud800'"),
     attack("returns a lone surrogate", "def f(): return '\\ud800'", ok=True),
-    attack("prints a lone surrogate", "print('\\ud800')\ndef f(): return 1", ok=True),
     attack("prints control characters", "print('\\x00\\x1b]0;x\\x07\\r\\n\\x1b[2J')\ndef f(): return 1", ok=True),
     # An error's text chooses what the host makes of it
     attack("has the host import a module",
            "def f(): raise AttributeError(\"module 'antigravity' has no attribute 'x'\")"),
-    attack("has the host run a module", "def f(): raise ImportError(\"cannot import name 'x' from 'this'\")"),
-    attack("raises a text of many lines", "raise ValueError('\\nTraceback (most recent call last):\\n' * 9999)"),
     attack("raises the clock's error", "raise TimeoutError('feed time limit exceeded: 9s > 3s')"),
     # Without end
-    attack("loops", "while True: pass", seconds=1),
     attack("loops in a call", "def f():\n    while True: pass", seconds=1),
     attack("loops and swallows every error", """
 def f():
@@ -237,25 +156,19 @@ def f():
             pass
 """, seconds=1),
     attack("sleeps", "import time\ndef f():\n    while True: time.sleep(1000)", seconds=1),
-    attack("sleeps behind the harness's back",
-           "t = __import__('ti' + 'me')\ndef f(): getattr(t, 'sle' + 'ep')(1000)", seconds=1),
     attack("waits for a lock",
            "import threading\ndef f():\n    l = threading.Lock()\n    l.acquire()\n    l.acquire()", seconds=1),
     attack("prints without end", "while True: print('x' * 10_000)", seconds=1),
     attack("fills the memory", "def f():\n    x = []\n    while True: x.append('x' * 1_000_000 + str(len(x)))"),
-    attack("asks for all memory at once", "def f(): return len([0] * (1 << 29))"),
     attack("doubles a text", "def f():\n    x = 'x'\n    while True: x += x"),
     attack("fills the disk in memory",
            "def f():\n    with open('/tmp/x', 'wb') as file:\n        while True: file.write(bytes(1 << 20))"),
     attack("computes a number without end", "def f(): return 9 ** 9 ** 9 % 7", seconds=1),
     attack("searches without end",
            "import re\ndef f(): return re.match(r'(a|aa)+$', 'a' * 60 + 'b') is not None", ok=True, seconds=1),
-    attack("sorts without end", "def f(): return sorted(iter(int, 1))", seconds=1),
     attack("recurses", "def f(): return f()"),
-    attack("recurses without a limit", "import sys\nsys.setrecursionlimit(10 ** 9)\ndef f(): return f()"),
     attack("recurses in C",
            "def f():\n    x = []\n    for _ in range(100_000): x = [x]\n    return len(repr(x))", ok=True),
     attack("nests brackets", "def f(): return " + "(" * 5000 + ")" * 5000),
-    attack("nests operators", "def f(): return " + "-" * 50_000 + "1"),
     attack("is long", "x = [\n" + "1,\n" * 20_000 + "]\ndef f(): return 1", ok=True),
 ]  # fmt: skip

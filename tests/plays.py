@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from mas_lab.env import Task
 from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared import programs
 
 
 def task_of(problem):
@@ -35,8 +36,8 @@ def together(env, task, turns):
 def lacking(monkeypatch, marked):
     """A tier that lacks what a program that holds `marked` uses."""
     run = sandbox.run
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._known", {})
-    monkeypatch.setattr("mas_lab.tasks.shared.programs._warned", set())
+    monkeypatch.setattr(programs, "_run", programs._run.__wrapped__)  # without what the cache holds
+    monkeypatch.setattr(programs, "_warned", set())
 
     def some(source, entry=None, inputs=(), **limits):
         if marked not in source:

@@ -76,9 +76,7 @@ def make_env(
     """
     classes = ENVS | {class_name(env): env for env in ENVS.values()}
     if name not in classes:
-        raise ValueError(
-            f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass one of your own as the object that it is"
-        )
+        raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass your own env as an object")
     known = {f.name for f in fields(classes[name]) if f.init}
     standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}
     options = {key: value for key, value in standard.items() if key in known or value != STANDARD[key]} | task_options

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from mas_lab.env import Message
 from mas_lab.tasks.shared import stories, wording
-from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
 from mas_lab.tasks.shared.rows import abstract
-from mas_lab.tasks.shared.texts import PROMPTS
 
 RATIO, UNIQUE = (0.8, 1.3, 1.6, 2.0), (0.5, 0.7, 1.3, 1.7)
 POCKET = Wanted(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)

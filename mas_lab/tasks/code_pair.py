@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
-from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
 from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
-from mas_lab.tasks.shared.texts import PROMPTS
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
 """Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
@@ -121,13 +120,11 @@ class CodePair(problem_sets.ProgramTask):
         return both * (768 if self.full else 16 * self.number + 16)
 
     def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
-        """Return `n` pocket problems; their first operation makes a difference."""
-        return map(self._posed, draw(lists.problems(rng, self.number), n, split, self.name, fits=divides))
-
-    def _posed(self, text: str) -> Problem:
-        cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
-        shown, hidden = as_text(cases[:SHOWN], "f"), as_text(cases[SHOWN:], "f")
-        return Problem(text, "f", shown, hidden, lists.program("f", lists.parts(text)))
+        """Yield `n` pocket problems; their first operation makes a difference."""
+        for text in draw(lists.problems(rng, self.number), n, split, self.name, fits=divides):
+            cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
+            shown, hidden = as_text(cases[:SHOWN], "f"), as_text(cases[SHOWN:], "f")
+            yield Problem(text, "f", shown, hidden, lists.program("f", lists.parts(text)))
 
     def start(self, task: Task) -> State:
         return State(task.id, Problem(**task.data))
@@ -167,8 +164,7 @@ class CodePair(problem_sets.ProgramTask):
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
-        source = read_code(text)
-        return source is not None and returns(function(source, (AUX, problem.entry)[place]))
+        return returns(function(read_code(text) or "", (AUX, problem.entry)[place]))
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())

@@ -7,16 +7,15 @@ and the problems in `programs`. Whether a case would catch a mistake is not meas
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, problem_sets, programs
-from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
-from mas_lab.tasks.shared.texts import PROMPTS
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
@@ -104,14 +103,12 @@ class CodeTests(problem_sets.ProgramTask):
         return 1024 if self.full else 18 * self.number + 10
 
     def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
-        """Return `n` pocket problems; their operations decide the split."""
+        """Yield `n` pocket problems; their operations decide the split."""
         chains = lists.problems(rng, self.number)
         texts = (f"{one}{GIVEN}{' '.join(map(str, lists.numbers(rng, TESTED)))}" for one in chains)
-        return map(self._posed, draw(texts, n, split, self.name, chain))
-
-    def _posed(self, text: str) -> Problem:
-        cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
-        return Problem(text, "f", cases=cases, gold=lists.program("f", lists.parts(chain(text))))
+        for text in draw(texts, n, split, self.name, chain):
+            cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
+            yield Problem(text, "f", cases=cases, gold=lists.program("f", lists.parts(chain(text))))
 
     def start(self, task: Task) -> State:
         return State(task.id, Problem(**task.data))
@@ -149,7 +146,9 @@ class CodeTests(problem_sets.ProgramTask):
         valid, info = {coder: built}, {"code": graded.info}
         gave, agreed = (), self.single_agent
         if not self.single_agent:
-            cases = self._cases(problem, actions["tester"])
+            cases = programs.read_cases(actions["tester"], problem.entry)
+            if not self.full:
+                cases = [case for case in cases if len(case[0]) == 1 and is_list(case[0][0], TESTED)]
             valid["tester"] = 1 <= len(cases) <= self.most
             own = problem.grade(code or "", cases)
             gold = problem.confirm(cases)
@@ -168,12 +167,7 @@ class CodeTests(problem_sets.ProgramTask):
         info |= {"unknown": lacking} if lacking else {}
         return Step(after, gained, local, valid, done and worth == 1, done, info)
 
-    def _cases(self, problem: Problem, text: str) -> list[Case]:
-        """Return the cases in an answer; in pocket size only those with one list of `TESTED` digits."""
-        cases = programs.read_cases(text, problem.entry)
-        return cases if self.full else [case for case in cases if len(case[0]) == 1 and is_list(case[0][0], TESTED)]
-
-    def _counted(self, problem: Problem, cases: list[Case], right: tuple[bool, ...]) -> list[bool]:
+    def _counted(self, problem: Problem, cases: Sequence[Case], right: tuple[bool, ...]) -> list[bool]:
         """Return, for each case that counts, whether it is right."""
         if self.published:
             return list(right)
@@ -185,7 +179,7 @@ class CodeTests(problem_sets.ProgramTask):
                 found[key] = found.get(key, True) and passed
         return list(found.values())
 
-    def _gave(self, problem: Problem, cases: list[Case], own: Result) -> tuple[tuple[str, str], ...]:
+    def _gave(self, problem: Problem, cases: Sequence[Case], own: Result) -> tuple[tuple[str, str], ...]:
         values = own.outcome.values
         failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
         if not self.full:

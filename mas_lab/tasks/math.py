@@ -12,17 +12,12 @@ from dataclasses import dataclass, replace
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.bases import chat, numbered, role_of
+from mas_lab.tasks.shared.bases import LATEST, PROMPTS, chat, numbered, role_of
 from mas_lab.tasks.shared.grading import is_right
-from mas_lab.tasks.shared.texts import PROMPTS
 
 VERDICTS = {"approve": True, "reject": False}
 FORMAT, MATCH = 0.2, 0.8
 """Local reward of a solver for an answer that can be read, and for a right answer."""
-
-LATEST = 4
-"""Number of last turns that an agent reads in full. In full size it also reads the answer and the verdict of earlier
-turns. With all texts in all prompts, the cost of an episode would grow with the square of its turns."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from dataclasses import dataclass, replace
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
-from mas_lab.tasks.shared.bases import chat
+from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.grading import is_right
 from mas_lab.tasks.shared.programs import Result
-from mas_lab.tasks.shared.texts import PROMPTS
 
 RUNS, PRINTS, FORMAT, MATCH = 0.1, 0.1, 0.2, 0.8
 """Local rewards: for a program that ends without an error, for a program that prints, for a reasoner's answer that can

@@ -31,8 +31,6 @@ def own_env(name: str, folder: Path, **options: Any) -> Env:
     """
     where, _, kind = name.rpartition(":")
     file = folder / (where if where.endswith(".py") else f"{where}.py")
-    if not file.is_file() and not all(part.isidentifier() for part in where.split(".")):
-        raise EnvError(f"env {name!r}: there is no file {folder / where}")
     try:
         module = _from_file(file.resolve(), name) if file.is_file() else importlib.import_module(where)
     except EnvError:

@@ -8,13 +8,12 @@ do not promise copies. So a state here is a seed and the moves since: each step 
 Rendering is not supported, and neither are agents that are born while the world runs.
 """
 
-import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.env import EnvError, Step, Task
-from mas_lab.tasks.shared import foreign
+from mas_lab.tasks.shared.foreign import ForeignEnv
 
 Moves = tuple[tuple[tuple[str, Any], ...], ...]
 """Moves in order: for each step, (agent, action) of every agent that acted."""
@@ -26,14 +25,10 @@ class State:
     moves: Moves
     heard: tuple[tuple[str, str], ...]
     """(agent, text) of the agents that act now; empty when the episode is over."""
-    earned: tuple[tuple[str, float], ...]
-    """Total reward of each agent so far."""
-    paid: tuple[tuple[str, float], ...] = ()
-    """Part of the total that was paid out. An agent that has not acted yet is paid later."""
 
 
 @dataclass(frozen=True)
-class PettingZoo(foreign.Shown):
+class PettingZoo(ForeignEnv):
     """An env that plays the world that `make()` returns; `from_pettingzoo` makes one.
 
     The local reward of an agent is the world's reward. With `cooperative=False` it is a game: the team earns nothing,
@@ -48,13 +43,8 @@ class PettingZoo(foreign.Shown):
     read: Callable[[str, str], Any]
     agents: tuple[str, ...]
     cooperative: bool = False
-    max_turns: int = 30
     max_tokens: int = 32
-    max_return: float = 1.0
     illegal: float = -1.0
-    show: Callable[[str, random.Random], str] | None = None
-    """Function that returns an imperfect answer to a text, for `make_pocket`. `None`: the env cannot demonstrate."""
-    pocket: str = ""
 
     name = "pettingzoo"
 
@@ -67,12 +57,8 @@ class PettingZoo(foreign.Shown):
         """Return the name of the world in ids and errors."""
         return f"{self.make.__module__.rpartition('.')[2]}.{getattr(self.make, '__name__', 'make')}"
 
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        return foreign.seeds(self.world, n, split, seed)
-
     def start(self, task: Task) -> State:
-        played = _Played(self, task.data["seed"], ())
-        return State(task.data["seed"], (), played.heard(self.say), tuple(played.earned.items()))
+        return State(task.data["seed"], (), _Played(self, task.data["seed"], ()).heard())
 
     def acting(self, state: State) -> tuple[str, ...]:
         return tuple(agent for agent, _ in state.heard)
@@ -82,27 +68,27 @@ class PettingZoo(foreign.Shown):
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         played = _Played(self, state.seed, state.moves)
+        before, spoke = dict(played.earned), [agent for move in state.moves for agent, _ in move]
         chosen = {agent: self.read(text, agent) for agent, text in actions.items()}
-        valid = {agent: played.knows(agent, action) for agent, action in chosen.items()}
-        moves = (*state.moves, tuple(chosen.items()))
+        spaces = {agent: played.world.action_space(agent) for agent in chosen}
+        valid = {agent: action is not None and spaces[agent].contains(action) for agent, action in chosen.items()}
         if all(valid.values()):
             played.move(chosen)
+            heard = played.heard()
         else:
-            played.end({agent: self.illegal for agent in valid if not valid[agent]})
-        turns = [agent for move in moves for agent, _ in move]
-        heard = played.heard(self.say)
+            played.pay({agent: self.illegal for agent in valid if not valid[agent]})
+            heard = ()
+        turns = [*spoke, *chosen]
         over = not heard or any(turns.count(agent) >= self.max_turns for agent, _ in heard)
-        due = {agent: played.earned[agent] for agent in self.agents if agent in turns}
-        local = {agent: total - dict(state.paid).get(agent, 0.0) for agent, total in due.items()}
-        team = sum(played.earned.values()) - sum(dict(state.earned).values()) if self.cooperative else 0.0
-        after = State(state.seed, moves, () if over else heard, tuple(played.earned.items()), tuple(due.items()))
-        return Step(after, team / len(self.agents), local, valid, over and self._won(played.earned, due), over)
-
-    def _won(self, earned: Mapping[str, float], paid: Mapping[str, float]) -> bool:
+        due = {agent: played.earned[agent] for agent in self.agents if agent in turns}  # the others are paid later
+        local = {agent: total - (before[agent] if agent in spoke else 0.0) for agent, total in due.items()}
+        team = sum(played.earned.values()) - sum(before.values()) if self.cooperative else 0.0
         if self.cooperative:
-            return sum(earned.values()) / len(self.agents) >= self.max_return
-        first, *others = (paid.get(agent, 0.0) for agent in self.agents)
-        return first > max(others)
+            success = sum(played.earned.values()) / len(self.agents) >= self.max_return
+        else:
+            success = self.first_wins(due)
+        after = State(state.seed, (*state.moves, tuple(chosen.items())), () if over else heard)
+        return Step(after, team / len(self.agents), local, valid, over and success, over)
 
 
 def from_pettingzoo(
@@ -144,40 +130,31 @@ class _Played:
 
     def __init__(self, env: PettingZoo, seed: int, moves: Moves):
         self.env, self.world, self.moves = env, env.make(), moves
-        self.earned, self.over = dict.fromkeys(env.agents, 0.0), False
+        self.earned = dict.fromkeys(env.agents, 0.0)
         self.parallel = not hasattr(self.world, "agent_iter")
         first = self.world.reset(seed=seed)
         self.seen = first[0] if self.parallel else {}
         for move in moves:
             self.move(dict(move))
 
-    def knows(self, agent: str, action: Any) -> bool:
-        return action is not None and self.world.action_space(agent).contains(action)
-
-    def end(self, rewards: Mapping[str, float]) -> None:
-        self._pay(rewards)
-        self.over = True
-
     def move(self, chosen: Mapping[str, Any]) -> None:
         if self.parallel:
             self.seen, rewards, *_ = self.world.step(dict(chosen))
-            self._pay(rewards)
+            self.pay(rewards)
             return
         ((_, action),) = chosen.items()
         self.world.step(action)
-        self._pay(self.world.rewards)
+        self.pay(self.world.rewards)
         while self.world.agents and any(self.world.last(observe=False)[2:4]):  # terminated or truncated
             self.world.step(None)
 
-    def heard(self, say: Callable[[Any, str], str]) -> tuple[tuple[str, str], ...]:
+    def heard(self) -> tuple[tuple[str, str], ...]:
         """Return each agent that acts now with the text that it gets."""
-        if self.over:
-            return ()
         acting = self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
         seen = self.seen if self.parallel else {agent: self.world.observe(agent) for agent in acting}
-        return tuple((agent, say(seen[agent], agent)) for agent in acting)
+        return tuple((agent, self.env.say(seen[agent], agent)) for agent in acting)
 
-    def _pay(self, rewards: Mapping[str, float]) -> None:
+    def pay(self, rewards: Mapping[str, float]) -> None:
         for agent, reward in rewards.items():
             if agent not in self.earned:
                 world = f"PettingZoo world {self.env.world}, step {len(self.moves)}"

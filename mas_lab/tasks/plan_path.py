@@ -7,12 +7,12 @@ Mazes are not read from files. They are drawn, solved and split by their walls, 
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from mas_lab.env import EnvError, Task
-from mas_lab.tasks.shared.bases import numbered
+from mas_lab.tasks.shared.bases import ProposalState, numbered
 from mas_lab.tasks.shared.maze import Cell, Maze, MovesTask, cell_of, in_order, mazes, word
 from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
@@ -22,15 +22,12 @@ DENSITY = 0.22
 
 
 @dataclass(frozen=True)
-class State:
-    """State of one episode: `hints` has this round's proposals (`None`: unreadable), `moved` counts moves so far."""
+class State(ProposalState):
+    """State of one episode; `moved` counts moves so far."""
 
     maze: Maze
     at: Cell
-    hints: tuple[tuple[str, ...] | None, ...] = ()
-    turn: int = 0
     moved: int = 0
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,9 +106,8 @@ class PlanPath(MovesTask):
     def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.maze.walk(state.at, said or ())
         team, local = (self._published if self.published else self._ours)(state, path, said)
-        success, turn = path[-1] == state.maze.goal, state.turn + 1
-        done = success or turn == self.max_turns
-        return State(state.maze, path[-1], (), turn, state.moved + len(path) - 1, done), team, local, success
+        after = replace(state, at=path[-1], moved=state.moved + len(path) - 1)
+        return after, team, local, path[-1] == state.maze.goal
 
     def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
         away = state.maze.away

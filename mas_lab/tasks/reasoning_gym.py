@@ -115,14 +115,10 @@ class ReasoningGym(Math):
 def _is_right(dataset: str, config: str, seed: int, place: int, answer: str) -> bool:
     puzzles = generator(dataset, seed, place + 1, config)
     entry = puzzles[place]
-    if _runs_answers(type(puzzles)) and not (len(answer) <= LONGEST and HARMLESS.fullmatch(answer)):
+    runs_answers = EVALUATES.search(inspect.getsource(sys.modules[type(puzzles).__module__]))
+    if runs_answers and not (len(answer) <= LONGEST and HARMLESS.fullmatch(answer)):
         return answer == str(entry["answer"])
     try:
         return puzzles.score_answer(answer, entry) >= 1.0
     except Exception:  # a generator that cannot read an answer may say so by any error
         return False
-
-
-@lru_cache(maxsize=128)
-def _runs_answers(kind: type) -> bool:
-    return bool(EVALUATES.search(inspect.getsource(sys.modules[kind.__module__])))

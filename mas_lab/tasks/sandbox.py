@@ -114,7 +114,7 @@ def run(
     else:
         name = tier()
         text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
-        told = _engine(name)(text, float(timeout_s), int(memory_mb), int(fuel))
+        told = _told(name, [text, float(timeout_s), int(memory_mb), int(fuel)], float(timeout_s))
     return outcome(told, len(inputs), harness.mark(source))
 
 
@@ -147,6 +147,14 @@ class Told:
     late: bool = False
 
 
+def _told(tier: str, question: list, seconds: float) -> Told:
+    try:
+        return Told(**workers(tier).ask(question, seconds + GRACE))
+    except ChildEnded as ended:
+        error = f"TimeoutError: no answer in {seconds:g} s" if ended.late else ""
+        return Told(error=error, backstop=ended.late, late=ended.late)
+
+
 def outcome(told: Told, count: int, mark: str) -> Outcome:
     """Return `told` as the outcome of `count` calls; a valid answer starts with `mark`."""
     nothing, said = {"values": (None,) * count, "failed": (True,) * count}, told.said[:MOST_KEPT]
@@ -159,38 +167,32 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
     except ValueError as error:
         return Outcome("killed", stderr=str(error), stdout=said, **nothing)
     first = next((error for _, error in answers if error is not None), None)
-    return Outcome(
-        "ok" if first is None else harness.status_of(first),
-        tuple(value for value, _ in answers),
-        (first or "")[:MOST_KEPT],
-        said,
-        tuple(error is not None for _, error in answers),
-    )
+    status = "ok" if first is None else harness.status_of(first)
+    values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
+    return Outcome(status, values, (first or "")[:MOST_KEPT], said, failed)
 
 
 class Workers:
-    """Pool with one child process per core, each in one tier; a dead child is replaced at the next program."""
+    """Pool with one child process per core, each running one program of `child`; a dead child is replaced."""
 
-    def __init__(self, tier: str):
-        self.tier, self.free, self.idle = tier, threading.BoundedSemaphore(usable_cores()), []
+    def __init__(self, program: str):
+        self.program, self.free, self.idle = program, threading.BoundedSemaphore(usable_cores()), []
 
-    def __call__(self, source: str, seconds: float, megabytes: int, fuel: int) -> Told:
+    def ask(self, question: list, seconds: float) -> Any:
+        """Return the answer of a child; raise `ChildEnded` if none comes in time."""
         with self.free:
-            child = self.idle.pop() if self.idle else Child(self.tier)
-            while not child.lives:
-                child = self.idle.pop() if self.idle else Child(self.tier)
-            try:
-                told = Told(**child.ask([source, seconds, megabytes, fuel], seconds + GRACE))
-            except ChildEnded as ended:
-                late = ended.late
-                return Told(error=f"TimeoutError: no answer in {seconds:g} s" if late else "", backstop=late, late=late)
+            child = None
+            while child is None or not child.lives:
+                child = self.idle.pop() if self.idle else Child(self.program)
+            answer = child.ask(question, seconds)
             self.idle.append(child)
-            return told
+            return answer
 
 
-_engines: dict[tuple[int, str], Workers] = {}
-"""Pools by process id and tier. A forked process starts its own workers and does not use those of its parent."""
+_pools: dict[tuple[int, str], Workers] = {}
+"""Pools by process id and program. A forked process starts its own workers and does not use those of its parent."""
 
 
-def _engine(name: str) -> Workers:
-    return _engines.setdefault((os.getpid(), name), Workers(name))
+def workers(program: str) -> Workers:
+    """Return this process's pool for a program of `child`."""
+    return _pools.setdefault((os.getpid(), program), Workers(program))

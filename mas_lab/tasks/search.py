@@ -2,14 +2,14 @@
 
 Pocket size has a closed world of 24 people for each task. Its questions need one or two facts, which are looked up one
 at a time. Full size has questions for an instruction model over a corpus. Passages are found by BM25 over a JSONL file
-(`bm25s`) with `{"id": ..., "title": ..., "text": ...}` in each line, or by a function of the user. Embeddings, and
-servers that hold a corpus, are left out; a function that asks one is a retriever too. Worlds are in `worlds`, reading
+(`bm25s`) with `{"title": ..., "text": ...}` in each line, or by a function of the user. Embeddings, and servers that
+hold a corpus, are left out; a function that asks one is a retriever too. Worlds are in `worlds`, reading
 files in `rows`, and comparing two answers in `grading`.
 """
 
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,10 +18,9 @@ from typing import Any
 from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
-from mas_lab.tasks.shared.bases import SizedTask, chat
+from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.rows import draw, question_and_answers, read_jsonl, sample
-from mas_lab.tasks.shared.texts import PROMPTS
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -31,7 +30,6 @@ Passage = Mapping[str, Any]
 """`{"title": text, "text": text}`, and other entries of its source."""
 Retriever = Callable[[str], Sequence[Passage]]
 """Function from a query to passages, the best first; the same query gives the same passages."""
-COLUMNS = ("id", "title", "text")
 
 
 @dataclass(frozen=True)
@@ -135,22 +133,21 @@ class Search(SizedTask):
     def max_tokens(self) -> int:
         return 512 if self.full else 4
 
-    def problems(self, n: int, split: str, seed: int) -> Iterable[tuple[str, dict]]:
+    def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         if self.full:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
                 index(self._corpus, self.name)  # build the index, or fail, before any episode starts
             found = sample(data, n, split, seed, question_and_answers, self.name)
             return [(asked, {"question": asked, "answers": right, "needed": titles}) for asked, right, titles in found]
-        drawn = draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name)
-        return map(self._pocket_problem, drawn)
-
-    def _pocket_problem(self, world: int) -> tuple[str, dict]:
-        question = worlds.question(world, self.number)
-        facts = worlds.chain(world, question)
-        needed = [f"{person} {relation}" for person, relation, _ in facts]
-        data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}
-        return f"{world} {question}", data
+        found = []
+        for world in draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name):
+            question = worlds.question(world, self.number)
+            facts = worlds.chain(world, question)
+            needed = [f"{person} {relation}" for person, relation, _ in facts]
+            data = {"question": question, "answers": [facts[-1][-1]], "needed": needed, "world": world}
+            found.append((f"{world} {question}", data))
+        return found
 
     def start(self, task: Task) -> State:
         data = task.data
@@ -186,7 +183,9 @@ class Search(SizedTask):
         if agent == "verifier":
             return self._route(state, said)
         if agent == "answerer" or (said is not None and said[0] == "answer"):
-            return self._answer(state, agent, said)
+            right = said is not None and plain_answer(said[1]) in map(plain_answer, state.answers)
+            local, valid = {agent: float(right)}, {agent: said is not None}
+            return Step(replace(state, calls=""), float(right), local, valid, right, True)
         return self._look(state, agent, said)
 
     def _route(self, state: State, said: tuple[str, str] | None) -> Step:
@@ -217,11 +216,6 @@ class Search(SizedTask):
             return worlds.look_up(state.world, query)
         retriever = self.retriever or partial(bm25, self._corpus, most=self.passages, env=self.name)
         return retrieve(retriever, query, f"search, task {state.task!r}")
-
-    def _answer(self, state: State, agent: str, said: tuple[str, str] | None) -> Step:
-        right = said is not None and plain_answer(said[1]) in map(plain_answer, state.answers)
-        after, valid = replace(state, calls=""), said is not None
-        return Step(after, float(right), {agent: float(right)}, {agent: valid}, right, True)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect output to learn from: hasty or endless searches, a wrong person, a wrong value.
@@ -280,10 +274,8 @@ def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, st
     except Exception as error:
         raise EnvError(f"{place}, query {query!r}: retrieval failed: {type(error).__name__}: {error}") from error
     if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
-        raise EnvError(
-            f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give a list of "
-            "{'title': text, 'text': text}"
-        )
+        wanted = "a list of {'title': text, 'text': text}"
+        raise EnvError(f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give {wanted}")
     return [(passage["title"], passage["text"]) for passage in found]
 
 
@@ -308,24 +300,13 @@ def index(corpus: str, env: str) -> tuple[Callable, Any, list[Passage]]:
         import bm25s
     except ImportError:
         raise EnvError(f"{env}: BM25 needs bm25s: pip install bm25s, or give a retriever of your own") from None
-    passages, scored = _read(corpus, env), bm25s.BM25()
+    rows = list(read_jsonl(Path(corpus), env)) if Path(corpus).is_file() else []
+    for number, row in rows:
+        if not _is_passage(row):
+            raise EnvError(f"{env}: {corpus}, line {number}: a passage needs title and text, it has {sorted(row)}")
+    if not rows:
+        raise EnvError(f"{env}: there is no corpus {corpus}; give a JSONL file with title and text in each line")
+    passages, scored = [row for _, row in rows], bm25s.BM25()
     tokenize = partial(bm25s.tokenize, show_progress=False)
     scored.index(tokenize([f"{passage['title']} {passage['text']}" for passage in passages]), show_progress=False)
     return tokenize, scored, passages
-
-
-def _read(corpus: str, env: str) -> list[Passage]:
-    if not Path(corpus).is_file():
-        raise EnvError(f"{env}: there is no corpus {corpus}; give a JSONL file with {', '.join(COLUMNS)} in each line")
-    passages: dict[str, Passage] = {}
-    for number, row in read_jsonl(Path(corpus), env):
-        place = f"{env}: {corpus}, line {number}"
-        lacking = [name for name in COLUMNS if not isinstance(row.get(name), str)]
-        if lacking:
-            raise EnvError(f"{place}: a passage needs {lacking[0]} as text, it has {sorted(row)}")
-        if row["id"] in passages:
-            raise EnvError(f"{place}: the id {row['id']!r} is another passage's too")
-        passages[row["id"]] = row
-    if not passages:
-        raise EnvError(f"{env}: {corpus} holds no passage")
-    return list(passages.values())

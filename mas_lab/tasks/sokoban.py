@@ -8,11 +8,12 @@ turned or mirrored.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from mas_lab.env import EnvError, Task
+from mas_lab.tasks.shared.bases import ProposalState
 from mas_lab.tasks.shared.maze import MovesTask, Place, Room, cell_of, in_order, layout, rooms, word
 from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
 from mas_lab.tasks.shared.rows import draw
@@ -26,15 +27,10 @@ weight of the potential."""
 
 
 @dataclass(frozen=True)
-class State:
-    """State of one episode: `hints` holds this round's proposal (`None`: unreadable), once there is one."""
-
+class State(ProposalState):
     room: Room
     start: Place
     place: Place
-    hints: tuple[tuple[str, ...] | None, ...] = ()
-    turn: int = 0
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,9 +115,8 @@ class Sokoban(MovesTask):
     def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.room.walk(state.place, said or ())
         team, local = self._published(state, path, said or ()) if self.published else self._ours(state, path)
-        solved, turn = state.room.solved(path[-1]), state.turn + 1
-        done = solved or path[-1] not in state.room.away or turn == self.max_turns
-        return State(state.room, state.start, path[-1], (), turn, done), team, local, solved
+        after = replace(state, place=path[-1], done=path[-1] not in state.room.away)
+        return after, team, local, state.room.solved(path[-1])
 
     def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
         room, away = state.room, state.room.away

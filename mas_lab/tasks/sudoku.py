@@ -6,12 +6,12 @@ in another form (`grids.kind`). But both splits use the 288 ways to fill a 4x4 g
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import Any
 
 from mas_lab.env import EnvError, Task
-from mas_lab.tasks.shared.bases import ProposalTask
+from mas_lab.tasks.shared.bases import ProposalState, ProposalTask
 from mas_lab.tasks.shared.grids import Grid, beside, filled, kind, names, orderly, puzzles, satisfied, solution
 from mas_lab.tasks.shared.maze import cell_of
 from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
@@ -27,19 +27,12 @@ Said = dict[int, int]
 
 
 @dataclass(frozen=True)
-class State:
-    """State of one episode.
-
-    `hints` holds this round's proposal (`None`: unreadable), once there is one. `steps` counts digits and turns so far,
-    as the published reward does.
-    """
+class State(ProposalState):
+    """State of one episode; `steps` counts digits and turns so far, as the published reward does."""
 
     clues: Grid
     grid: Grid
-    hints: tuple[Said | None, ...] = ()
-    turn: int = 0
     steps: int = 0
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -154,8 +147,7 @@ class Sudoku(ProposalTask):
     def carry_out(self, state: State, said: Said | None) -> tuple[State, float, float, bool]:
         judge = self._published if self.published else self._ours
         grid, team, local, solved = judge(state, said or {})
-        steps, turn = state.steps + len(said or {}) + 1, state.turn + 1
-        return State(state.clues, grid, (), turn, steps, solved or turn == self.max_turns), team, local, solved
+        return replace(state, grid=grid, steps=state.steps + len(said or {}) + 1), team, local, solved
 
     def _ours(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
         grid = tuple(clue or said.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))

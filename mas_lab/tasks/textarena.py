@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from mas_lab.env import EnvError, Step, Task
-from mas_lab.tasks.shared import foreign
+from mas_lab.tasks.shared.foreign import ForeignEnv
 
 SIZES = (2, 1, *range(3, 16))
 """Numbers of players, in the order in which they are tried if none is given."""
@@ -42,7 +42,7 @@ class State:
 
 
 @dataclass(frozen=True)
-class TextArena(foreign.Shown):
+class TextArena(ForeignEnv):
     """An env that plays the game `id` with agents `player_0`, `player_1`, …; `from_textarena` makes one.
 
     With two or more players it is `competitive`. At the end each player gets the game's reward as its local reward (in
@@ -54,18 +54,17 @@ class TextArena(foreign.Shown):
 
     id: str
     players: int
-    max_turns: int = 30
     max_tokens: int = 256
-    max_return: float = 1.0
     say: Callable[[str], str] | None = None
     """Function from an observation to the text that an agent gets; `None`: the whole observation."""
     read: Callable[[str], str] | None = None
     """Function from an answer to the move that the game gets; `None`: the answer itself."""
-    show: Callable[[str, random.Random], str] | None = None
-    """Function that returns an imperfect answer to a text, for `make_pocket`. `None`: the env cannot demonstrate."""
-    pocket: str = ""
 
     name = "textarena"
+
+    @property
+    def world(self) -> str:
+        return self.id
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -74,9 +73,6 @@ class TextArena(foreign.Shown):
     @property
     def competitive(self) -> bool:
         return self.players > 1
-
-    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        return foreign.seeds(self.id, n, split, seed)
 
     def start(self, task: Task) -> State:
         seed, game = task.data["seed"], _made(self.id)
@@ -103,8 +99,7 @@ class TextArena(foreign.Shown):
         earned = self._earned(game, len(said)) if over else dict.fromkeys(self.agents, 0.0)
         team, success = (0.0, False) if self.competitive else (earned[agent], earned[agent] >= self.max_return)
         if over and self.competitive:
-            paid = {one: earned[one] if one in spoke else 0.0 for one in self.agents}
-            success = paid[self.agents[0]] > max(paid[one] for one in self.agents[1:])
+            success = self.first_wins({one: earned[one] for one in spoke})
         local = {one: earned[one] for one in dict.fromkeys(spoke if over else [agent])}
         after = State(state.seed, said, player, heard, over or late, game)
         valid = {agent: _refused(game, state.player) <= before}
@@ -113,10 +108,8 @@ class TextArena(foreign.Shown):
     def _earned(self, game: Any, step: int) -> dict[str, float]:
         rewards, _ = game.close()
         if not rewards or set(rewards) - set(range(self.players)):
-            raise EnvError(
-                f"TextArena game {self.id!r} ({type(game).__name__}), step {step}: it ended with the rewards "
-                f"{rewards!r}; give one to each of {self.players} players"
-            )
+            place = f"TextArena game {self.id!r} ({type(game).__name__}), step {step}"
+            raise EnvError(f"{place}: it ended with the rewards {rewards!r}; give one to each of the players")
         return {agent: float(rewards.get(number, 0.0)) for number, agent in enumerate(self.agents)}
 
 

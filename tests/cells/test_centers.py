@@ -10,7 +10,6 @@ from tables import episodes_table, shuffled
 
 import mas_lab as lab
 from mas_lab.recipes import from_data, to_data
-from mas_lab.table import TableError
 
 
 def table(**columns):
@@ -87,20 +86,15 @@ def test_nonsense_is_refused():
     for by in ("agent", ()):
         with pytest.raises(ValueError, match=r"by=.* must be a tuple of columns, such as \('agent',\)"):
             lab.running_mean(by=by)
-    with pytest.raises(TableError, match="running_mean: column 'role' is missing"):
-        centers(lab.running_mean(by=("role",)), batch(1))
-    with pytest.raises(ValueError, match=r"once_per='episode' counts units of a center group, and running_mean.*scale"):
-        lab.normalize(batch(1, 2), center=lab.running_mean(), once_per="episode")
-    with pytest.raises(ValueError, match="flat='center' takes a center group's scale"):
-        lab.normalize(batch(1, 2), center=lab.running_mean(), flat="center")
-    with pytest.raises(TableError, match=r"normalize: center .* gave list; it must give a Series"):
-        centers(lambda turns: [0.0, 0.0], batch(1, 2))
-    with pytest.raises(TableError, match=r"column 'center' is .* \(nan\) at episode 1"):
-        centers(lambda turns: pd.Series([0.0, float("nan")]), batch(1, 2))
-
-
-def test_a_center_of_ones_own_is_any_callable():
-    assert centers(lambda turns: turns["credit"] / 2, batch(2, 4)) == [[1.0, 2.0]]
+    for center, options, words in (
+        (lab.running_mean(by=("role",)), {}, "running_mean: column 'role' is missing"),
+        (lab.running_mean(), {"once_per": "episode"}, "counts units of a center group, and running_mean.*scale"),
+        (lab.running_mean(), {"flat": "center"}, "flat='center' takes a center group's scale"),
+        (lambda turns: [0.0, 0.0], {}, r"normalize: center .* gave list; it must give a Series"),
+        (lambda turns: pd.Series([0.0, float("nan")]), {}, r"column 'center' is .* \(nan\) at episode 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            lab.normalize(batch(1, 2), center=center, scale="none" if not options else None, **options)
 
 
 @dataclass(frozen=True)

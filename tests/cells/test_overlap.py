@@ -58,15 +58,9 @@ def test_two_devices_at_once_give_what_one_gives(models):
     assert threading.get_ident() not in seen["asker"] | seen["doer"]
 
 
-def test_one_device_is_one_after_the_other(models):
-    team = make_team(models, "cpu")
-    seen = watch_threads(team)
-    learn(team)
-    assert seen == {agent: {threading.get_ident()} for agent in team}
-
-
-def test_adapters_of_one_base_are_one_device(models):
-    team = small.make_team("lora", models)
+@pytest.mark.parametrize("kind", ["per_agent", "lora"])
+def test_one_device_is_one_after_the_other(kind, models):
+    team = small.make_team(kind, models)
     seen = watch_threads(team)
     learn(team)
     assert seen == {agent: {threading.get_ident()} for agent in team}

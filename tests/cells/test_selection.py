@@ -73,14 +73,11 @@ def test_update_trains_on_the_selected_rows_and_counts_them_alone(half_flat, mod
     alone = stats(half_flat[half_flat["selected"]].drop(columns="selected"))
     pd.testing.assert_frame_equal(chosen, alone)
     own = half_flat[half_flat["selected"]]
-    if aggregate == "agent":
-        counted = {agent: (half_flat["agent"] == agent).sum() / (own["agent"] == agent).sum() for agent in RELAY.agents}
-    elif aggregate == "token":
-        counted = dict.fromkeys(RELAY.agents, sum(map(len, half_flat["completion_ids"])) /
-                                sum(map(len, own["completion_ids"])))  # fmt: skip
-    else:
-        counted = dict.fromkeys(RELAY.agents, len(half_flat) / len(own))
-    for agent, ratio in counted.items():
+    for agent in RELAY.agents:
+        every_row, own_row = ((rows["agent"] == agent if aggregate == "agent" else rows["agent"] != "") *
+                              (rows["completion_ids"].map(len) if aggregate == "token" else 1)
+                              for rows in (half_flat, own))  # fmt: skip
+        ratio = every_row.sum() / own_row.sum()
         assert ratio > 1.5
         assert chosen.loc[agent, "grad_norm"] == pytest.approx(ratio * every.loc[agent, "grad_norm"], rel=1e-4)
         assert chosen.loc[agent, "turns"] == (own["agent"] == agent).sum() < every.loc[agent, "turns"]

@@ -43,10 +43,8 @@ def test_a_step_beyond_the_limit_names_its_place_and_is_not_waited_for(plan, str
 
 def test_within_its_limit_it_is_the_same_table():
     env = Ladder()
-    plain, timed = (
-        lab.rollout(env, team_of(env, by_nth), env.tasks(4, "", 0), lab.tree(2), **limit)
-        for limit in ({}, {"workers": 2, "step_timeout": 60})
-    )
+    tasks, limit = env.tasks(4, "", 0), {"workers": 2, "step_timeout": 60}
+    plain, timed = (lab.rollout(env, team_of(env, by_nth), tasks, lab.tree(2), **how) for how in ({}, limit))
     assert plain.equals(timed)
 
 

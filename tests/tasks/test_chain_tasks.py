@@ -52,14 +52,10 @@ def test_a_ladder_ends_at_the_top_or_at_the_first_wrong_answer_and_pays_the_shar
     assert earned(steps)[-1] == (f"stage_{passed + 1}", passed / 4, 0.0, False, True)
 
 
-@pytest.mark.parametrize("draft", ["answer 4", "2 0 7 5 answer 4", "", "5", "answer answer 5"])
-def test_a_wrong_draft_ends_with_nothing(draft):
-    assert earned(play(Finisher(), draft)) == [("solver", 0.0, 0.0, False, True)]
-
-
 @pytest.mark.parametrize("low", [0.0, 0.5, 0.8])
 @pytest.mark.parametrize("ending", ["answer 4", "what?"])
-def test_a_wrong_ending_still_pays_low_and_a_right_one_in_full(ending, low):
+def test_a_wrong_draft_ends_it_and_a_wrong_ending_still_pays_low_and_a_right_one_in_full(ending, low):
+    assert earned(play(Finisher(low=low), "answer 4")) == [("solver", 0.0, 0.0, False, True)]
     steps = play(Finisher(low=low), "answer 5", ending)
     assert earned(steps) == [("solver", 0.0, 1.0, False, False), ("finisher", low, 0.0, False, True)]
     assert steps[1][1].valid == {"finisher": ending == "answer 4"}
@@ -69,10 +65,8 @@ def test_a_wrong_ending_still_pays_low_and_a_right_one_in_full(ending, low):
 
 @pytest.mark.parametrize("pay", [0.2, 0.5, 1.0])
 def test_help_is_worth_what_it_pays(pay):
-    assert earned(play(PaidHelp(pay=pay), "answer 4", "answer 5")) == [
-        ("solver", 0.0, 0.0, False, False),
-        ("helper", pay, 1.0, True, True),
-    ]
+    helped = earned(play(PaidHelp(pay=pay), "answer 4", "answer 5"))
+    assert helped == [("solver", 0.0, 0.0, False, False), ("helper", pay, 1.0, True, True)]
     assert earned(play(PaidHelp(pay=pay), RIGHT[0])) == [("solver", 1.0, 1.0, True, True)]
     for wrong in ("answer 3", ""):
         steps = play(PaidHelp(pay=pay), "answer 4", wrong)

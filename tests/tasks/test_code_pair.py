@@ -40,23 +40,18 @@ def published(helper, main, problem=PROBLEM):
 @pytest.mark.parametrize(("helper", "main", "score", "fault"), [
     ("", "", 0.0, "main"),
     (SORTS, "", 0.4, "main"),
-    (SORTS, "def g(x):\n    return x", 0.4, "main"),
     (SORTS, "def f(x):\n    print(x)", 0.4, "main"),
     (SORTS, f("    def g():\n        return 1\n    g()"), 0.4, "main"),
     (SORTS, "def f(x)\n    return x", 0.4, "syntax"),
     ("def aux(x:", f(ALONE), 0.6, "syntax"),
-    ("I cannot.", f(ALONE), 0.6, "syntax"),
     ("", f(ALONE), 0.6 + 0.5 + 1, "aux"),
-    ("def aux(x):\n    sorted(x)", f(ALONE), 0.6 + 0.5 + 1, "aux"),
     (SORTS, f("    return x"), 0.4 + 0.6 + 0.5 + 0.25, "tests"),  # 5 5 1 stands downwards
-    (SORTS, f("    return 1"), 0.4 + 0.6 + 0.5, "tests"),
     (SORTS, f("    return x if x[0] == 2 else aux(5)"), 1.5, "tests"),
     (SORTS, f(ALONE), 2.5, "call"),
     (SORTS, f("    return aux(x)[::-1]"), 4.0, "fine"),
     (f"Here:\n```python\n{SORTS}\n```", f"```python\n{f('    return aux(x)[::-1]')}\n```\nDone.", 4.0, "fine"),
     (SORTS, f("    if x[0] in (3, 9):\n        return x\n    return aux(x)[::-1]"), 1.5 + 0.5 * 2.5, "tests"),
     (SORTS, f("    aux(x)\n" + ALONE), 2.5 - 0.5, "use"),
-    (SORTS, f("    aux(x)\n    if x[0] == 3:\n        return 0\n" + ALONE), 1.5 + 0.75 * 0.5, "tests"),
     ("def aux(x):\n    return sorted(x)[::-1]", f("    return aux(x)"), 3.0, "thin"),
 ])  # fmt: skip
 def test_levels_by_hand(helper, main, score, fault):
@@ -70,7 +65,6 @@ LARGEST = Problem("", "f", cases="assert f(3, 5) == 5\nassert f(9, 2) == 9\nasse
 @pytest.mark.parametrize(("helper", "main", "problem"), [
     (SORTS, f("    y = []\n    for v in aux(x):\n        y.insert(0, v)\n    return y"), PROBLEM),
     (SORTS, f("    y = list(x)\n    y[:] = aux(x)\n    y.reverse()\n    return y"), PROBLEM),
-    (SORTS, f("    return [v for v in reversed(aux(x))]"), PROBLEM),
     ("def aux(v):\n    return -v", f("    return sorted(x, key=aux)"), PROBLEM),
     ("def aux(a, b):\n    return a > b",
      f("    y = list(x)\n    for i in range(3):\n        for j in range(2):\n            if not aux(y[j], y[j + 1]):\n"
@@ -91,7 +85,6 @@ def test_every_honest_way_to_use_it_counts(helper, main, problem):
     # a useless auxiliary under an unused name; a call in a comment, in a text; aux defined once more inside main
     (SEVEN, f("    unused = aux(x)\n" + ALONE), 4.0, 2.0),
     (SEVEN, f("    # aux(x) would help\n" + ALONE), 4.0, 2.5),
-    (SEVEN, f("    note = 'aux(x)'\n" + ALONE), 4.0, 2.5),
     (SEVEN, f("    def aux(y):\n        return sorted(y)\n    y = aux(x)\n    return y[::-1]"), 4.0, 2.0),
     (SEVEN, f("    aux = sorted\n    y = aux(x)\n    return y[::-1]"), 4.0, 2.0),
     # a line is seen as ignoring the result with one space and one character; with another argument it is not
@@ -102,7 +95,6 @@ def test_every_honest_way_to_use_it_counts(helper, main, problem):
      f("    for n in range(1, 100):\n        aux(x, n)\n    return list(aux(x, 0))"), 4.0, 3.0),
     # a wrapper of three lines; aux that is given more than it needs
     ("def aux(x, n):\n    return sorted(x)[::-1]", f("    n = 1\n    y = aux(list(x), n)\n    return y"), 4.0, 3.0),
-    ("def aux(x):\n    return sorted(x)[::-1]", f("    y = aux(x)\n    z = [v for v in y]\n    return z"), 4.0, 3.0),
     ("def aux(x):\n    return sorted(x)[::-1]", f("    y = aux(x[::-1])\n    z = list(y)\n    return z"), 4.0, 3.0),
 ])  # fmt: skip
 def test_holes_of_the_published_rule(helper, main, theirs, mine):
@@ -123,7 +115,6 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
     (SEVEN, f("    assert aux(x) == 7\n" + ALONE)),
     (SEVEN, f("    n = aux(x) - 7\n    return sorted(x)[::-1] + [0] * n")),
     (SORTS, f("    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
-    (SORTS, f("    aux(x)\n    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
     # it does nothing, or what is done again
     ("def aux(x):\n    return x", f("    return sorted(aux(x))[::-1]")),
     (SORTS, f("    return sorted(aux(x))[::-1]")),
@@ -132,7 +123,6 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
     (SORTS, f("    try:\n        y = aux(x)[::-1]\n    except Exception:\n        y = x\n    return sorted(x)[::-1]")),
     # main brings its own
     (SORTS, "from math import fabs as aux\n" + f("    return sorted(x, key=aux)[::-1]")),
-    (SORTS, "def f(x, aux=sorted):\n    return aux(x)[::-1]"),
     (SORTS, f("    global aux\n    aux = sorted\n    return aux(x)[::-1]")),
 ])  # fmt: skip
 def test_a_result_that_only_seems_to_matter_is_ignored(helper, main):

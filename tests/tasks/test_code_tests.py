@@ -32,7 +32,7 @@ def played(*turns, env=FULL, problem=TOTAL):
 def test_rewards_by_hand():
     (step,) = played((RIGHT, CASES))
     assert step.team_reward == 1 and step.success and step.done and step.info["agreed"]
-    assert step.local_rewards == {"coder": pytest.approx(1.0), "tester": pytest.approx(1.0)}
+    assert step.local_rewards == pytest.approx({"coder": 1.0, "tester": 1.0})
     (step,) = played((HALF, CASES))  # agrees with every case, though it is half right
     assert (step.team_reward, step.done, step.success) == (0.5, True, False)
     assert step.local_rewards["coder"] == pytest.approx(0.1 + 0.1 + 0.8 * 0.5)
@@ -177,11 +177,8 @@ def test_a_gold_program_reads_its_standard_input():
 @pytest.mark.parametrize("size", ["pocket", "full"])
 def test_a_single_agent_writes_the_function_once(size):
     env = make_env("code_tests", single_agent=True, size=size)
-    if size == "full":
-        (step,) = played((RIGHT,), env=env)
-    else:
-        (task,) = env.tasks(1, "train", 0)
-        step = env.step(env.start(task), {"solo": task.data["gold"]})
+    task = task_of(TOTAL) if size == "full" else env.tasks(1, "train", 0)[0]
+    step = env.step(env.start(task), {"solo": task.data["gold"]})
     assert step.done and step.success and step.team_reward == 1 and step.local_rewards == {"solo": pytest.approx(1.0)}
 
 

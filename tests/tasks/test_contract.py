@@ -13,11 +13,8 @@ from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.tasks.shared.rows import SPLITS
 
-MATH, POSTS, ABSTRACTS, QUESTIONS, CORPUS = (
-    str(data_dir() / place)
-    for place in ("math/word_problems.jsonl", "tldr/posts.jsonl", "arxiv/abstracts.jsonl", "search/questions.jsonl",
-                  "search/corpus.jsonl")
-)  # fmt: skip
+MATH, POSTS, ABSTRACTS, QUESTIONS, CORPUS = (str(data_dir() / f"{place}.jsonl") for place in (
+    "math/word_problems", "tldr/posts", "arxiv/abstracts", "search/questions", "search/corpus"))  # fmt: skip
 SOLO, PUBLISHED, FULL = {"single_agent": True}, {"rewards": "published"}, {"size": "full"}
 KEPT = {
     "plan_path": [{"size": 6}, FULL, PUBLISHED, SOLO, {"n_agents": 16}],

@@ -14,12 +14,6 @@ from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.rows import SPLITS, split_of
 
-DAPO = (
-    "Solve the following math problem step by step. The last line of your response should be of the form Answer: "
-    "$Answer (without quotes) where $Answer is the answer to the problem.\n\n{}\n\nRemember to put your answer on its "
-    'own line after "Answer:".'
-)
-
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
@@ -30,18 +24,12 @@ def polaris(n):
     return {"problem": f"What is {n} + 1?", "answer": str(n + 1), "difficulty": "3/8"}
 
 
-def dapo(n):
-    graded = {"ground_truth": str(n + 1), "style": "rule-lighteval/MATH_v2"}
-    return {"prompt": [{"content": DAPO.format(f"What is {n} + 1?"), "role": "user"}], "reward_model": graded}
-
-
 def gsm8k(n):
     return {"question": f"What is {n} + 1?", "answer": f"One more than {n}.\n#### {n + 1}"}
 
 
 MATHS = {
     "polaris": polaris,
-    "dapo": dapo,
     "dapo_processed": lambda n: {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": "x"},
     "aime24": lambda n: {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}"},
     "aime_2024": lambda n: {"Problem": f"What is {n} + 1?", "Solution": f"It is {n + 1}.", "Answer": n + 1},
@@ -73,7 +61,7 @@ def drawn(env):
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize("row", MATHS.values(), ids=MATHS)
 def test_problems_and_answers(tmp_path, row, form):
-    data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # DAPO repeats its problems
+    data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # some sets repeat problems
     found = drawn(make_env("math", size="full", data=data))
     assert {(one["problem"], one["gold"]) for _, one in found} == {(f"What is {n} + 1?", str(n + 1)) for n in range(40)}
     assert len(found) == 40

@@ -1,13 +1,13 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
 import errno
-import ntpath
 import os
 import random
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import psutil
 import pytest
@@ -17,6 +17,7 @@ from plays import in_turn
 
 from mas_lab.env import Task
 from mas_lab.paths import data_dir
+from mas_lab.tasks import sandbox
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.shared import grading, rows
 
@@ -110,14 +111,15 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babbl
 
 
 @pytest.mark.parametrize(("data", "asked"), [
-    (r"C:\sets\math", (r"C:\sets\math", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
+    ("C:sets", ("C:sets", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
     ("org/math:main", ("org/math", "main")),
 ])  # fmt: skip
-def test_a_drive_is_no_configuration(monkeypatch, data, asked):
+def test_a_drive_is_no_configuration(tmp_path, monkeypatch, data, asked):
     import datasets
 
     found = []
-    monkeypatch.setattr(rows, "splitdrive", ntpath.splitdrive)
+    monkeypatch.chdir(tmp_path)
+    Path("C:sets").mkdir()
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
     assert list(rows.read(data, "math")) == []
     assert found == [asked]
@@ -143,21 +145,21 @@ def test_same_answer(answer, gold, same):
 def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
     """Windows says EINVAL of a pipe that nobody reads."""
     assert grading.same_answer(r"\frac{8}{2}", "4")
-    (child,) = grading._children
+    (child,) = sandbox.workers("math").idle
 
     def gone(text):
         raise OSError(errno.EINVAL, "Invalid argument")
 
     monkeypatch.setattr(child.process.stdin, "write", gone)
     assert not grading.same_answer(r"\frac{8}{4}", "2")
-    assert grading.same_answer(r"\frac{8}{4}", "2") and grading._children != [child]
+    assert grading.same_answer(r"\frac{8}{4}", "2") and sandbox.workers("math").idle != [child]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
 def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
     lines = (
-        "import os, time; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(grading._children[0].process.pid, flush=True);"
+        "import os, time; from mas_lab.tasks import sandbox; from mas_lab.tasks.shared import grading;"
+        "grading.same_answer('x+1', '1+x'); print(sandbox.workers('math').idle[0].process.pid, flush=True);"
         "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
     )
     asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)

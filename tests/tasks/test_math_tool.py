@@ -45,9 +45,8 @@ def test_a_right_answer_that_both_give_pays_and_ends_it():
     (step,) = played((RIGHT, "2 0 7 5 answer 5"))
     assert paid([step]) == [(1.0, True, True)]
     assert step.local_rewards == {"tool": 1.0, "reasoner": 1.0} and step.valid == {"tool": True, "reasoner": True}
-    assert step.info == {
-        "task": "t", "turn": 0, "agent": "tool", "status": "ok", "printed": "5", "right": True, "agreed": True
-    }  # fmt: skip
+    place = {"task": "t", "turn": 0, "agent": "tool"}
+    assert step.info == place | {"status": "ok", "printed": "5", "right": True, "agreed": True}
     assert MathTool().acting(step.state) == ()
 
 
@@ -79,9 +78,8 @@ def test_what_a_program_earns(text, local, status, answer):
 def test_unsupported_is_not_counted_wrong(monkeypatch):
     outcome(monkeypatch, status="unsupported", stderr="ModuleNotFoundError: No module named 'fractions'", stdout="5\n")
     monkeypatch.setattr(programs, "_warned", set())
-    with pytest.warns(
-        UserWarning, match=r"math_tool: task t, agent 'tool', turn 0: .*'fractions'.* neither right nor wrong"
-    ):
+    words = r"math_tool: task t, agent 'tool', turn 0: .*'fractions'.* neither right nor wrong"
+    with pytest.warns(UserWarning, match=words):
         (step,) = played((RIGHT, "answer 5"))
     assert step.info["right"] is None and step.info["status"] == "unsupported" and not step.done
     assert step.info["unknown"] == [{"agent": "tool", "turn": 0, "error": step.info["error"]}]

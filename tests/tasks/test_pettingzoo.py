@@ -15,9 +15,7 @@ HANDS = {"rock": 0, "paper": 1, "scissors": 2}
 
 def squares(observation, agent):
     mine, theirs = (observation["observation"][..., side].T.ravel() for side in (0, 1))
-    return " ".join(
-        "x" if own else "o" if other else str(i) for i, (own, other) in enumerate(zip(mine, theirs, strict=True))
-    )
+    return " ".join("x" if mine[i] else "o" if theirs[i] else str(i) for i in range(9))
 
 
 def square(text, agent):

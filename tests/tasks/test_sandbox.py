@@ -42,16 +42,6 @@ def tier(request, use):
     return use(request.param)
 
 
-@pytest.fixture
-def pyeryx(use):
-    use("pyeryx")
-
-
-@pytest.fixture
-def monty(use):
-    use("monty")
-
-
 def value(source, *arguments, **limits):
     """What the one call answers."""
     outcome = sandbox.run(source, "f", [list(arguments)], **limits)
@@ -132,14 +122,11 @@ def test_a_call_that_fails_is_none_and_told(tier):
     ("def f(x): raise ValueError('no')", "ValueError: no"),
     ("raise ValueError('no')\ndef f(x): return x", "ValueError: no"), ("def f(): return 1", "TypeError: "),
     ("def f(x): return x.nothing", "AttributeError: 'int' object has no attribute 'nothing'"),
-    ("import math\ndef f(x): return math.nothing", "AttributeError: module 'math' has no attribute 'nothing'"),
     ("from math import nothing\ndef f(x): return x", "ImportError: cannot import name 'nothing' from 'math'"),
     ("import nothing\ndef f(x): return x", "ModuleNotFoundError: No module named 'nothing'"),
     ("def f(x): return print", "TypeError: returned a "),
     ("class A: pass\ndef f(x): return A()", "TypeError: returned a A, which is no plain data"),
-    ("class A: pass\ndef f(x): return A().x", "AttributeError: 'A' object has no attribute 'x'"),
-    ("def f(x): return [][1]", "IndexError: "), ("def f(x): return f(x)", "RecursionError: "),
-    ("f = 7", "TypeError: "),
+    ("def f(x): return f(x)", "RecursionError: "), ("f = 7", "TypeError: "),
 ])  # fmt: skip
 def test_a_wrong_program_is_an_error_on_each_tier(tier, source, line):
     outcome = sandbox.run(source, "f", [[1]])
@@ -222,37 +209,31 @@ def test_without_a_library_it_says_what_to_install(monkeypatch):
 LACKING = [
     "def f():\n    yield 1",
     "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
-    "class A:\n    @property\n    def g(self): pass\ndef f(): return 1",
-    "class A(Exception): pass\ndef f(): return 1",
     "import heapq\ndef f(): return 1",
-    "import string\ndef f(): return 1",
     "from collections import OrderedDict\ndef f(): return 1",
-    "from typing import Self, NoReturn, Awaitable\nfrom functools import singledispatch\ndef f(): return 1",
     "x = [1]\ndel x[0]\ndef f(): return 1",
     "def f(): return input()",
-    "def f(): return super()",
-    "def f(): return len(bytearray(2))",
     "import sys\ndef f(): return sys.exit(1)",
     "def f(): return int.from_bytes(b'a', 'big')",
-    "def f(): return f.__code__.co_name",
-    "def f(): return str(object())[:1]",
-    "import json\njson.x = 1\ndef f(): return 1",
 ]
 
 
 @pytest.mark.parametrize("source", LACKING)
-def test_what_monty_lacks_is_neither_right_nor_wrong(monty, source):
+def test_what_monty_lacks_is_neither_right_nor_wrong(use, source):
+    use("monty")
     outcome = sandbox.run(source, "f", [[]])
     assert (outcome.status, outcome.values) == ("unsupported", (None,)), outcome
 
 
 @pytest.mark.parametrize("source", [source for source in LACKING if "input" not in source])
-def test_pyeryx_runs_what_monty_lacks(pyeryx, source):
+def test_pyeryx_runs_what_monty_lacks(use, source):
+    use("pyeryx")
     outcome = sandbox.run(source, "f", [[]])
-    assert outcome.status in {"ok", "error"}  # a generator is no plain data, `super()` needs a class
+    assert outcome.status in {"ok", "error"}  # a generator is no plain data
 
 
-def test_threads_and_processes_are_not_there(pyeryx):
+def test_threads_and_processes_are_not_there(use):
+    use("pyeryx")
     threads = "import threading\ndef f():\n    threading.Thread(target=print).start()"
     assert sandbox.run(threads, "f", [[]]).status == "unsupported"
     assert sandbox.run("import subprocess\ndef f(): return subprocess.run('ls')", "f", [[]]).status == "refused"
@@ -261,21 +242,16 @@ def test_threads_and_processes_are_not_there(pyeryx):
 @pytest.mark.parametrize(("error", "status"), [
     ("MemoryError", "memory"), ("PermissionError: no", "refused"), ("ValueError", "error"),
     ("NameError: name 'heapq' is not defined", "error"), ("NameError: name 'input' is not defined", "unsupported"),
-    ("ModuleNotFoundError: No module named 'numpy'", "error"),
-    ("ModuleNotFoundError: No module named 'heapq'", "unsupported"),
     ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
-    ("AttributeError: module 'sys' has no attribute 'exits'", "error"),
     ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
     ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
-    ("AttributeError: 'str' object has no attribute 'isprintable'", "unsupported"),
-    ("AttributeError: 'str' object has no attribute 'push'", "error"),
 ])  # fmt: skip
 def test_the_status_of_an_error(error, status):
     assert harness.status_of(error) == status
 
 
 @pytest.mark.parametrize("text", [
-    "", "7", "null", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
+    "", "7", "[1]", '[["a", 1]]', "[[1, null], [2, null]]", "[[1, 2, 3]]", '[[["eval", ["1"]], null]]',
     '[[["set", [["list", []]]], null]]', '[[{"a": 1}, null]]', "[" * 200_000, "[[" + "9" * 9999 + ", null]]",
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
@@ -292,7 +268,9 @@ def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
 SPIN = "def f(n):\n    for i in range(n):\n        pass\n    return n"
 
 
-def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
+def test_fuel_decides_alike_on_a_busy_machine(use):
+    use("pyeryx")
+
     def ends(fuel):
         return sandbox.run(SPIN, "f", [[1_000_000]], fuel=fuel, timeout_s=60)
 
@@ -315,7 +293,7 @@ def test_fuel_decides_alike_on_a_busy_machine(pyeryx):
 
 
 def workers():
-    return [each.process.pid for each in sandbox._engine(sandbox.tier()).idle]
+    return [each.process.pid for each in sandbox.workers(sandbox.tier()).idle]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signal on Windows")
@@ -347,7 +325,7 @@ sandbox.tier = lambda: {tier!r}
 def value(n):
     return sandbox.run("def f(x): return x * 2", "f", [[n]]).values[0]
 def workers():
-    return [child.process.pid for child in sandbox._engine({tier!r}).idle]
+    return [child.process.pid for child in sandbox.workers({tier!r}).idle]
 def started():
     def parent(pid):
         return int(open(f"/proc/{{pid}}/stat").read().rsplit(")", 1)[1].split()[1])
@@ -381,29 +359,24 @@ sandbox.run("while True: pass", timeout_s=200)
 """
 
 
-@pytest.fixture
-def script(tier, tmp_path):
-    """Return a function that returns what a script without `if __name__ == "__main__"` prints."""
-
-    def run(text):
-        file = tmp_path / "script.py"
-        file.write_text(SCRIPT.format(tier=tier) + text, encoding="utf-8")
-        return subprocess.run([sys.executable, "-W", "ignore", str(file)], capture_output=True, text=True, timeout=120)
-
-    return run
+def script(tier, folder, text):
+    """Run a script without `if __name__ == "__main__"`."""
+    (folder / "script.py").write_text(SCRIPT.format(tier=tier) + text, encoding="utf-8")
+    command = [sys.executable, "-W", "ignore", str(folder / "script.py")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork and no such signal on this platform")
 @pytest.mark.parametrize("text", [FORK, INTERRUPT], ids=["fork", "interrupt"])
-def test_the_next_program_runs_after_a_fork_or_an_interrupt(script, text):
-    done = script(text)
+def test_the_next_program_runs_after_a_fork_or_an_interrupt(tier, tmp_path, text):
+    done = script(tier, tmp_path, text)
     assert done.stdout == "right\n", done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGINT"])
-def test_what_was_started_ends_with_its_parent_in_the_middle_of_a_program(tier, script, end):
-    started = script(END.format(signal=end)).stdout.split()
+def test_what_was_started_ends_with_its_parent_in_the_middle_of_a_program(tier, tmp_path, end):
+    started = script(tier, tmp_path, END.format(signal=end)).stdout.split()
     assert len(started) == {"pyeryx": 1, "monty": 2}[tier]
     last = time.monotonic() + 60
     while any(map(_runs, started)):

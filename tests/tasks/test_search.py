@@ -73,12 +73,8 @@ def test_what_cannot_be_read_is_invalid_and_finds_nothing():
 
 def test_a_single_agent_searches_and_answers():
     steps = play(Search(single_agent=True), "anna friend", f"{FRIEND} city", "what", CITY)
-    assert earned(steps) == [
-        ("solo", 0.0, 1.0, True, False),
-        ("solo", 0.0, 1.0, True, False),
-        ("solo", 0.0, 0.0, False, False),
-        ("solo", 1.0, 1.0, True, True),
-    ]
+    assert earned(steps)[:2] == [("solo", 0.0, 1.0, True, False)] * 2
+    assert earned(steps)[2:] == [("solo", 0.0, 0.0, False, False), ("solo", 1.0, 1.0, True, True)]
     assert earned(play(Search(single_agent=True), *["anna boss"] * 4))[-1] == ("solo", 0.0, 0.0, True, True)
 
 
@@ -172,19 +168,15 @@ def test_bm25_finds_what_shares_words_and_nothing_else():
 
 @needs_bm25s
 @pytest.mark.parametrize(("lines", "why"), [
-    (['{"id": "1", "title": "a", "text": "b"}', "{"], "line 2: "),
-    (["", '{"id": 1, "title": "a", "text": "b"}'], "line 2: a passage needs id as text"),
-    (['{"id": "1", "text": "b"}'], "line 1: a passage needs title as text"),
-    (['{"id": "1", "title": "a", "text": "b"}'] * 2, "line 2: the id '1' is another passage's too"),
-    ([], "holds no passage"),
+    (['{"title": "a", "text": "b"}', "{"], "line 2: "),
+    (["", '{"title": 1, "text": "b"}'], r"line 2: a passage needs title and text, it has \['text', 'title'\]"),
+    ([], "give a JSONL file with title and text in each line"),
 ])  # fmt: skip
 def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
         bm25(str(path), "a", 3, "search")
-    with pytest.raises(EnvError, match=r"there is no corpus .*gone; give a JSONL file with id, title, text"):
-        Search(size="full", data=QUESTIONS, corpus=str(tmp_path / "gone")).tasks(1, "train", 0)
 
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):

@@ -12,13 +12,8 @@ from mas_lab.env import EnvError, Task
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("textarena", reason="TextArena is not installed: make games")
-GAMES = {
-    "TicTacToe-v0": 2,
-    "KuhnPoker-v0": 2,
-    "GuessTheNumber-v0": 1,
-    "ThreePlayerTicTacToe-v0": 3,
-    "SecretMafia-v0": 6,
-}
+GAMES = {"TicTacToe-v0": 2, "KuhnPoker-v0": 2, "GuessTheNumber-v0": 1, "ThreePlayerTicTacToe-v0": 3,
+         "SecretMafia-v0": 6}  # fmt: skip
 
 
 @pytest.mark.parametrize("id", GAMES)

@@ -1,22 +1,26 @@
 """Hold the base classes of the tasks: options, drawn problems, agents, and chat messages.
 
-Roles, prompts and rewards belong to each task.
+Roles and rewards belong to each task. Prompts and word lists stand in TOML files beside the tasks.
 """
 
 import random
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared.rows import check_split, content_id
-from mas_lab.tasks.shared.texts import PROMPTS
 
+PROMPTS = tomllib.loads(Path(__file__).parents[1].joinpath("prompts.toml").read_text(encoding="utf-8"))
+"""Task -> role or purpose -> text."""
+WORD_LISTS = tomllib.loads(Path(__file__).parents[1].joinpath("words.toml").read_text(encoding="utf-8"))
 MOST_AGENTS = 16
 LATEST = 4
-"""Number of last proposals that an agent sees. With all proposals, the cost of a round would grow with the square of
-its agents. The last agent sees all proposals."""
+"""Number of last proposals or turns that an agent reads in full. With all of them, the cost of an episode would grow
+with their square. The last agent of a round sees all proposals; of earlier turns an agent reads only the outcome."""
 
 
 def chat(text: str, system: str = "") -> list[Message]:
@@ -113,10 +117,20 @@ class SizedTask(DrawnTask):
         return self.size if type(self.size) is int else self.default
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProposalState:
+    """Base class of the states of a `ProposalTask`."""
+
+    hints: tuple[Any, ...] = ()
+    """Proposals of this round (`None`: unreadable)."""
+    turn: int = 0
+    done: bool = False
+
+
 class ProposalTask(SizedTask):
     """Base class of the tasks whose agents propose in turn, until the last one acts.
 
-    A state has `hints`, the proposals of this round (`None`: unreadable), and `done`. A subclass has these methods:
+    An episode ends with success, after `max_turns` turns, or if a state is `done`. A subclass has these methods:
 
     - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `phrased(said)` the words of
       this content, which stand in a `tag` in full size.
@@ -163,6 +177,9 @@ class ProposalTask(SizedTask):
         (agent,) = self.acting(state)
         said = self.read(actions[agent])
         after, team, local, success = self.carry_out(state, said)
-        if agent != self.agents[-1]:
+        if agent == self.agents[-1]:
+            done = after.done or success or state.turn + 1 == self.max_turns
+            after = replace(after, hints=(), turn=state.turn + 1, done=done)
+        else:
             after, team, success = replace(state, hints=(*state.hints, said)), 0.0, False
         return Step(after, team, {agent: local}, {agent: said is not None}, success, after.done)

@@ -1,18 +1,17 @@
 """Compare two answers: numbers exactly, other mathematics with `math-verify`, and words as SQuAD does.
 
 `math-verify` runs in a child process. Its own time limit needs the main thread's alarm, which `env.step` does not have,
-because rollouts step in threads. Without a limit an answer such as 9^(9^9) would stop the whole program. One child
-serves all callers and is replaced if it had to be killed. Finding the answer in a text is not done here, except for
-`last_boxed`.
+because rollouts step in threads. Without a limit an answer such as 9^(9^9) would stop the whole program. Finding the
+answer in a text is not done here, except for `last_boxed`.
 """
 
 import re
 import string
-import threading
 from fractions import Fraction
 from functools import lru_cache
 
-from mas_lab.tasks.shared.child import Child, ChildEnded
+from mas_lab.tasks.sandbox import workers
+from mas_lab.tasks.shared.child import ChildEnded
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -45,7 +44,10 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     numbers = _number(answer), _number(gold)
     if None not in numbers:
         return numbers[0] == numbers[1]
-    return len(answer) <= _LONGEST and _verified(answer, gold, timeout_s)
+    try:
+        return len(answer) <= _LONGEST and workers("math").ask([answer, gold], timeout_s)
+    except ChildEnded:  # ended at the time limit, or crashed on this answer
+        return False
 
 
 def plain_answer(text: str) -> str:
@@ -71,19 +73,3 @@ def _number(text: str) -> Fraction | None:
         return None
     numerator, _, denominator = text.replace(",", "").partition("/")
     return None if denominator and int(denominator) == 0 else Fraction(numerator) / int(denominator or 1)
-
-
-_turn = threading.Lock()
-_children: list[Child] = []
-"""The child that grades, if it was started."""
-
-
-def _verified(answer: str, gold: str, timeout_s: float) -> bool:
-    """Return whether `math-verify` finds two answers equal; its child is replaced if it had to be ended."""
-    with _turn:
-        if not (_children and _children[0].lives):
-            _children[:] = [Child("math")]
-        try:
-            return _children[0].ask([answer, gold], timeout_s)
-        except ChildEnded:  # ended at the time limit, or crashed on this answer
-            return False

@@ -128,9 +128,7 @@ def kind(clues: Grid) -> str:
     for _ in range(3):
         seen = [sorted(colours[cell] for cell in line) for line in lines(side)]
         alike = [sorted(colours[other] for other in others) for others in same]
-        told = [
-            [colours[cell], sorted((seen[row], seen[column])), seen[box], alike[cell]]
-            for cell, (row, column, box) in enumerate(homes(side))
-        ]
-        colours = [content_id(repr(one)) for one in told]
+        places = [(sorted((seen[row], seen[column])), seen[box]) for row, column, box in homes(side)]
+        told = zip(colours, places, alike, strict=True)
+        colours = [content_id(repr([own, both, box, others])) for own, (both, box), others in told]
     return " ".join(sorted(colours))

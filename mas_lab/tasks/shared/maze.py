@@ -41,11 +41,14 @@ class Floor:
     def inside(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
 
+    def free(self, cell: Cell) -> bool:
+        return self.inside(cell) and cell not in self.walls
+
     def target(self, at: Cell, move: str) -> Cell | None:
         """Return the cell that `move` leads to, a letter of `MOVES` or the name of a cell; `None` if it is blocked."""
         cell = beyond(at, move) if move in MOVES else cell_of(move)
         near = (cell[0] - at[0], cell[1] - at[1]) in MOVES.values()
-        return cell if near and self.inside(cell) and cell not in self.walls else None
+        return cell if near and self.free(cell) else None
 
     def walk(self, place: Any, moves: Sequence[str]) -> list[Any]:
         """Return the places passed, `place` first, until the end is reached or out of reach, or a move is blocked."""
@@ -149,9 +152,6 @@ class Room(Floor):
         """Return the cell that each move points to, even a wall; none beyond the edge."""
         cells = {move: beyond(place[0], move) for move in MOVES}
         return {move: cell for move, cell in cells.items() if self.inside(cell)}
-
-    def free(self, cell: Cell) -> bool:
-        return self.inside(cell) and cell not in self.walls
 
     def after(self, place: Place, move: str) -> Place:
         """Return the place after `move`, a letter of `MOVES` or the name of a cell; `place` itself if it is blocked.

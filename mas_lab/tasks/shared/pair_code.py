@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mas_lab.tasks.shared.bases import PROMPTS
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
 from mas_lab.tasks.shared.programs import FENCED, Case, Problem, Result, function, parsed, read_code, readable
-from mas_lab.tasks.shared.texts import PROMPTS
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}

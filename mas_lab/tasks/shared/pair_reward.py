@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from mas_lab.env import Step, Task
 from mas_lab.tasks.shared import stories, wording
-from mas_lab.tasks.shared.bases import SizedTask
+from mas_lab.tasks.shared.bases import PROMPTS, SizedTask
 from mas_lab.tasks.shared.rows import draw, sample
-from mas_lab.tasks.shared.texts import PROMPTS
 
 MARKER = "|||"
 """Separator of the two texts if one agent writes both."""
@@ -128,13 +127,11 @@ class TwoTextsTask(SizedTask):
         return PROMPTS[self.name][agent].format(least=self.wanted.least, most=self.wanted.most)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
-        column = type(self).column
         if self.full:
-            texts = sample(self.data, n, split, seed, column, self.name)
+            texts = sample(self.data, n, split, seed, type(self).column, self.name)
         else:
-            count = self.number
-            rng = random.Random(f"{self.name} {count} {split} {seed}")
-            texts = draw(stories.stories(rng, count), n, split, self.name)
+            rng = random.Random(f"{self.name} {self.number} {split} {seed}")
+            texts = draw(stories.stories(rng, self.number), n, split, self.name)
         return [(text, {"source": text}) for text in texts]
 
     def start(self, task: Task) -> State:

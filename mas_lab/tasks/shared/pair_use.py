@@ -230,6 +230,5 @@ def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], who
 
 def _handed_on(arguments: Sequence, told: list) -> bool:
     """Return whether one of the calls got all of these arguments."""
-    return any(
-        isinstance(given, list) and all(any(same(one, part) for part in given) for one in arguments) for given in told
-    )
+    calls = [given for given in told if isinstance(given, list)]
+    return any(all(any(same(one, part) for part in given) for one in arguments) for given in calls)

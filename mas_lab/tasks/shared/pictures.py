@@ -31,8 +31,7 @@ def board(side: int, marks: Iterable[str], told: str, box: int = 1) -> str:
     strong = "".join(f"M{EDGE} {at}H{far}M{at} {EDGE}V{far}" for at in range(EDGE, far + 1, SIDE * box))
     names = [_text(_middle((at, 0))[0], 13, word((at, 0))[0]) for at in range(side)]
     names += [_text(EDGE / 2, _middle((0, at))[1] + 4, word((0, at))[1:]) for at in range(side)]
-    frame = [f'<path d="{lines}" stroke="#bbbbbb"/><path d="{strong}" stroke="{FAINT}"/>' if box > 1
-             else f'<path d="{lines}" stroke="#bbbbbb"/>']  # fmt: skip
+    frame = [f'<path d="{lines}" stroke="#bbbbbb"/>', f'<path d="{strong}" stroke="{FAINT}"/>' if box > 1 else ""]
     edge = f'<g fill="{FAINT}" font-size="11" text-anchor="middle">{"".join(names)}</g>'
     return picture(whole, whole, [edge, *marks, *frame], told)
 

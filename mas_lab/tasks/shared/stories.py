@@ -6,7 +6,7 @@ How good a retelling is, is measured in `wording`.
 import random
 from collections.abc import Iterator
 
-from mas_lab.tasks.shared.texts import WORD_LISTS
+from mas_lab.tasks.shared.bases import WORD_LISTS
 from mas_lab.tasks.shared.wording import TRANSITIONS
 
 KINDS, ORDER = WORD_LISTS["stories"], ("how", "who", "did", "what", "where")

@@ -7,7 +7,7 @@ but a high score does not prove a good summary.
 import re
 from collections.abc import Iterable
 
-from mas_lab.tasks.shared.texts import WORD_LISTS
+from mas_lab.tasks.shared.bases import WORD_LISTS
 
 TRANSITIONS = WORD_LISTS["transitions"]
 """Twelve kinds of transition; no phrase belongs to two of them."""

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from mas_lab.tasks.shared.texts import WORD_LISTS
+from mas_lab.tasks.shared.bases import WORD_LISTS
 
 PEOPLE, TRAITS = WORD_LISTS["worlds"]["people"], WORD_LISTS["worlds"]["traits"]
 """People, and relations that lead to a value, which ends a chain."""
