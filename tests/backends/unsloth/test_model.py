@@ -17,7 +17,6 @@ from backends.drawn import drawn, same, weights  # noqa: E402
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
 from mas_lab.backends.unsloth.engine import UnslothEngine, decodes_exactly  # noqa: E402
-from mas_lab.paths import notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -199,7 +198,8 @@ def test_unsloth_is_imported_first_and_a_base_that_was_not_quantized_is_an_error
 
 def test_the_notebook_runs_on_it():
     pytest.importorskip("ipykernel")
-    from notebooks.test_notebooks import prepared, printed, run
+    from notebooks.test_notebooks import OTHERS, printed, run
 
-    said = printed(run(prepared(notebooks_dir() / "10_one_gpu_unsloth.ipynb", smoke=True)))
+    [master] = [path for path in OTHERS if path.stem == "10_one_gpu_unsloth"]
+    said = printed(run(master, SMOKE=True, RECORDED=False))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)
