@@ -17,7 +17,6 @@ from backends.drawn import drawn, same, weights  # noqa: E402
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
 from mas_lab.backends.unsloth.engine import UnslothEngine, decodes_exactly  # noqa: E402
-from mas_lab.paths import notebooks_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -199,10 +198,8 @@ def test_unsloth_is_imported_first_and_a_base_that_was_not_quantized_is_an_error
 
 def test_the_notebook_runs_on_it():
     pytest.importorskip("ipykernel")
-    import execution
-    import nbformat
-    from notebooks.test_notebooks import printed
+    from notebooks.test_notebooks import OTHERS, printed, run
 
-    notebook = nbformat.read(notebooks_dir() / "10_one_gpu_unsloth.ipynb", 4)
-    said = printed(execution.execute(execution.with_parameters(notebook, {"SMOKE": True}), "the notebook"))
+    [master] = [path for path in OTHERS if path.stem == "10_one_gpu_unsloth"]
+    said = printed(run(master, SMOKE=True, RECORDED=False))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)

@@ -12,12 +12,11 @@ import torch
 pytest.importorskip("vllm")
 
 from backends.drawn import gap
-from notebooks.test_notebooks import prepared, printed, run
+from notebooks.test_notebooks import OTHERS, printed, run
 
 import mas_lab as lab
 from mas_lab.backends.vllm import engine as vllm_engine
 from mas_lab.backends.vllm import process as vllm_process
-from mas_lab.paths import notebooks_dir
 from mas_lab.policy import PolicyError, Request
 
 pytestmark = pytest.mark.engines
@@ -230,5 +229,6 @@ def test_a_resumed_run_is_the_run_that_never_stopped_and_its_team_may_have_anoth
 
 
 def test_the_notebook_runs_on_it():
-    said = printed(run(prepared(notebooks_dir() / "11_many_gpus_vllm.ipynb", smoke=True)))
+    [master] = [path for path in OTHERS if path.stem == "11_many_gpus_vllm"]
+    said = printed(run(master, SMOKE=True, RECORDED=False))
     assert "sampled by vllm\n" in said
