@@ -64,6 +64,7 @@ def lines(outputs) -> list[str]:
     return output.data["text/plain"].split("\n")
 
 
+@pytest.mark.slow
 def test_a_training_leaves_one_line_that_covers_its_rollouts(executed):
     *drawn, printed = executed["train"]
     assert printed.text == "all done\n"
@@ -75,6 +76,7 @@ def test_a_training_leaves_one_line_that_covers_its_rollouts(executed):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_training_is_drawn_in_the_cell_that_asks_for_its_step(executed):
     for name, made in (("begun", 1), ("step", 2)):
         [line] = lines(executed[name])
@@ -84,6 +86,7 @@ def test_a_training_is_drawn_in_the_cell_that_asks_for_its_step(executed):
     assert line.startswith("reading <b>: 100%|")
 
 
+@pytest.mark.slow
 def test_a_quick_cell_keeps_only_its_result(executed):
     [result] = executed["quick"]
     assert result.output_type == "execute_result" and result.data["text/plain"] == "2"

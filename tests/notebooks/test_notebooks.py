@@ -1,6 +1,5 @@
 """Every notebook runs from top to bottom, short (`SMOKE = True`): the solutions are right, and the cells that students
-open are "not yet" and leave nothing behind on which a later cell fails. All of them are slow but the quickstart; full
-lengths too.
+open are "not yet" and leave nothing behind on which a later cell fails. Full lengths too.
 
 Elsewhere: notebooks under the hands of a reader (`widgets/test_jupyterlab`), 10 and 11 on their engines (`backends`).
 """
@@ -72,10 +71,8 @@ def marked(master, marks: str) -> list[tuple[str, str]]:
     return [(mark, one.name) for one in exercises.of_notebook(master.stem[:2]) for mark in marks]
 
 
-SHORT = [case(FIRST), *(case(path, pytest.mark.slow) for path in OTHERS)]
-
-
-@pytest.mark.parametrize("master", SHORT)
+@pytest.mark.slow
+@pytest.mark.parametrize("master", [case(path) for path in forms.masters()])
 def test_solutions_are_right_and_what_students_open_is_not_yet(master):
     notebook = run(master, with_release=True, SMOKE=True, RECORDED=False)
     assert verdicts(notebook) == marked(master, "●○"), printed(notebook)

@@ -138,6 +138,7 @@ def test_03_trainings_are_as_told():
     assert f"{told[0.2]:.0f} told and {measured[0.2]:.0f} measured" in FINDINGS
 
 
+@pytest.mark.slow
 def test_03_studies_are_as_told():
     row = difference("paid_help", "pay 0.2", "own")
     says("03", "loses {final:.2f} at a pay of 0.2 (95 % interval {final_low:.2f} to {final_high:.2f}", **row)

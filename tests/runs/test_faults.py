@@ -13,7 +13,7 @@ from small import child
 @pytest.mark.parametrize(
     "kinds, moments, least",
     [
-        (("shared",), (1, 23, 48, 61), 4),
+        pytest.param(("shared",), (1, 23, 48, 61), 4, marks=pytest.mark.slow),
         pytest.param(("shared", "per_agent", "lora"), range(1, 999), DEATHS,
                      marks=[pytest.mark.long, pytest.mark.timeout(7200)]),
     ],

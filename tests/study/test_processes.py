@@ -36,6 +36,7 @@ def alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(ending):

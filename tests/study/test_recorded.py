@@ -36,6 +36,7 @@ def test_a_record_holds_every_run_of_its_design_up_to_its_budget(folder):
 
 
 @pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
+@pytest.mark.slow
 def test_the_page_of_findings_says_what_was_recorded(monkeypatch):
     monkeypatch.syspath_prepend(DOCS)
     import findings

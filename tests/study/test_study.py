@@ -17,6 +17,7 @@ from mas_lab.study.cell import RECORDS, run_of
 from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
+pytestmark = pytest.mark.slow
 SCORED = {"tasks": 2, "score_tasks": 3, "score_episodes": 1, "score_at": [100]}
 QUIZ = {"name": "ladder", "n_agents": 3}
 ASKED = TINY | {"settings": SCORED, "tasks": {"two": {}, "three": {"env": {"n_agents": 3}, "seeds": 1, "quiz": QUIZ}}}
@@ -89,7 +90,6 @@ def in_a_cell(source, name):
     exec(compile(source, name, "exec"), vars(__main__))
 
 
-@pytest.mark.slow
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
@@ -112,7 +112,6 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
-@pytest.mark.slow
 def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
     missing = made.cells()[1]

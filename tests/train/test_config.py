@@ -132,7 +132,7 @@ def test_a_run_that_somebody_handed_in_imports_nothing(own, tmp_path, monkeypatc
         assert lab.load_run(path).config["env"]["name"] == "evil:Env" and lab.RolloutViewer(path)
     assert lab.load_run(run).team() and lab.AblationBoard([run])
     assert "evil" not in sys.modules
-    with pytest.raises(ValueError, match=r"no env is named 'evil:Env'; .*pass one of your own as the object"):
+    with pytest.raises(ValueError, match=r"no env is named 'evil:Env'; .*pass your own env as an object"):
         lab.make_env(**config["env"])
 
 

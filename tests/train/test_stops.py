@@ -12,7 +12,7 @@ import pytest
 import small
 
 import mas_lab as lab
-from mas_lab.runs import checkpoint
+from mas_lab.runs.run import Checkpoint
 
 STEPS, STOPPED = 2, 1
 SETTINGS = small.SETTINGS | {"save_every": 100}
@@ -113,7 +113,7 @@ def newest(run: Path) -> int:
     """The newest checkpoint; all that stand are whole, with the tables of their steps."""
     for folder in (run / "checkpoints").iterdir():
         if folder.suffix != ".tmp":
-            checkpoint.Checkpoint(folder).verify()
+            Checkpoint(folder).verify()
     assert lab.load_run(run).steps >= lab.load_run(run).checkpoint().step
     return lab.load_run(run).checkpoint().step
 
@@ -174,7 +174,7 @@ def test_a_checkpoint_that_cannot_be_made_leaves_whole_files_and_says_so(models,
     training = start(models, tmp_path / "run")
     next(training)
     breaking("step", raising(ValueError("of the env")))
-    monkeypatch.setattr(checkpoint, "hashes", raising(OSError(28, "No space left on device")))
+    monkeypatch.setattr("mas_lab.runs.run.hashes", raising(OSError(28, "No space left on device")))
     with pytest.raises(lab.RolloutError, match="ValueError: of the env") as caught:
         list(training)
     [note] = caught.value.__notes__

@@ -168,6 +168,7 @@ def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     assert asked[-1] == 0.1
 
 
+@pytest.mark.slow
 def test_each_instrument_is_there_in_a_stored_notebook(stored):
     """By the HTML of its outputs, which is what viewers without a renderer of figures show."""
     for cell in stored.cells[1:]:

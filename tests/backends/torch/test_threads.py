@@ -85,6 +85,7 @@ def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
         set_threads(0)
 
 
+@pytest.mark.slow
 def test_a_new_process_is_settled_by_its_first_policy_and_the_variable_is_heard(models):
     code = f"import mas_lab as lab, torch; lab.load_policy({str(models / 'a')!r}); print(torch.get_num_threads())"
     environment = os.environ | {threads.VARIABLE: "3", "OMP_NUM_THREADS": "1"}
