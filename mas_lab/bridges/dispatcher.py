@@ -19,6 +19,9 @@ from mas_lab.team import Team
 SLICE = 0.05
 """Seconds between two checks for late episodes and for waves that have waited long enough."""
 
+CHARACTERS = 64
+"""Characters per token of the context beyond which a prompt is refused before it is tokenized."""
+
 
 class Dispatcher:
     """Dispatcher that plays episodes, at most `at_once` of them at a time.
@@ -102,6 +105,9 @@ class Dispatcher:
     def _request(self, call: Call) -> Request:
         """Return the request for the engine, or raise `Refused`."""
         asked, policy, sampling = call.asked, self.team[call.asked.agent], self.team.sampling[call.asked.agent]
+        if (length := sum(len(message["content"] or "") for message in asked.messages)) > CHARACTERS * policy.context:
+            told = f"{length:,} characters are more than agent {asked.agent!r} reads ({policy.context} tokens)"
+            raise Refused(400, "context_length_exceeded", told)
         try:
             ids = tuple(policy.encode(asked.messages))
         except Exception as error:  # from the chat template, which may not support tools, for example

@@ -116,6 +116,8 @@ class Episode:
     earned: EpisodeResult | None = None
     why: str = ""
     """Reason why the episode failed; empty if it did not."""
+    refusal: str = ""
+    """Why its first unanswered call got no answer."""
     open: set[Call] = field(default_factory=set)
     """Calls that wait for an answer."""
     since: float = 0.0
@@ -130,6 +132,13 @@ class Episode:
         Thread(target=copy_context().run, args=(self._work, endpoint), name=f"mas_lab {self.name}", daemon=True).start()
 
     @property
+    def failure(self) -> str:
+        """Return why the episode failed: its own reason, or that it left no row; an empty text if it did not fail."""
+        if self.why or self.rows:
+            return self.why
+        return f"no call of it was answered{f' ({self.refusal})' if self.refusal else ' before it returned'}"
+
+    @property
     def is_late(self) -> bool:
         return not self._over and time.monotonic() - self.since > self.timeout_s
 
@@ -139,10 +148,14 @@ class Episode:
 
     def ask(self, body: Any) -> dict[str, Any]:
         """Wait for the answer to one request and return it, or raise `Refused`."""
-        call = self._call(asked_of(body))
-        self.tell(self, call)
-        if isinstance(answer := call.answer.result(), Refused):
-            raise answer
+        try:
+            call = self._call(asked_of(body))
+            self.tell(self, call)
+            if isinstance(answer := call.answer.result(), Refused):
+                raise answer
+        except Refused as refused:
+            self.refusal = self.refusal or str(refused)
+            raise
         return answer
 
     def _call(self, asked: Asked) -> Call:
@@ -241,6 +254,10 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
     for agent, reward in returned.agents.items():
         if agent not in agents or (reward and not calls[agent]):
             return returned, f"it pays agent {agent!r:.80}, which it never called"
+    if returned.success not in (None, True, False):
+        return returned, f"success is {returned.success!r:.80}; return True, False or None"
+    if not isinstance(returned.info, Mapping):
+        return returned, f"info is a {type(returned.info).__name__}; return a dict of plain data"
     return returned, not_plain(returned.info, "info")
 
 

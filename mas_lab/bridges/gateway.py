@@ -53,6 +53,8 @@ def _read(message: Any) -> Message:
         if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in parts):
             raise ValueError("it has a part that is no text; policies here read text alone")
         one["content"] = "".join(str(part.get("text", "")) for part in parts)
+    if not isinstance(one["role"], str):
+        raise ValueError(f"its role is {one['role']!r:.80}; give a text")
     if problem := no_message(one):
         raise ValueError(problem)
     return one
@@ -65,7 +67,7 @@ class Asked(BaseModel):
 
     agent: str = Field(alias="model")
     messages: list[Annotated[dict[str, Any], AfterValidator(_read)]] = Field(min_length=1)
-    temperature: float | None = Field(None, gt=0, le=10)  # at 0 equal answers would be compared
+    temperature: float | None = Field(None, ge=0.01, le=10)  # below, equal answers would be compared
     max_tokens: int | None = Field(None, ge=1, validation_alias=AliasChoices("max_completion_tokens", "max_tokens"))
     stop: list[Annotated[str, Field(min_length=1)]] = []
 
@@ -102,6 +104,8 @@ def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Complet
 
 
 PATH = "/v1/chat/completions"
+MOST = 8 * 2**20
+"""Maximal size of a request in bytes."""
 Ask = Callable[[Any], dict[str, Any]]
 """Function that answers one request's JSON, or raises `Refused`."""
 
@@ -126,6 +130,9 @@ class Gateway(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing: what is left to fail once a request has its answer is the connection of a client that left."""
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: Gateway
@@ -136,12 +143,20 @@ class _Handler(BaseHTTPRequestHandler):
         """Send what the asking episode answers, or the error that it raises."""
         try:
             ask = self._episode()
-            self._send(ask(self._body()))
+            answer = ask(self._body())
         except Refused as refused:
-            self.close_connection = True  # the rest of the request may not have been read
-            self._send(refused.body(), refused.status)
-        except OSError:  # the client has disconnected
-            self.close_connection = True
+            return self._refuse(refused)
+        except Exception as error:  # every request gets an answer
+            return self._refuse(Refused(500, "server_error", f"{type(error).__name__}: {error!s:.300}"))
+        self._send(answer)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send what the HTTP layer refuses, such as a GET, in the same form."""
+        self._refuse(Refused(code, "http", f"{message or 'not supported'}; POST to {PATH}"))
+
+    def _refuse(self, refused: Refused) -> None:
+        self.close_connection = True  # the rest of the request may not have been read
+        self._send(refused.body(), refused.status)
 
     def _episode(self) -> Ask:
         key = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
@@ -152,9 +167,12 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.episodes[key]
 
     def _body(self) -> Any:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MOST:
+            raise Refused(413, "length", f"Content-Length is {length!r:.20}; give a number of at most {MOST} bytes")
         try:
-            return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        except (ValueError, TypeError, RecursionError) as error:
+            return json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError) as error:
             raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
 
     def _send(self, body: Mapping[str, Any], status: int = 200) -> None:

@@ -119,7 +119,7 @@ class ProgramEnv:
     If all programs are faster, the same calls are computed together each time, and a run is repeated to the last digit.
     """
     failed: float | None = None
-    """Team reward of a failed episode. `None`: it is left out.
+    """Team reward of a failed episode. `None`: it is left out, as is one of which no call was answered.
 
     Leaving it out favours programs that fail where they would earn little. Let the program catch errors that an answer
     may cause.
@@ -162,10 +162,10 @@ class ProgramEnv:
         return random.Random(f"{split} {seed}").sample(list(known), n)
 
     def rows(self, episode: Episode) -> list[dict[str, Any]]:
-        if episode.why:
-            paid = "is left out" if self.failed is None else f"earns {self.failed}"
+        if episode.failure:
+            paid = "is left out" if self.failed is None or not episode.rows else f"earns {self.failed}"
             warnings.warn(
-                f"episode {episode.name!r} of task {episode.task.id!r} {paid}: {episode.why}", ProgramWarning,
+                f"episode {episode.name!r} of task {episode.task.id!r} {paid}: {episode.failure}", ProgramWarning,
                 stacklevel=2,
             )  # fmt: skip
             if self.failed is None:
@@ -202,7 +202,7 @@ class ProgramRunner:
             state.rows = env.rows(episode)
         if not any(state.rows for state in states):
             first = found[0]
-            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.why}")
+            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.failure}")
 
 
 runner_for.register(ProgramEnv, lambda env: ProgramRunner)

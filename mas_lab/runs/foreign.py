@@ -42,6 +42,15 @@ def _mark(folder: Path) -> bytes:
     return f"{there.st_ino} {there.st_ctime_ns}\n".encode()
 
 
+def refuse_untrusted(path: Path, check: Callable[[Path], None]) -> None:
+    """Raise RunError if a run holds links, devices or pipes, or if it is somebody else's and cannot be read."""
+    for file in path.rglob("*"):
+        if file.is_symlink() or not (file.is_file() or file.is_dir()):
+            raise RunError(f"{file} is a link, a device or a pipe; a run holds files alone: put the file in its place")
+    if not is_own(path):
+        refuse_unreadable(path, check)
+
+
 def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     """Raise RunError unless a child process could `check` the run; without limits or processes, check it here."""
     if os.name != "posix" or sys.platform == "emscripten":

@@ -22,6 +22,10 @@ NAME = re.compile(r"(?:turns|stats)/([0-9]{6,9})(?:-([0-9]{6,9}))?\.parquet|scor
 """Names of tables: `turns/000007.parquet`, `turns/000000-000099.parquet`, and `scores/000002-1f2e3d4c.parquet`, where
 the step is followed by the beginning of the sha256."""
 
+OTHERS = ("run.json", "watch.json", "tokens.json")
+"""Names of the other files that a manifest may list."""
+SHA256 = re.compile("[0-9a-f]{64}")
+
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
@@ -140,6 +144,9 @@ class Manifest:
         try:
             told = json.loads(text)
             self._files, self._continued = dict(told["files"]), list(told["continued"])
+            for name, sha256 in self._files.items():
+                if not (name in OTHERS or NAME.fullmatch(name)) or not SHA256.fullmatch(sha256):
+                    raise ValueError(f"a file named {name!r:.100} with the sha256 {sha256!r:.70}")
             self._parts = {folder: list(self._in(folder)) for folder in (*TABLES, SCORES)}
         except Exception as error:
             raise RunError(f"{self.path} was not written by mas_lab ({error!r:.300})") from None

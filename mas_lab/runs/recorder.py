@@ -24,7 +24,7 @@ from pandas.api.types import is_numeric_dtype
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole, write_bytes, write_table
-from mas_lab.runs.foreign import is_own, mark_own, refuse_unreadable
+from mas_lab.runs.foreign import mark_own, refuse_untrusted
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, Checkpoint, Run, check_run
 from mas_lab.team import Team, differences
@@ -64,8 +64,7 @@ class Recorder(Run):
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
             if is_there := self._was_started():
-                if not is_own(self.folder):
-                    refuse_unreadable(self.folder, check_run)
+                refuse_untrusted(self.folder, check_run)
                 refuse_another(self, config)
             if missing := config.get("untold"):
                 warnings.warn(

@@ -39,7 +39,7 @@ from mas_lab.runs.disk import (
     whole,
     write_json,
 )  # fmt: skip
-from mas_lab.runs.foreign import is_own, open_zip, refuse_large, refuse_unreadable
+from mas_lab.runs.foreign import open_zip, refuse_large, refuse_untrusted
 from mas_lab.runs.forms import checked_table, require_form
 from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
 from mas_lab.team import Sampling, Team, describe_team, differences
@@ -301,8 +301,7 @@ def load_run(path: str | Path) -> Run:
     """
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
-            if not is_own(folder):
-                refuse_unreadable(folder, check_run)
+            refuse_untrusted(folder, check_run)
             return open_run(folder)
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(

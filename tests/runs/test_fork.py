@@ -1,6 +1,7 @@
 """A fork begins as another run, bit for bit, and goes on under what is asked now; whole, or not there."""
 
 import dataclasses
+import os
 import shutil
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
 import mas_lab as lab
 from mas_lab.runs import recorder
+from mas_lab.runs.manifest import MANIFEST, Manifest, digest, manifest_of
 
 STEPS, AT = 3, 2
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -203,3 +205,41 @@ def test_killed_before_every_write_it_is_whole_or_not_there(a, models):
     for death in (*deaths, last):
         assert death["bits"] == expected, f"killed before write {death['moment']}"
     print(f"\ndeaths while forking: {len(deaths)}")
+
+
+def forged(run, name: str, sha256, payload: bytes = b"x"):
+    """A run whose manifest lists a file that no training wrote."""
+    files = Manifest(run).files | {name: sha256}
+    (run / name).resolve().write_bytes(payload)
+    (run / MANIFEST).write_bytes(manifest_of(files))
+
+
+@pytest.mark.parametrize("name", ["../payload.txt", "turns/../../payload.txt", "turns/payload.parquet"])
+@pytest.mark.parametrize("sha256", [digest(b"x"), "", []])
+def test_forged_manifest_is_refused_before_anything_is_written(cut, models, tmp_path, name, sha256):
+    small.copied(cut[1], tmp_path / "there" / "a")
+    forged(tmp_path / "there" / "a", name, sha256)
+    with pytest.raises(lab.RunError, match=r"manifest\.txt was not written by mas_lab"):
+        train(models, tmp_path / "here" / "b", fork=tmp_path / "there" / "a")
+    assert not (tmp_path / "here").exists()
+
+
+def linked(path):
+    path.rename(path.with_suffix(".moved"))
+    path.symlink_to(path.with_suffix(".moved"))
+
+
+def piped(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes in folders, and links are for administrators")
+@pytest.mark.parametrize("name", ["turns/000000.parquet", "run.json", "manifest.txt", "own.txt", "checkpoints/x.json"])
+@pytest.mark.parametrize("change", [linked, piped])
+def test_link_or_pipe_in_a_run_is_refused_before_it_is_read(spiky, tmp_path, name, change):
+    run = small.copied(spiky, tmp_path / "run")
+    (run / name).touch()
+    change(run / name)
+    with pytest.raises(lab.RunError, match=rf"{name} is a link, a device or a pipe|no run at"):
+        lab.load_run(run)

@@ -190,12 +190,16 @@ def test_manifest_drops_and_continues_in_one_write(manifest):
         read.part("notes.txt")
 
 
+SHA = digest(b"")
+
+
 @pytest.mark.parametrize(
     ("files", "words"),
     [
         (7, "int"),
-        ({"turns/../../000000.parquet": "a"}, "a file named"),
-        ({"turns/000000.parquet": "a", "turns/000002.parquet": "a"}, "step 1 of turns is missing"),
+        *(({name: SHA}, f"a file named .*{name}") for name in ("turns/../../000000.parquet", "../../x", "/etc/passwd")),
+        *(({"run.json": sha}, "a file named 'run.json' with|expected string") for sha in ("", SHA[1:], [])),
+        ({"turns/000000.parquet": SHA, "turns/000002.parquet": SHA}, "step 1 of turns is missing"),
     ],
 )
 def test_manifest_of_another_making_is_named(tmp_path, files, words):

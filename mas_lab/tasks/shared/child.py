@@ -55,7 +55,9 @@ class Child:
         )
         if self.process.stdout.readline() != READY:
             self.close()
-            raise RuntimeError(f"a child process for {program!r} does not start: pip install {NEEDS[program]}")
+            said = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=pipe, stdout=pipe, encoding="utf-8").stderr
+            why = (said.strip().splitlines() or ["it says nothing"])[-1]
+            raise RuntimeError(f"a child process for {program!r} does not start ({why}): pip install {NEEDS[program]}")
 
     @property
     def lives(self) -> bool:

@@ -131,16 +131,27 @@ def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, 
     return Result(outcome, passed)
 
 
-@lru_cache(maxsize=MOST_KNOWN)
-def _run(source: str, entry: str, inputs: bytes) -> sandbox.Outcome:
-    """Run a program on marshalled inputs, which a cache can compare; version 2 writes equal inputs alike."""
-    return sandbox.run(source, entry, marshal.loads(inputs), **LIMITS)
-
-
-@lru_cache(maxsize=MOST_KNOWN)
 def printed(source: str) -> Result:
     """Run `source` and return what it prints; equal programs run once."""
-    return Result(sandbox.run(source, **LIMITS))
+    return Result(_run(source, None, marshal.dumps([], 2)))
+
+
+_known: dict[tuple[str, str | None, bytes], sandbox.Outcome] = {}
+
+
+def _run(source: str, entry: str | None, inputs: bytes) -> sandbox.Outcome:
+    """Run a program on marshalled inputs (version 2 writes equal inputs alike), or return the outcome known of it.
+
+    What the clock or somebody outside ended is not remembered: the program itself may be right.
+    """
+    if (asked := (source, entry, inputs)) in _known:
+        return _known[asked]
+    outcome = sandbox.run(source, entry, marshal.loads(inputs), **LIMITS)
+    if outcome.status != "killed" and not outcome.backstop:
+        if len(_known) >= MOST_KNOWN:
+            _known.clear()
+        _known[asked] = outcome
+    return outcome
 
 
 def same(value: Any, expected: Any) -> bool:
