@@ -186,6 +186,10 @@ class Team(Mapping[str, Policy]):
         """
         return cls({agent: make(agent) for agent in agents}, **settings)
 
+    def __deepcopy__(self, memo: object) -> "Team":
+        """Return the team itself: what holds it, such as a credit, may be copied, and weights are not."""
+        return self
+
     def __getitem__(self, agent: str) -> Policy:
         try:
             return self._by_agent[agent]

@@ -9,6 +9,7 @@ import atexit
 import copy
 import os
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -202,6 +203,16 @@ class Training:
         """Yield a report after each step, until `steps` steps are made or the budget is spent."""
         if self.recorder:
             self._begin()
+            if self.done and self._ended(steps):
+                of = (
+                    f"{self.done} of {steps} steps"
+                    if steps is not None and self.done >= steps
+                    else "its budget is spent"
+                )
+                warnings.warn(
+                    f"train: the run {self.recorder.folder} is already complete: {of}; nothing is trained. Ask for "
+                    "more steps, or keep the new run in another folder", stacklevel=2,
+                )  # fmt: skip
         self.learned = self._learned()
         try:
             held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)

@@ -13,9 +13,6 @@ from typing import Any
 
 from mas_lab.recipes import Recipe
 
-PLACES = ("plan", "credit", "center", "select")
-"""Parts of a recipe that may remember. If several ranks train, only rank 0 calls them."""
-
 
 @dataclass(frozen=True)
 class Memory:
@@ -33,7 +30,7 @@ class Memory:
             part.load_state(copy.deepcopy(state[place]))
 
     def of_recipe(self) -> "Memory":
-        return Memory({place: part for place, part in self.parts.items() if place in PLACES})
+        return Memory({place: part for place, part in self.parts.items() if place != "curriculum"})
 
     @contextmanager
     def unmoved_by_errors(self) -> Iterator[None]:
@@ -51,11 +48,13 @@ def own_copies(recipe: Recipe, curriculum: Any) -> tuple[Recipe, Any, Memory]:
 
     One training therefore leaves nothing to the next. Parts that do not remember stay the same objects.
     """
-    parts = {place: getattr(recipe, place) for place in PLACES} | {"curriculum": curriculum}
+    parts = {field.name: getattr(recipe, field.name) for field in dataclasses.fields(recipe)}
+    parts |= {"curriculum": curriculum}
     fresh = {place: copy.deepcopy(dataclasses.replace(part) if dataclasses.is_dataclass(part) else part)
              for place, part in parts.items() if _remembers(part, place)}  # fmt: skip
-    changes = {place: part for place, part in fresh.items() if place in PLACES}
-    return recipe.replace(**changes), fresh.get("curriculum", curriculum), Memory(fresh)
+    curriculum = fresh.get("curriculum", curriculum)
+    own = recipe.replace(**{place: part for place, part in fresh.items() if place != "curriculum"})
+    return own, curriculum, Memory(fresh | ({"recipe": own} if _remembers(own, "recipe") else {}))
 
 
 def _remembers(part: Any, place: str) -> bool:

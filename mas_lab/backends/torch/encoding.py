@@ -27,6 +27,10 @@ class ChatPolicy:
     lock = property(lambda self: self.shared.lock)
     context = property(lambda self: self.shared.context)
 
+    def __deepcopy__(self, memo: Any) -> "ChatPolicy":
+        """Return the policy itself: what holds it, such as a credit, may be copied, and weights are not."""
+        return self
+
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """Return the token ids of a chat, up to the place where the policy answers."""
         return self.encode_all([messages])[0]
