@@ -195,6 +195,20 @@ def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
     return values.map(check).to_numpy(bool)
 
 
+def refuse_copies(turns: pd.DataFrame, cell: str) -> None:
+    """Raise `TableError` if a model call stands twice, in a table that tells its calls apart."""
+    names = set(turns.columns)
+    if not {"candidate", "agent"} <= names or not ("node" in names or {"episode", "turn"} <= names):
+        return
+    key = ["step"] * ("step" in names) + ["node", "candidate", "agent"]
+    twice = pd.DataFrame({name: column(turns, name) for name in key}).duplicated()
+    if twice.any():
+        raise TableError(
+            f"{cell}: ({', '.join(key)}) stands twice, at {place(turns[twice].iloc[0])}; one row is one model call, "
+            "and a padding or repeated row would count twice: drop it, or number the steps of tables that you join"
+        )
+
+
 def forbid(turns: pd.DataFrame, columns: Sequence[str], cell: str) -> None:
     """Raise `TableError` if one of `columns` exists already; no cell overwrites a column of an earlier cell."""
     present = [name for name in columns if name in turns.columns]

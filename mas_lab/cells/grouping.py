@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mas_lab.cells.credits import Credit
-from mas_lab.table import TableError, column, forbid, place, require
+from mas_lab.table import TableError, forbid, place, refuse_copies, require
 
 
 def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_prompt: bool = False) -> pd.DataFrame:
@@ -34,7 +34,7 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
-    _refuse_duplicates(turns)
+    refuse_copies(turns, "group")
     scored = turns.assign(credit=credit(turns), group=_labels(turns, by))
     require(scored, ["credit"], "group")
     scored["credit"] = scored["credit"].astype(float)
@@ -56,19 +56,6 @@ def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:
     by_key = dict(zip(keys.astype(object).itertuples(index=False, name=None), labels, strict=True))
     rows = turns[list(by)].astype(object).itertuples(index=False, name=None)
     return pd.Series([by_key[row] for row in rows], index=turns.index, name="group", dtype=object)
-
-
-def _refuse_duplicates(turns: pd.DataFrame) -> None:
-    names = set(turns.columns)
-    if not {"candidate", "agent"} <= names or not ("node" in names or {"episode", "turn"} <= names):
-        return
-    call = pd.DataFrame({name: column(turns, name) for name in ("node", "candidate", "agent")})
-    twice = call.duplicated()
-    if twice.any():
-        raise TableError(
-            f"group: (node, candidate, agent) stands twice, at {place(turns[twice].iloc[0])}; "
-            "one row is one model call, and a padding or repeated row would enter the statistics twice"
-        )
 
 
 def _refuse_mixed_prompts(turns: pd.DataFrame) -> None:

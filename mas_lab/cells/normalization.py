@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, forbid, place, plain, require, trained
+from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require, trained
 
 Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
 Scale = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
@@ -86,6 +86,7 @@ def normalize(
     needs `peers` in both arms (`grpo_masked` is `grpo` with it).
     """
     require(turns, ["credit", "group"], "normalize")
+    refuse_copies(turns, "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
     refuse_nonsense(center, scale, once_per, ddof, eps, flat, peers)
     _warn_if_unlike_its_name(center, scale)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from mas_lab.cells.normalization import is_flat
-from mas_lab.table import TableError, forbid, require, trained
+from mas_lab.table import TableError, forbid, refuse_copies, require, trained
 
 Selector = Callable[[pd.DataFrame], pd.Series]
 
@@ -32,6 +32,7 @@ def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
     all rows.
     """
     forbid(turns, ["selected"], "select")
+    refuse_copies(turns, "select")
     said = selector(turns)
     if not isinstance(said, pd.Series) or not said.index.equals(turns.index):
         raise TableError(

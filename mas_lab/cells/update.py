@@ -20,7 +20,7 @@ from mas_lab.backends.runner import training
 from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
 from mas_lab.check.loss import require_loss
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
-from mas_lab.table import column, place, require, require_advantage_per_token, selected, trained
+from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
@@ -308,6 +308,7 @@ def policy_steps(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
 def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
     """Return the rows that can be trained on, numbered from 0 by their place in `turns`."""
     require(turns, ROW, "update", optional=["selected"])
+    refuse_copies(turns, "update")
     require_loss(loss, aggregate, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
