@@ -7,7 +7,6 @@ steps may run in threads. One env is one file with the roles, prompts and reward
 
 import json
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from numbers import Real
@@ -21,6 +20,8 @@ Message = dict[str, Any]
 """One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
 that chat templates know: `name`, `reasoning_content`, `tool_call_id` and `tool_calls`. `content` may be None beside
 `tool_calls`."""
+LARGEST_REWARD = 1e100
+"""Largest reward, whose square and whose sums are still numbers."""
 ROLES = ("system", "user", "assistant", "tool")
 TOLD = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
 """The further keys of a message, and the type of each value."""
@@ -175,8 +176,8 @@ def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Ste
     for agent in step.local_rewards.keys() - set(env.agents):
         refuse(f"it pays {agent!r}", f"the env plays {env.agents}")
     for name, reward in rewards.items():
-        if not (isinstance(reward, Real) and abs(reward) <= sys.float_info.max):  # a whole number may be beyond it
-            refuse(f"{name} is {reward!r}", "give a finite number")
+        if not (isinstance(reward, Real) and abs(reward) <= LARGEST_REWARD):
+            refuse(f"{name} is {reward!r:.80}", f"give a number of at most {LARGEST_REWARD:g}, positive or negative")
     flags = {"success": step.success, "done": step.done} | {f"valid[{one!r}]": step.valid[one] for one in agents}
     for name, flag in flags.items():
         if not isinstance(flag, bool | np.bool_):

@@ -35,7 +35,7 @@ def own_env(name: str, folder: Path, **options: Any) -> Env:
         module = _from_file(file.resolve(), name) if file.is_file() else importlib.import_module(where)
     except EnvError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         tried = f"importing {file.resolve()}" if file.is_file() else f"there is no file {file}, and importing {where}"
         raise EnvError(f"env {name!r}: {tried} failed: {type(error).__name__}: {error}") from error
     found = getattr(module, kind, None)

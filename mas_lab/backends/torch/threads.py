@@ -19,6 +19,8 @@ from mas_lab.policy import PolicyError
 VARIABLE = "MAS_LAB_THREADS"
 OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")
 """Variables that show that somebody has decided already: torch reads the first two, and a launcher sets the last."""
+MOST = 1024
+"""Most threads that may be set."""
 _settled = False
 
 
@@ -32,11 +34,11 @@ def set_threads(n: int) -> int:
         n.
 
     Raises:
-        PolicyError: `n` is below 1.
+        PolicyError: `n` is below 1 or above 1,024.
     """
     global _settled
-    if n < 1:
-        raise PolicyError(f"set_threads: {n} threads; at least 1 is needed")
+    if not 1 <= n <= MOST:
+        raise PolicyError(f"set_threads: {n} threads; give a number from 1 to {MOST}")
     torch.set_num_threads(n)
     _settled = True
     return n

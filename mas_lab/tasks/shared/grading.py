@@ -15,6 +15,12 @@ from mas_lab.tasks.shared.child import ChildEnded
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORDS = re.compile("[A-Za-z]{3,}")
+_LAYOUT = {"frac", "dfrac", "tfrac", "sqrt", "text", "mathrm", "mbox", "left", "right", "cdot", "times", "circ", "quad",
+           "displaystyle", "boxed"}  # fmt: skip
+"""Commands that change how an answer looks, not what it says."""
+_NAMED = re.compile(r"\s*\$?\s*[A-Za-z]\s*=")
+"""The beginning of `x = 7`."""
 _LONGEST = 300
 """Most characters of an answer; a longer one counts as wrong and is not read."""
 
@@ -44,10 +50,20 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     numbers = _number(answer), _number(gold)
     if None not in numbers:
         return numbers[0] == numbers[1]
+    if not _of_one_kind(answer, gold):
+        return False
     try:
         return len(answer) <= _LONGEST and workers("math").ask([answer, gold], timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
+
+
+def _of_one_kind(answer: str, gold: str) -> bool:
+    """Return False where `math-verify` would pass over what `answer` says: words, percent, `6=7`, a set for a tuple."""
+    told = {part: (part in answer, part in gold) for part in ("%", "_", r"\mid", r"\{")}
+    words = [set(_WORDS.findall(text)) - _LAYOUT for text in (answer, gold)]
+    equation = "=" in answer and "=" not in gold and not _NAMED.match(answer)
+    return all(own == asked for own, asked in told.values()) and words[0] <= words[1] and not equation
 
 
 def plain_answer(text: str) -> str:
