@@ -4,6 +4,7 @@ Only this module knows whether weights are shared or per role. Leaves out: makin
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,10 +42,16 @@ class Sampling:
             raise ValueError(f"Sampling: top_p={self.top_p!r}; give a share above 0, at most 1 (which is off)")
         if self.top_k is not None and not (isinstance(self.top_k, int) and self.top_k >= 1):
             raise ValueError(f"Sampling: top_k={self.top_k!r}; give a number of tokens from 1, or None")
-        if self.temperature < 0:
-            raise ValueError(f"Sampling: temperature {self.temperature} is negative")
+        if not 0 <= self.temperature < math.inf:
+            raise ValueError(f"Sampling: temperature={self.temperature!r}; give a number from 0")
         if self.max_tokens is not None and self.max_tokens < 1:
             raise ValueError(f"Sampling: max_tokens {self.max_tokens} leaves no room for a token")
+
+
+def _listed(agents: Iterable[str]) -> list[str]:
+    if isinstance(agents, str):
+        raise ValueError(f"Team: agents={agents!r} would be an agent for each letter; give a list of names")
+    return list(agents)
 
 
 class Team(Mapping[str, Policy]):
@@ -77,6 +84,13 @@ class Team(Mapping[str, Policy]):
         frozen: Iterable[str] = (),
     ):
         self._by_agent = dict(policies)
+        if not self._by_agent:
+            raise ValueError("Team: it has no agents; give {agent: policy}")
+        for agent, policy in self._by_agent.items():
+            if not hasattr(policy, "encode"):
+                raise ValueError(
+                    f"Team: agent {agent!r} is played by {policy!r:.80}; load it first: lab.load_policy(...)"
+                )
         self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         self.sampling = {agent: Sampling() for agent in self._by_agent} | dict(sampling or {})
         for what, names in (("sampling", self.sampling), ("frozen", self.frozen)):
@@ -170,7 +184,7 @@ class Team(Mapping[str, Policy]):
         Returns:
             The team.
         """
-        return cls(dict.fromkeys(agents, policy), **settings)
+        return cls(dict.fromkeys(_listed(agents), policy), **settings)
 
     @classmethod
     def per_agent(cls, make: Callable[[str], Policy], agents: Iterable[str], **settings) -> "Team":
@@ -184,7 +198,7 @@ class Team(Mapping[str, Policy]):
         Returns:
             The team.
         """
-        return cls({agent: make(agent) for agent in agents}, **settings)
+        return cls({agent: make(agent) for agent in _listed(agents)}, **settings)
 
     def __deepcopy__(self, memo: object) -> "Team":
         """Return the team itself: what holds it, such as a credit, may be copied, and weights are not."""

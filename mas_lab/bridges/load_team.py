@@ -168,7 +168,13 @@ def load_team(
         raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
     own = {"alpha": alphas.pop()} if alphas else {}
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    policies = open_given(given, backend=backend, **own, **options)
+    try:
+        policies = open_given(given, backend=backend, **own, **options)
+    except (PolicyError, TypeError):
+        raise
+    except Exception as error:  # the readers of weights, configs and tokenizers have errors of their own
+        told = f"{type(error).__name__}: {error!s:.300}"
+        raise RunError(f"{folder}: its weights or tokenizer cannot be loaded ({told}); fetch it again") from error
     return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
 
 

@@ -100,6 +100,19 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
         raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
 
 
+def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
+    """Raise PolicyError if weights are missing, surplus or of another shape; transformers would draw random ones."""
+    shapes = [name for name, *_ in found.get("mismatched_keys", ())]
+    kinds = {
+        "missing": found["missing_keys"],
+        "not part of the model": found["unexpected_keys"],
+        "of another shape": shapes,
+    }
+    for kind, names in kinds.items():
+        if names:
+            raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
+
+
 class TorchModel:
     """A model in memory: `net` is the transformers model, and `peft` wraps it if adapters are trained.
 
@@ -190,9 +203,11 @@ class TorchModel:
         # The fused kernels silently ignore a soft cap on the scores.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
         with quiet():
-            net = AutoModelForCausalLM.from_pretrained(
-                where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False
-            )
+            net, found = AutoModelForCausalLM.from_pretrained(
+                where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
+                ignore_mismatched_sizes=True, output_loading_info=True,
+            )  # fmt: skip
+        refuse_other_weights(found, where)
         # A padding_idx drops the gradient of that token, also where it is a real input (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()
