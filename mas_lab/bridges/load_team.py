@@ -11,6 +11,8 @@ content is loaded. Leaves out: writing a folder (`save_team`), and where the wei
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +29,14 @@ TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
 LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
 """Environment variable with the size limit of a team in GiB, and the default limit."""
+SECONDS = 20
+"""Seconds that a chat template may take for one message."""
+RENDER = """
+import sys
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+template = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).from_string(sys.stdin.read())
+template.render(messages=[{"role": "user", "content": "a"}], add_generation_prompt=True, eos_token="", bos_token="")
+"""
 FILE = (
     r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
     r"|model\.safetensors\.index)\.json"
@@ -119,6 +129,8 @@ def _require_files(folder: Path, listed: dict[str, str]) -> None:
         raise RunError(f"{folder}: {wrong} in {TEAM}; fetch the whole team again")
     if "config.json" in listed:
         _refuse_huge(folder / "config.json")
+    if "chat_template.jinja" in listed:
+        _refuse_endless(folder / "chat_template.jinja")
 
 
 def _refuse_huge(path: Path) -> None:
@@ -130,6 +142,16 @@ def _refuse_huge(path: Path) -> None:
                 raise RunError(f"{path}: {key}={value!r:.20} describes no model that could be loaded")
             if isinstance(value, dict):
                 parts.append(value)
+
+
+def _refuse_endless(path: Path) -> None:
+    """Refuse a chat template that does not write a short chat within seconds; another error shows when it is used."""
+    try:
+        subprocess.run(
+            [sys.executable, "-P", "-c", RENDER], input=path.read_bytes(), capture_output=True, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise RunError(f"{path}: writing one message takes more than {SECONDS} seconds; it would hold up all") from None
 
 
 def load_team(
