@@ -129,8 +129,7 @@ def _require_files(folder: Path, listed: dict[str, str]) -> None:
         raise RunError(f"{folder}: {wrong} in {TEAM}; fetch the whole team again")
     if "config.json" in listed:
         _refuse_huge(folder / "config.json")
-    if "chat_template.jinja" in listed:
-        _refuse_endless(folder / "chat_template.jinja")
+    _refuse_endless(folder)
 
 
 def _refuse_huge(path: Path) -> None:
@@ -144,14 +143,17 @@ def _refuse_huge(path: Path) -> None:
                 parts.append(value)
 
 
-def _refuse_endless(path: Path) -> None:
+def _refuse_endless(folder: Path) -> None:
     """Refuse a chat template that does not write a short chat within seconds; another error shows when it is used."""
+    path, older = folder / "chat_template.jinja", folder / "tokenizer_config.json"
+    template = path.read_text("utf-8", "replace") if path.is_file() else ""
+    if not template and older.is_file():
+        template = str(read_json(older).get("chat_template", ""))
+    command = [sys.executable, "-P", "-c", RENDER]
     try:
-        subprocess.run(
-            [sys.executable, "-P", "-c", RENDER], input=path.read_bytes(), capture_output=True, timeout=SECONDS
-        )
+        subprocess.run(command, input=template.encode(), capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
-        raise RunError(f"{path}: writing one message takes more than {SECONDS} seconds; it would hold up all") from None
+        raise RunError(f"{folder}: its chat template takes more than {SECONDS} s for a message of one letter") from None
 
 
 def load_team(
