@@ -5,6 +5,8 @@ import contextlib
 import http.client
 import json
 import re
+import socket
+import struct
 import threading
 import time
 import warnings
@@ -182,7 +184,29 @@ def floods(task, endpoint):
         relay(task, endpoint)
 
 
+def catches_and_returns(task, endpoint):
+    with contextlib.suppress(Exception):
+        endpoint("asker", "w1 " * 80)
+    return 1.0
+
+
+def leaves_its_call(task, endpoint):
+    def asks():
+        with contextlib.suppress(Refused):
+            relay(task, endpoint)
+
+    threading.Thread(target=asks, daemon=True).start()
+    time.sleep(0.01)
+    return 1.0
+
+
 BROKEN = {
+    catches_and_returns: r"no call of it was answered \(.* exceeds the context",
+    leaves_its_call: "no call of it was answered|it called nobody",
+    lambda task, endpoint: relay(task, endpoint) and lab.EpisodeResult(1, info=[1]): "info is a list",
+    lambda task, endpoint: lab.EpisodeResult(relay(task, endpoint), success="no"): "success is 'no'",
+    lambda task, endpoint: bool(endpoint("asker", "now", temperature=1e-40)): "greater than or equal to 0.01",
+    lambda task, endpoint: bool(endpoint("asker", "w1 " * 2_000_000)): "characters are more than agent 'asker' reads",
     raises: r"its program raised KeyError: 'no such tool' \(test_gateway.py, line \d+\)",
     hangs: "took more than timeout_s=8 seconds",
     hides_a_stranger: "called agent 'boss', and the agents are asker, doer",
@@ -213,6 +237,11 @@ def test_a_failed_episode_may_be_paid_and_where_all_fail_nothing_is_returned(tea
     with pytest.warns(ProgramWarning, match="earns -1.0: "):
         turns = lab.play(raises, team, TASKS[:1], failed=-1.0, **LIMITS)
     assert turns["team_reward"].tolist() == [0.0, -1.0] and not turns["success"].any() and turns["done"].iloc[-1]
+    with (
+        pytest.warns(ProgramWarning, match="is left out: no call"),
+        pytest.raises(RolloutError, match="every episode failed"),
+    ):
+        lab.play(catches_and_returns, team, TASKS[:1], failed=-1.0, **LIMITS)
     first = "every episode failed; the first, 'task-[0-9a-f]*': its program raised KeyError"
     with pytest.raises(RolloutError, match=first), warnings.catch_warnings(action="ignore"):
         lab.play(raises, team, TASKS, **LIMITS)
@@ -233,7 +262,10 @@ def post(endpoint, body, key=None, path="/v1/chat/completions"):
 USER = [{"role": "user", "content": "asker now w1"}]
 ASKED = {"model": "asker", "messages": USER}
 REFUSED = [
-    (ASKED | {"temperature": 0}, "temperature: Input should be greater than 0"),
+    (ASKED | {"temperature": 0}, "temperature: Input should be greater than or equal to 0.01"),
+    (ASKED | {"stop": 5}, "stop: "),
+    (ASKED | {"messages": [{"role": {}, "content": "x"}]}, "its role is {}"),
+    (ASKED | {"messages": [{"content": "x"}]}, "its role is None"),
     (ASKED | {"top_p": 0.9}, "top_p=0.9 is not supported"),
     (ASKED | {"tools": [{}]}, "say in the prompt how a tool is called"),
     (ASKED | {"messages": [{"role": "king", "content": "x"}]}, "messages.0: "),
@@ -273,6 +305,34 @@ def test_a_call_that_no_token_would_stand_for_is_refused_and_the_program_goes_on
         post(later["endpoint"], ASKED)
     with pytest.raises(Exception, match="has ended: it has returned"):
         later["endpoint"]("asker", "once more")
+
+
+def test_every_request_gets_json_and_a_client_that_leaves_prints_nothing(team, capfd):
+    found = []
+
+    def asks(task, endpoint):
+        address = urlsplit(endpoint.base_url)
+        place = (address.hostname, address.port)
+        path, endless = "/v1/chat/completions", {"Content-Length": str(2**40)}
+        for method, headers in (("GET", {}), ("POST", {"Content-Length": "-1"}), ("POST", endless)):
+            connection = http.client.HTTPConnection(*place, timeout=20)
+            connection.putrequest(method, path)
+            for name, value in (headers | {"Authorization": f"Bearer {endpoint.api_key}"}).items():
+                connection.putheader(name, value)
+            connection.endheaders()
+            answer = connection.getresponse()
+            found.append((answer.status, json.loads(answer.read())["error"]["message"]))
+            connection.close()
+        body = json.dumps(ASKED).encode()
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nAuthorization: Bearer {endpoint.api_key}\r\n"
+        with socket.create_connection(place) as left:
+            left.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            left.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        return relay(task, endpoint)
+
+    lab.play(asks, team, TASKS[:1], **LIMITS)
+    assert [status for status, _ in found] == [501, 413, 413], found
+    assert capfd.readouterr().err == ""
 
 
 def test_an_engine_that_fails_is_told_with_the_call_that_it_failed(team, monkeypatch):
