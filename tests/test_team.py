@@ -2,7 +2,7 @@
 
 import pytest
 
-from mas_lab.team import Sampling
+from mas_lab.team import Sampling, Team
 
 
 def test_one_stop_string_may_stand_alone():
@@ -19,8 +19,22 @@ def test_one_stop_string_may_stand_alone():
         ({"top_p": float("nan")}, "top_p=nan"),
         ({"top_k": 0}, "top_k=0; give a number of tokens from 1, or None"),
         ({"top_k": 2.5}, "top_k=2.5"),
+        *(({"temperature": wrong}, f"temperature={wrong}") for wrong in (float("nan"), float("inf"), -1.0)),
     ],
 )
 def test_nonsense_is_refused(settings, said):
     with pytest.raises(ValueError, match=said):
         Sampling(**settings)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (lambda: Team.shared(object(), "solver"), "agents='solver' would be an agent for each letter"),
+        (lambda: Team({"solver": "math"}), "agent 'solver' is played by 'math'; load it first"),
+        (lambda: Team({}), "it has no agents"),
+    ],
+)
+def test_team_of_anything_but_policies_by_agent_is_refused(made, said):
+    with pytest.raises(ValueError, match=said):
+        made()

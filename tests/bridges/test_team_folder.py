@@ -143,6 +143,7 @@ EDITED = {
     "agents, policies, sampling and frozen do not name": lambda data: data["agents"].update(asker="other"),
     r"template\.tools": lambda data: first(data).update(template={"tools": ["x"]}),
     "tokenizer.json is not recorded in team.json": lambda data: first(data)["files"].pop("tokenizer.json"),
+    r"sampling\.asker: .*temperature": lambda data: data["sampling"]["asker"].update(temperature=float("nan")),
     "device: Unexpected keyword argument": lambda data: data["sampling"]["asker"].update(device="x"),
     "an adapter has lora": lambda data: first(data).update(kind="adapter"),
     "index below adapters": lambda data: first(data).update(

@@ -352,6 +352,9 @@ def test_trap_7_a_padding_row_is_refused_where_it_would_enter_the_statistics():
     padded = pd.concat([turns, turns.iloc[[3]]], ignore_index=True)
     with pytest.raises(TableError, match=r"\(node, candidate, agent\) stands twice, at task 't\d', .*turn"):
         RECIPES["at_grpo"].advantages(padded)
+    grouped = RECIPES["at_grpo"].advantages(turns).drop(columns=["center", "scale", "advantage"])
+    with pytest.raises(TableError, match=r"normalize: .*stands twice, at task 't\d'"):
+        normalize(pd.concat([grouped, grouped.iloc[[3]]], ignore_index=True))
 
 
 def test_trap_11_no_two_recipes_are_the_same_under_two_names():

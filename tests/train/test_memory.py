@@ -1,6 +1,7 @@
 """Parts that remember: kept and resumed bit for bit, never shared by two trainings, never left half-changed."""
 
 import json
+from dataclasses import dataclass, field
 
 import pandas as pd
 import pytest
@@ -8,7 +9,7 @@ import small
 
 import mas_lab as lab
 from mas_lab.runs.run import Checkpoint
-from mas_lab.train.memory import Memory
+from mas_lab.train.memory import Memory, own_copies
 
 STEPS = 3
 RAE = lab.RECIPES["dr_mas"].replace(name="rae", plan=lab.episodes(3), center=lab.running_mean(), scale="none")
@@ -45,7 +46,28 @@ class surprise:
         self.best, self.steps = dict(state["best"]), state["steps"]
 
 
-REMEMBERING = {"a center": RAE, "a credit": RAE.replace(name="surprise", credit=surprise())}
+@dataclass(frozen=True)
+class weaker(lab.reinforce):
+    """A loss that weighs each call less than the one before, and holds a team that no copy is made of."""
+
+    team: object = None
+    held: dict = field(default_factory=lambda: {"calls": 0}, compare=False, repr=False)
+
+    def __call__(self, *tensors):
+        self.held["calls"] += 1
+        return super().__call__(*tensors) / self.held["calls"]
+
+    def state(self):
+        return dict(self.held)
+
+    def load_state(self, state):
+        self.held.update(state)
+
+
+REMEMBERING = {
+    "a center": RAE, "a credit": RAE.replace(name="surprise", credit=surprise()),
+    "a loss": RAE.replace(name="weaker", loss=weaker()),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("what", REMEMBERING)
@@ -56,7 +78,19 @@ def test_a_run_that_remembers_goes_on_bit_for_bit(models, tmp_path, what):
         list(start(models, recipe, tmp_path / "cut", steps))
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
     assert remembered(tmp_path / "cut") == remembered(tmp_path / "straight")
-    assert set(remembered(tmp_path / "cut")) == ({"credit", "center"} if what == "a credit" else {"center"})
+    assert set(remembered(tmp_path / "cut")) == {"center", what.removeprefix("a ")}
+
+
+def test_part_that_holds_a_team_is_copied_without_it(models):
+    team = small.make_team("shared", models)
+    recipe, _, memory = own_copies(RAE.replace(loss=weaker(team)), None)
+    assert recipe.loss.team is team and memory.parts["loss"] is recipe.loss
+
+
+def test_finished_run_says_that_it_is_complete(models, tmp_path):
+    list(start(models, RAE, tmp_path / "run"))
+    with pytest.warns(UserWarning, match=rf"already complete: {STEPS} of {STEPS} steps; nothing is trained"):
+        assert list(start(models, RAE, tmp_path / "run")) == []
 
 
 def test_a_training_leaves_nothing_in_the_recipe_and_takes_nothing_from_it(models):

@@ -19,6 +19,7 @@ _WORDS = re.compile("[A-Za-z]{3,}")
 _LAYOUT = {"frac", "dfrac", "tfrac", "sqrt", "text", "mathrm", "mbox", "left", "right", "cdot", "times", "circ", "quad",
            "displaystyle", "boxed"}  # fmt: skip
 """Commands that change how an answer looks, not what it says."""
+_UNIT = re.compile(r"\\(text|mathrm|mbox)\{[^{}]*\}")
 _NAMED = re.compile(r"\s*\$?\s*[A-Za-z]\s*=")
 """The beginning of `x = 7`."""
 _LONGEST = 300
@@ -61,7 +62,7 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
 def _of_one_kind(answer: str, gold: str) -> bool:
     """Return False where `math-verify` would pass over what `answer` says: words, percent, `6=7`, a set for a tuple."""
     told = {part: (part in answer, part in gold) for part in ("%", "_", r"\mid", r"\{")}
-    words = [set(_WORDS.findall(text)) - _LAYOUT for text in (answer, gold)]
+    words = [set(_WORDS.findall(_UNIT.sub("", text))) - _LAYOUT for text in (answer, gold)]
     equation = "=" in answer and "=" not in gold and not _NAMED.match(answer)
     return all(own == asked for own, asked in told.values()) and words[0] <= words[1] and not equation
 
