@@ -87,7 +87,7 @@ class Team(Mapping[str, Policy]):
         if not self._by_agent:
             raise ValueError("Team: it has no agents; give {agent: policy}")
         for agent, policy in self._by_agent.items():
-            if not hasattr(policy, "encode"):
+            if isinstance(policy, str):
                 raise ValueError(
                     f"Team: agent {agent!r} is played by {policy!r:.80}; load it first: lab.load_policy(...)"
                 )
