@@ -128,8 +128,8 @@ def test_a_run_is_restored_and_resumed(tmp_path):
 
 def test_a_sampler_that_is_not_exact_is_found(base):
     class Stale(PaddedEngine):  # forgets what was read before
-        def forward(self, ids_RL, mask_RL, at_RL, cache):
-            return super().forward(ids_RL, mask_RL[:, -ids_RL.shape[1] :], at_RL, None)
+        def inputs(self, ids_RL, cache):
+            return super().inputs(ids_RL, None)
 
     assert decodes_exactly(PaddedEngine(base.shared)) and not decodes_exactly(Stale(base.shared))
     embedding = UnslothEngine(base.shared)  # plain transformers takes no pairs of keys and values
