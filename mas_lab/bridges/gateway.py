@@ -102,6 +102,8 @@ def answer_to(asked: Asked, number: int, prompt_tokens: int, completion: Complet
 
 
 PATH = "/v1/chat/completions"
+MOST = 8 * 2**20
+"""Maximal size of a request in bytes."""
 Ask = Callable[[Any], dict[str, Any]]
 """Function that answers one request's JSON, or raises `Refused`."""
 
@@ -152,9 +154,13 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server.episodes[key]
 
     def _body(self) -> Any:
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > MOST:
+            told = f"the request's Content-Length is {length!r:.20}; at most {MOST} bytes are read"
+            raise Refused(413, "length", told)
         try:
-            return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        except (ValueError, TypeError, RecursionError) as error:
+            return json.loads(self.rfile.read(int(length)))
+        except (ValueError, RecursionError) as error:
             raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
 
     def _send(self, body: Mapping[str, Any], status: int = 200) -> None:

@@ -276,6 +276,25 @@ def test_a_call_that_no_token_would_stand_for_is_refused_and_the_program_goes_on
         later["endpoint"]("asker", "once more")
 
 
+@pytest.mark.parametrize("length", ["-1", str(2**40), "many"])
+def test_a_body_of_no_known_length_is_refused_unread(team, length):
+    found = []
+
+    def asks(task, endpoint):
+        address = urlsplit(endpoint.base_url)
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+        connection.putrequest("POST", "/v1/chat/completions")
+        connection.putheader("Authorization", f"Bearer {endpoint.api_key}")
+        connection.putheader("Content-Length", length)
+        connection.endheaders()
+        found.append(connection.getresponse().status)
+        connection.close()
+        return relay(task, endpoint)
+
+    lab.play(asks, team, TASKS[:1], **LIMITS)
+    assert found == [413]
+
+
 def test_an_engine_that_fails_is_told_with_the_call_that_it_failed(team, monkeypatch):
     def gone():
         raise PolicyError("the engine is gone; start it again")

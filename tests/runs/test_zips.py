@@ -136,6 +136,10 @@ def test_limit_names_how_to_raise_it(honest, tmp_path, monkeypatch):
     monkeypatch.setenv("MAS_LAB_ZIP_GIB", "0.00001")
     with pytest.raises(lab.RunError, match=r"unpacks to 0\.00 GiB, more than 1e-05"):
         lab.load_run(path)
+    for wrong in ("two", "0", "nan"):
+        monkeypatch.setenv("MAS_LAB_ZIP_GIB", wrong)
+        with pytest.raises(lab.RunError, match=f"MAS_LAB_ZIP_GIB='{wrong}' is not a number of GiB above 0"):
+            lab.load_run(path)
 
 
 def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
