@@ -61,19 +61,16 @@ def real_run(folder: Path) -> Path:
 def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
-    from mas_lab.runs.disk import read_note
+    from mas_lab.runs.foreign import mark_own
     from mas_lab.runs.recorder import Recorder, merge
-    from mas_lab.runs.run import TABLES
-    from mas_lab.runs.scores import KEPT
 
-    shutil.copytree(real, folder)
+    mark_own(shutil.copytree(real, folder))
     run, recorder = lab.load_run(real), Recorder(folder)
     turns, stats = ([table for _, table in whole.groupby("step")] for whole in (run.turns, run.stats))
-    notes = [{KEPT: read_note(part, KEPT)} for part in run.parts("turns")]
     for step in range(REAL, steps):
         one = step % REAL
-        recorder.tables(step, turns[one].assign(step=step), stats[one].assign(step=step), notes[one])
-        merge(recorder.manifest, TABLES, until=step)
+        recorder.tables(step, turns[one].assign(step=step), stats[one].assign(step=step))
+        merge(recorder.manifest, step, recorder._sweep)
 
 
 def quickstart_run(folder: Path) -> None:
@@ -90,13 +87,14 @@ def quickstart_run(folder: Path) -> None:
 def a_class(run: Path, folders: Path, zips: Path) -> None:
     """Copies of a run under other seeds, and what each would hand in."""
     import mas_lab as lab
-    from mas_lab.runs.manifest import Manifest
+    from mas_lab.runs.manifest import Manifest, digest
 
     zips.mkdir()
     for seed in range(CLASS):
         copy = Path(shutil.copytree(run, folders / f"student-{seed:02d}"))
         config = json.loads((copy / "run.json").read_text(encoding="utf-8"))
-        Manifest(copy).replace("run.json", json.dumps(config | {"seed": seed}).encode())
+        (copy / "run.json").write_text(described := json.dumps(config | {"seed": seed}), encoding="utf-8")
+        Manifest(copy).add({"run.json": digest(described.encode())})
         lab.export(copy, zips / f"student-{seed:02d}.zip")
 
 
@@ -143,13 +141,13 @@ def answered(runs: Path) -> dict[str, float]:
     start = time.perf_counter()
     viewer = lab.RolloutViewer(runs)
     found, last = {"index, s": time.perf_counter() - start}, viewer.index.iloc[-1]
-    window = {"ask": "index", "sort": "telling", "descending": True, "filter": "", "from": 0, "count": 100}
+    window = {"ask": "index", "sort": "telling", "descending": True, "filter": [], "from": 0, "count": 100}
     questions = {
         "a window, ms": window,
         "sorted": window | {"sort": "surprise"},
-        "filtered": window | {"filter": "failed step:10-900"},
-        "first search": window | {"filter": "walls"},
-        "next search": window | {"filter": "hint -failed"},
+        "filtered": window | {"filter": [{"kind": "failed"}, {"kind": "step", "from": 10, "to": 900}]},
+        "first search": window | {"filter": [{"kind": "text", "value": "walls"}]},
+        "next search": window | {"filter": [{"kind": "text", "value": "hint"}, {"kind": "failed", "negated": True}]},
         "an episode": {"ask": "episode", "run": 0, "step": int(last["step"]), "episode": last["episode"]},
     }
     for name, question in questions.items():

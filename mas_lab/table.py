@@ -189,9 +189,12 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
 
 
 def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
-    """Return which values pass a check of their column; the type of most columns of numbers makes this quick."""
-    if check in (_is_number, _is_number_or_list) and values.dtype in (np.dtype(int), np.dtype(float)):
+    """Return which values pass a check of their column; the type of most columns makes this quick."""
+    kind = values.dtype.kind if isinstance(values.dtype, np.dtype) else ""
+    if check in (_is_number, _is_number_or_list) and kind in tuple("iuf"):
         return np.isfinite(values.to_numpy())
+    if check is _is_flag and kind == "b":
+        return np.ones(len(values), bool)
     return values.map(check).to_numpy(bool)
 
 

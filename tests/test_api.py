@@ -106,6 +106,7 @@ def test_everything_public_exists_and_is_listed_once():
     assert {"ENVS", "RECIPES", *(path.partition(".")[0] for path in SIGNATURES)} <= set(lab.__all__)
 
 
+@pytest.mark.slow
 def test_a_name_is_imported_at_its_first_use():
     code = (
         "import sys, mas_lab as lab; print(*(name for name in sys.modules if name.startswith('mas_lab.')));"

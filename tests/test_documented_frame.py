@@ -36,6 +36,7 @@ def test_the_schema_shows_each_meaning_whole():
         lab.schema("turn")
 
 
+@pytest.mark.slow
 def test_a_dialogue_is_whole_with_its_line_breaks(spiky):
     turns = lab.load_run(spiky).step_turns(0)
     heard = "user: first line\n" + "word " * 40 + "<b>end</b>\x1b[0m"

@@ -94,6 +94,7 @@ def notebook(tmp_path_factory):
     return call
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_added_and_nothing_replaced(notebook):
     added, importable = notebook("beta").stdout.splitlines()
     assert json.loads(added) == {"beta": "1.0"} and importable == "alpha beta"  # alpha 2.0 was there to be had

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,11 +110,8 @@ def read_team(folder: Path) -> TeamFile:
 
     Raises RunError with the file and the field.
     """
-    path, limit = folder / TEAM, float(os.environ.get(LIMIT, USUAL))
-    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**30
-    if total > limit:
-        told = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
-        raise RunError(f"{folder}: {told}; set {LIMIT} if you trust them")
+    path = folder / TEAM
+    _refuse_large(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()), folder)
     try:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -121,6 +119,14 @@ def read_team(folder: Path) -> TeamFile:
     for one in team.policies.values():
         _require_files(folder / one.folder, one.files)
     return team
+
+
+def _refuse_large(size: int, where: Any) -> None:
+    """Raise RunError if a team takes too many bytes."""
+    total, limit = size / 2**30, float(os.environ.get(LIMIT, USUAL))
+    if total > limit:
+        told = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
+        raise RunError(f"{where}: {told}; set {LIMIT} if you trust them")
 
 
 def _require_files(folder: Path, listed: dict[str, str]) -> None:
@@ -165,8 +171,8 @@ def load_team(
 ) -> Team:
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
-    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. A folder
-    may hold up to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
+    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -209,8 +215,12 @@ def _fetched(where: str, revision: str | None) -> Path:
     if not revision:
         raise RunError(f'load_team({where!r}): say which revision, revision="<commit>"; the newest one may change')
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import DryRunError, OfflineModeIsEnabled
 
     try:
+        with suppress(DryRunError, OfflineModeIsEnabled):  # offline: what was fetched before is checked on disk
+            listed = snapshot_download(where, revision=revision, allow_patterns=FETCHED, dry_run=True)
+            _refuse_large(sum(one.file_size or 0 for one in listed), where)
         folder = Path(snapshot_download(where, revision=revision, allow_patterns=FETCHED))
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise RunError(f"{where} at {revision} cannot be fetched: {error}") from error

@@ -99,7 +99,14 @@ def refuse_large(path: Path, size: int) -> None:
 
 def size_limit() -> float:
     """Return the limit in bytes."""
-    return float(os.environ.get(LIMIT, USUAL)) * GIB
+    text = os.environ.get(LIMIT, str(USUAL))
+    try:
+        size = float(text)
+    except ValueError:
+        size = 0.0
+    if not 0 < size < 2**20:
+        raise RunError(f"{LIMIT}={text!r} is not a number of GiB above 0; set another, or unset it for {USUAL:g}")
+    return size * GIB
 
 
 def _remedy() -> str:

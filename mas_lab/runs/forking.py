@@ -1,7 +1,6 @@
 """Fork a run: take over its first steps, weights, optimizer and memory, then continue by its own config.
 
-The other run is only
-read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
+The other run is only read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
 """
 
 from collections.abc import Mapping

@@ -110,7 +110,7 @@ def first_problem(error: ValidationError) -> str:
 def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
     """Raise RunError, naming the file and the field, if the data does not match the form."""
     try:
-        form.model_validate(copy.deepcopy(data))
+        form.model_validate(copy.deepcopy(data))  # the copy ends where it is nested too deeply; pydantic passes over it
     except RecursionError:
         raise RunError(f"{path}: it nests deeper than anything that training writes") from None
     except ValidationError as error:

@@ -13,11 +13,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow
+from pyarrow import compute
 
 from mas_lab.explain.index import NEEDED, READ, RULE, TOLD, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
+from mas_lab.runs.disk import INFO, read_info
 from mas_lab.table import SCHEMA, TableError, require, trained
-from mas_lab.widgets.source import Source, completed
+from mas_lab.widgets.source import ALWAYS, Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import visible_data
 
@@ -128,14 +131,29 @@ class Reading:
         self._states, self._shares = states, shares or {}
         self._step = lru_cache(HELD)(self._read)
 
-    def _read(self, step: int) -> pd.DataFrame:
-        """Return the rows of a step that belong to its batch, with their place in the step as `row`."""
+    def _read(self, step: int) -> pyarrow.Table | pd.DataFrame:
+        """Return the rows of a step that belong to its batch, with their place in the step as `row`.
+
+        A run's stay in Arrow, which takes half the time of a page.
+        """
+        if self.source.run is not None:
+            [table] = self.source.arrow(SHOWN, [step], trained_only=False)
+            if set(ALWAYS) <= set(table.column_names):
+                table = table.append_column("row", pyarrow.array(np.arange(len(table))))
+                return table.filter(compute.invert(table["probe"]))
         turns = completed(self.source.turns(step, SHOWN))
         return turns.assign(row=range(len(turns)))[trained(turns)]
 
     def _where(self, step: int, by: str, wanted: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
         """Return the rows whose value in the column `by` is wanted: the existing `columns`, and `row`."""
         table = self._step(step)
+        if isinstance(table, pyarrow.Table):
+            if by not in table.column_names:
+                return []
+            values = [value for value in table[by].unique().to_pylist() if wanted(value)]
+            own = table.filter(compute.is_in(table[by], pyarrow.array(values, table.schema.field(by).type)))
+            rows = own.select([name for name in (*columns, "row") if name in own.column_names]).to_pylist()
+            return [row | {INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
         own = table[table[by].map(wanted).astype(bool)] if by in table else table[:0]
         return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
 

@@ -207,6 +207,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_broken_episodes_are_named_and_the_others_go_on(team, turns):
     def program(task, endpoint):
         own = list(BROKEN)[task.data["broken"]] if "broken" in task.data else relay

@@ -266,6 +266,24 @@ def test_a_file_that_is_not_listed_is_neither_fetched_nor_loaded(folder, name):
         lab.load_team(folder)
 
 
+def test_a_hub_that_lists_too_much_is_refused_before_it_is_fetched(hub, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.file_download import DryRunFileInfo
+
+    fetched = []
+
+    def listing(where, dry_run=False, allow_patterns=(), **_):
+        if dry_run:
+            return [DryRunFileInfo(COMMIT, 2**40, name, name, False, True) for name in allow_patterns]
+        fetched.append(allow_patterns)
+        return str(hub)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", listing)
+    with pytest.raises(lab.RunError, match="at most"):
+        lab.load_team("owner/name", revision=COMMIT)
+    assert not fetched
+
+
 def test_where_a_team_cannot_be_written(handed, tmp_path):
     run, _ = handed
     (tmp_path / "full").mkdir()

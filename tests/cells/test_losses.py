@@ -215,6 +215,7 @@ def test_cispo_by_hand():
     assert logprobs.grad.tolist() == pytest.approx([-2.4, -1.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss, aggregate", [(cispo(0.1), "token"), (lab.clipped(0.2, ratio="sequence"), "turn")])
 def test_a_run_with_such_a_loss_trains_resumes_and_exports(loss, aggregate, models, tmp_path):
     recipe = small.RECIPE.replace(name="my_own", loss=loss, aggregate=aggregate)

@@ -53,6 +53,7 @@ def test_every_exercise_has_two_wrong_answers_and_a_hint():
         assert len(WRONG[one.name]) >= 2 and one.hints, one.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, old, new, right", ANSWERS)
 def test_the_solution_passes_and_wrong_answers_do_not(name, old, new, right, scope, capsys):
     source = CELLS[name].replace("lab.load_policy(", "Model(")

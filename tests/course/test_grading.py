@@ -57,6 +57,7 @@ def test_the_last_verdict_of_each_exercise_counts(folder):
     assert (held.number, held.right, held.how) == ("00", {"00.1": True, "00.2": False, "00.3": None}, "stored outputs")
 
 
+@pytest.mark.slow
 def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     """A typed "right" does not count, a stored one neither; an answer that is right does, and an error costs a cell."""
     right = f"answer = [-0.79, -0.79, -0.79, 0.79, 1.58]\n{CHECKED}"
@@ -87,6 +88,7 @@ def test_a_notebook_that_is_none_says_why(folder, content, told, monkeypatch):
     assert told in held.trouble and held.right == {}
 
 
+@pytest.mark.slow
 def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     stored = notebook((CHECKED, "● 00.1 right\n"))
     folder("ada", **{"00_quickstart__ipynb": stored, "mine__zip": zipped})

@@ -33,6 +33,7 @@ def test_a_notebook_runs_in_a_folder_of_its_own_with_this_package():
     assert done.cells[1].outputs[0].text == f"0 {mas_lab.__file__}\n"
 
 
+@pytest.mark.slow
 def test_a_cell_that_fails_is_named_and_may_be_let_be():
     with pytest.raises(execution.NotebookError, match=r"^mine, cell 2: ZeroDivisionError: division by zero$"):
         execution.execute(notebook("print(1)", "1 / 0", "print(2)"), "mine")

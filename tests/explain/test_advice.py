@@ -157,6 +157,7 @@ def test_shared_weights_are_judged_by_the_gradient_that_they_share():
     assert "also speak" not in apart.loc["helper", "why"]
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.integers(0, 2**31))
 def test_any_table_is_judged_whatever_its_order(seed):

@@ -351,6 +351,7 @@ def test_12_seeds_and_intervals_are_as_told():
     says("12", "{final:.2f}, 95 % interval {final_low:.2f} to {final_high:.2f}: it holds one half", **row)
 
 
+@pytest.mark.slow
 def test_12_comparisons_are_as_told():
     arms, gain = ["team return", "own reward", "tree, outcome only"], {}
     for over in ("tokens", "episodes", "optimizer_steps"):

@@ -113,6 +113,7 @@ def test_flipped_bit_is_named_or_changes_nothing(run, flips):
     assert judgements["named"] > flips / 2
 
 
+@pytest.mark.slow
 def test_flipped_bit_of_a_zip_is_named_or_changes_nothing(run, tmp_path):
     judgements = survey(lab.export(run, tmp_path / "run.zip"), 5)
     assert set(judgements) <= {"named", "the same"} and judgements["named"] > 1
@@ -249,6 +250,7 @@ def test_large_steps_stay_apart_and_joined_ones_can_still_be_read(models, tmp_pa
     assert len(read_arrow([part])[0]) == (expected["step"] == 0).sum()
 
 
+@pytest.mark.slow
 def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkeypatch):
     run = tmp_path / "run"
     list(small.start("shared", models, run, 2))

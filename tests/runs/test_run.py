@@ -49,20 +49,27 @@ def refused(folder: Path, *words: str):
 
 @pytest.fixture(scope="session")  # of a worker, which may be handed tests of this file again and again
 def runs(models, tmp_path_factory):
-    """`straight/kind` made all steps at once; `cut/kind-k` is what it left after k, finished in another process."""
+    """`straight/kind` made all steps at once; `cut/kind-k` is what it left after k."""
     root = tmp_path_factory.mktemp("runs")
     for kind in small.KINDS:
         for report in small.start(kind, models, root / "straight" / kind, STEPS):
             if report.step + 1 < STEPS:
                 small.copied(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
-    small.child("finish", models, root / "cut", STEPS)
     return root
 
 
+@pytest.fixture(scope="module")
+def finished(runs, models):
+    """`runs`, where another process went on with `cut/kind-k` to the end."""
+    small.child("finish", models, runs / "cut", STEPS)
+    return runs
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", small.KINDS)
 @pytest.mark.parametrize("k", range(1, STEPS))
-def test_resumed_run_equals_the_uninterrupted_one(runs, kind, k):
-    straight, cut = small.bits(runs / "straight" / kind), small.bits(runs / "cut" / f"{kind}-{k}")
+def test_resumed_run_equals_the_uninterrupted_one(finished, kind, k):
+    straight, cut = (small.bits(finished / name) for name in (f"straight/{kind}", f"cut/{kind}-{k}"))
     assert cut == straight
     names = {Path(name).name for name in straight}
     weights = "adapter_model.safetensors" if kind == "lora" else "model.safetensors"

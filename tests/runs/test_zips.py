@@ -63,6 +63,7 @@ def refused(make, words: str, honest: Members, tmp_path, every: bool = False) ->
     assert [one.name for one in path.parent.iterdir()] == ["mallory.zip"] and path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_honest_zip_opens_everywhere(honest, tmp_path):
     (tmp_path / "class").mkdir()
     assert told(pack(honest, tmp_path / "class" / "alice.zip"), tmp_path, every=True) == {}
@@ -77,6 +78,7 @@ def test_hostile_zip_is_refused_by_file(honest, tmp_path, what, monkeypatch):
     refused(*HOSTILE[what], honest, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form, what", [("zip", "a flipped bit"), ("folder", "a pickle for a table")])
 def test_everything_refuses_what_the_child_process_refused(honest, tmp_path, form, what):
     make, words = HOSTILE[what]
@@ -90,6 +92,7 @@ def test_everything_refuses_what_the_child_process_refused(honest, tmp_path, for
     assert len(said) == 2 + 1 + len(INSTRUMENTS) and all(re.search(words, one, re.DOTALL) for one in said.values())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux limits the memory of a process")
 @pytest.mark.parametrize("what", BOMBS)
 def test_bomb_takes_no_memory_of_this_process(honest, tmp_path, monkeypatch, what):
@@ -131,6 +134,10 @@ def test_limit_names_how_to_raise_it(honest, tmp_path, monkeypatch):
     monkeypatch.setenv("MAS_LAB_ZIP_GIB", "0.00001")
     with pytest.raises(lab.RunError, match=r"unpacks to 0\.00 GiB, more than 1e-05"):
         lab.load_run(path)
+    for wrong in ("two", "0", "nan"):
+        monkeypatch.setenv("MAS_LAB_ZIP_GIB", wrong)
+        with pytest.raises(lab.RunError, match=f"MAS_LAB_ZIP_GIB='{wrong}' is not a number of GiB above 0"):
+            lab.load_run(path)
 
 
 def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):

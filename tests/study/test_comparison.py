@@ -216,6 +216,7 @@ def handed_in(models, tmp_path_factory):
     return root
 
 
+@pytest.mark.slow
 def test_folders_zips_lists_and_labels_are_compared_by_the_options_that_differ(handed_in):
     board = lab.AblationBoard(handed_in, score="return", over="step")
     for name, k in zip(board.table["recipe"], (3, 2), strict=True):

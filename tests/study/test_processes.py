@@ -16,6 +16,7 @@ from mas_lab.study.processes import ended_jobs
 HERE = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_or_dies_costs_no_other():
     """The functions of a cell, here a lambda, reach the processes as well."""
     own = (lambda number: (number, os.getpid()), 7)

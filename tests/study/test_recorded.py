@@ -23,6 +23,7 @@ def design_of(record):
     return Design.of(record.provenance["design"], Place(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
 def test_a_record_holds_every_run_of_its_design_up_to_its_budget(folder):
     record = Recorded(folder)
@@ -46,6 +47,7 @@ def test_the_page_of_findings_says_what_was_recorded(monkeypatch):
     sys.modules.pop("findings")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
 def test_the_readme_says_how_often_agents_are_right_as_recorded():
     agents = Recorded(data_dir() / "results" / "studies" / "baselines").agents

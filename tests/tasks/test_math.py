@@ -145,6 +145,7 @@ def test_same_answer(answer, gold, same):
     assert grading.same_answer(answer, gold) is same
 
 
+@pytest.mark.slow
 def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
     """Windows says EINVAL of a pipe that nobody reads."""
     assert grading.same_answer(r"\frac{8}{2}", "4")
@@ -158,6 +159,7 @@ def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatc
     assert grading.same_answer(r"\frac{8}{4}", "2") and sandbox.workers("math").idle != [child]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
 def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
     lines = (
@@ -176,6 +178,7 @@ def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
         os.kill(fork, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
     graded = []
     thread = threading.Thread(target=lambda: graded.append(grading.same_answer("9^{9^{9^9}}", "4", timeout_s=2.0)))

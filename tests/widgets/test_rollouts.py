@@ -132,6 +132,7 @@ def test_a_link_opens_what_it_names_though_it_tells_little(spiky):
             lab.RolloutViewer(spiky, at=wrong)
 
 
+@pytest.mark.slow
 def test_two_runs_side_by_side_are_one_index(spiky, tmp_path):
     run = lab.load_run(spiky)
     zipped = lab.export(run, tmp_path / "other.zip")

@@ -81,6 +81,7 @@ def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
     assert tokens[0].startswith("#")  # no tokenizer is known
 
 
+@pytest.mark.slow
 def test_an_exported_run_shows_all_that_its_folder_does(spiky, tmp_path):
     inspector, zipped = lab.SpikeInspector(spiky), lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"))
     assert inspector.spikes and zipped.data() == inspector.data() and zipped.rule == inspector.rule

@@ -149,6 +149,7 @@ def of(source, step=0, place=0, **options):
     return held, held(step, rows_of(turns, turns["episode"].unique()[place]))
 
 
+@pytest.mark.slow
 def test_a_run_has_the_states_of_each_step(run, tmp_path):
     for source in (run, lab.export(run, tmp_path / "handed_in.zip")):
         for step in (0, 1):

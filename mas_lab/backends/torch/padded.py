@@ -51,11 +51,9 @@ class PaddedEngine(WaveEngine):
         if batch:
             yield batch
 
-    def forward(self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, at_RL: torch.Tensor, cache: Any):
-        """Return the logits (R, V) after the newest tokens `ids_RL`, and the cache with them."""
-        out = self.model.net(input_ids=ids_RL, attention_mask=mask_RL, position_ids=at_RL, past_key_values=cache,
-                             use_cache=True, logits_to_keep=1)  # fmt: skip
-        return out.logits[:, -1], out.past_key_values
+    def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
+        """Return the newest tokens and the cache of those before as arguments of the model."""
+        return {"input_ids": ids_RL, "past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
 
     def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
         """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
@@ -74,7 +72,8 @@ class PaddedEngine(WaveEngine):
         for t in range(uniform_RT.shape[1]):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
             with model.computing():
-                logits_RV, cache = self.forward(ids, mask_RL, at, cache)
+                out = model.net(attention_mask=mask_RL, position_ids=at, **self.inputs(ids, cache))
+            logits_RV, cache = out.logits[:, -1], out.past_key_values
             drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
             model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
             for row, request in enumerate(requests_R):

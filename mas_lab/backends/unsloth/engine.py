@@ -31,12 +31,11 @@ class UnslothEngine(PaddedEngine):
         self._is_tried = True
         return super().complete(asked)
 
-    def forward(self, ids_RL: torch.Tensor, mask_RL: torch.Tensor, at_RL: torch.Tensor, cache: Any):
-        """Return the logits (R, V) after the newest tokens `ids_RL`, and the cache with them."""
+    def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
+        """Return the newest tokens, embedded, and the cache of those before as arguments of the model."""
         embedded_RLh = self.model.net.get_input_embeddings()(ids_RL)
-        out = self.model.net(inputs_embeds=embedded_RLh, attention_mask=mask_RL, position_ids=at_RL,
-                             past_key_values=cache, use_cache=True, logits_to_keep=1)  # fmt: skip
-        return out.logits[:, -1], [pair[:2] for pair in out.past_key_values]
+        pairs = None if cache is None else [pair[:2] for pair in cache]
+        return {"inputs_embeds": embedded_RLh, "past_key_values": pairs, "use_cache": True, "logits_to_keep": 1}
 
 
 @torch.inference_mode()
@@ -49,8 +48,14 @@ def decodes_exactly(engine: PaddedEngine) -> bool:
     tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
     with model.computing():
         try:
-            prompt_RV, cache = engine.forward(ids_RL[:, :3], mask_RL[:, :3], at_RL[:, :3], None)
-            step_RV, _ = engine.forward(ids_RL[:, 3:], mask_RL, at_RL[:, 3:], cache)
+            prompt = model.net(
+                attention_mask=mask_RL[:, :3], position_ids=at_RL[:, :3], **engine.inputs(ids_RL[:, :3], None)
+            )
+            step = model.net(
+                attention_mask=mask_RL, position_ids=at_RL[:, 3:],
+                **engine.inputs(ids_RL[:, 3:], prompt.past_key_values),
+            )  # fmt: skip
+            prompt_RV, step_RV = prompt.logits[:, -1], step.logits[:, -1]
         except (TypeError, AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, ValueError):
             return False
         for length, found_RV in ((3, prompt_RV), (4, step_RV)):

@@ -60,6 +60,7 @@ def test_a_file_of_weights_that_are_no_numbers_is_refused_and_changes_nothing(mo
             lab.load_policy(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "save_every", "left"), [("rate", 1, 2), ("hand", 1, 2), ("hand", 100, 0)])
 def test_training_stops_at_weights_that_are_no_numbers_and_goes_on_from_the_last_good_ones(
     models, tmp_path, how, save_every, left

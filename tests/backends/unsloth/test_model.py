@@ -75,9 +75,9 @@ def test_full_weights_and_adapters_of_a_four_bit_base_train_and_agree():
     assert reports[-1].stats["mismatch"].max() < CLOSE
     assert len(policy.parameters) == len(list(policy.model.parameters()))
     base = make_base(load_in_4bit=True)
+    team = lab.Team.per_agent(base.adapter, ENV.agents)
     kinds = {type(module.base_layer).__name__ for module in base.shared.net.modules() if hasattr(module, "lora_A")}
     assert kinds == {"Linear4bit"}
-    team = lab.Team.per_agent(base.adapter, ENV.agents)
     [*reports] = lab.train(ENV, team, "at_grpo", steps=2, **SMALL)
     assert max(report.stats["mismatch"].max() for report in reports) < CLOSE
     assert (reports[0].stats["grad_norm"] > 0).any()
@@ -128,8 +128,8 @@ def test_a_run_is_restored_and_resumed(tmp_path):
 
 def test_a_sampler_that_is_not_exact_is_found(base):
     class Stale(PaddedEngine):  # forgets what was read before
-        def forward(self, ids_RL, mask_RL, at_RL, cache):
-            return super().forward(ids_RL, mask_RL[:, -ids_RL.shape[1] :], at_RL, None)
+        def inputs(self, ids_RL, cache):
+            return super().inputs(ids_RL, None)
 
     assert decodes_exactly(PaddedEngine(base.shared)) and not decodes_exactly(Stale(base.shared))
     embedding = UnslothEngine(base.shared)  # plain transformers takes no pairs of keys and values

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 
 from mas_lab.backends.torch.fast.decoders import TreeDecoder
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
@@ -45,14 +46,17 @@ class TreeEngine(PaddedEngine):
         adapters, ids = zip(*prompts, strict=True)
         with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
             decoder = TreeDecoder(model.net, ids, adapters, slices, room, model.cost)
-            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, asked, prompt_R)
+            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), asked, prompt_R)
         return [
             self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
             for ids_T, logprobs_T, length, finish in zip(ids_RT, logprobs_RT, lengths_R, finish_R, strict=True)
         ]
 
-    def _decode(self, decoder: TreeDecoder, asked: Sequence[Asked], prompt_R: np.ndarray):
-        """Draw token after token; return ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,)."""
+    def _decode(self, decoder: TreeDecoder, logits_MV: torch.Tensor, asked: Sequence[Asked], node_R: np.ndarray):
+        """Draw token after token from the logits of the prompts, where `node_R` is the prompt of each request.
+
+        Returns ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,).
+        """
         policies_R, requests_R = zip(*asked, strict=True)
         eos = np.array(sorted(self.model.eos_ids()))
         most_R = np.array([request.max_tokens for request in requests_R])
@@ -61,7 +65,7 @@ class TreeEngine(PaddedEngine):
         ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
         lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
         cut_R = TopKTopP(requests_R)
-        live, node_R, logits_MV = np.arange(len(most_R)), prompt_R, decoder.prefill()
+        live = np.arange(len(most_R))
         for step in range(uniform_RT.shape[1]):
             ids, logprobs = sample_from_logits(
                 logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
