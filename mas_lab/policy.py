@@ -114,6 +114,9 @@ class Capabilities:
     """Error message for a `max_norm`, if the back end does not clip."""
     device: str = "cpu"
     """Name of the device. Policies on different devices compute their gradients at the same time."""
+    tolerance: float | None = None
+    """Largest |p_trained / p_sampled - 1| of a token that the present weights sampled; `update` refuses more. `None`:
+    unknown, not checked, as in half precision."""
 
 
 class Engine(Protocol):

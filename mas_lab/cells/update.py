@@ -51,6 +51,7 @@ def update(
     nonfinite: str = "raise",
     watch: UpdateCallback | None = None,
     seed: int = 0,
+    off_policy: bool = False,
 ) -> pd.DataFrame:
     """Train every policy of the team on the `advantage` of its rows.
 
@@ -73,6 +74,8 @@ def update(
         watch: Called with (policy name, norms by agent, the `PolicyStep`) between backward pass and clipping. Call the
             step to get each token's share of the gradient.
         seed: Decides the minibatches.
+        off_policy: Train on rows that other weights sampled. False: if `mismatch` is larger than the `tolerance` in the
+            policy's capabilities, raise; a loss with `tis` corrects for it, and is not checked.
 
     Returns:
         A row per policy, agent and optimizer step: `turns`, `tokens`; mean and standard deviation of `credit`
@@ -85,6 +88,7 @@ def update(
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
+            Or other weights sampled the rows; names policy and agent. No weight has changed then.
         PolicyError: A step made weights NaN or infinite, another thread trains the model, or a back end cannot do it.
     """
     check_update(team, loss, aggregate, max_norm, watch)
@@ -99,6 +103,8 @@ def update(
                 list(each(PolicyStep.backward, steps))
                 for step in steps:
                     step.check_finite(nonfinite)
+                    if number == 0 and not off_policy:
+                        step.check_fresh()
                     if watch is not None and not step.broken:
                         watch(step.name, dict(step.norms), step)
                 for step in steps:
@@ -200,6 +206,19 @@ class PolicyStep:
                 "pass nonfinite='skip' to record and skip such steps"
             )
         self.reported = {agent: self._compared(agent) for agent in self.samples}
+
+    def check_fresh(self) -> None:
+        """Raise UpdateError if other weights than the present ones sampled the rows."""
+        tolerance = self.policy.capabilities.tolerance
+        if tolerance is None or self.loss.tis is not None or self.broken:
+            return
+        for agent in self.tokens:
+            if not (gap := self.reported[agent]["mismatch"]) <= tolerance:
+                raise UpdateError(
+                    f"update: agent {agent!r} of policy {self.name!r}: |p_trained / p_sampled - 1| of a token is "
+                    f"{gap:.2g}, more than {tolerance:.2g}: these rows were sampled before the last update; roll out "
+                    "again, or pass off_policy=True"
+                )
 
     def optim_step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
         """Clip the gradient, make the step, and return a row of statistics per agent."""

@@ -110,7 +110,8 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
         turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
         turns = ADVANTAGES[defect](turns, recipe, team) if defect in ADVANTAGES else recipe.advantages(turns)
-        stats.append(update(team, turns, recipe.loss).assign(step=step))
+        # The old weights of A and the padding of D would be refused.
+        stats.append(update(team, turns, recipe.loss, off_policy=True).assign(step=step))
         tables.append(turns)
         if (step + 1) % max(1, steps // 4) == 0 or step + 1 == steps:
             of_training = turns.groupby("episode")["success"].any().mean()  # the best candidates of each tree

@@ -297,21 +297,21 @@ figure.update_layout(**LAYOUT, height=360)
 #
 # `entropy` is the mean of $-\log \pi$ over the sampled tokens, in nats. It falls as a policy commits. At 0 every sample of a task is the same, all groups are flat, and learning is over, whatever was learned; so look at it *together* with success.
 #
-# `mismatch` is the largest $|\pi_\text{trained}/\pi_\text{sampled} - 1|$ over the tokens, before the first step. Sampler and trainer are two programs that should compute the same number. In float32 on a CPU it should be some $10^{-6}$; bfloat16 keeps two to three digits, so with an engine in half precision expect some $10^{-2}$. Let us break it, twice.
+# `mismatch` is the largest $|\pi_\text{trained}/\pi_\text{sampled} - 1|$ over the tokens, before the first step. Sampler and trainer are two programs that should compute the same number. In float32 on a CPU it should be some $10^{-6}$; bfloat16 keeps two to three digits, so with an engine in half precision expect some $10^{-2}$. In float32, `update` refuses rows with more than $10^{-2}$; if you run `lab.update(team, turns)` twice on the same rows, the second call raises an error. `off_policy=True` says that we mean it. Let us break it, twice.
 
 # %%
 healthy = lab.update(team, turns, lr_scale=0.0)
 # Drawn at temperature 1.0, trained as if at 0.7.
-temperature = lab.update(team, turns.assign(temperature=0.7), lr_scale=0.0)
+temperature = lab.update(team, turns.assign(temperature=0.7), lr_scale=0.0, off_policy=True)
 # Drawn by weights that are one step old.
 moved_on = fresh_team(lr=1e-3)
 lab.update(moved_on, turns)
-stale = lab.update(moved_on, turns, lr_scale=0.0)
+stale = lab.update(moved_on, turns, lr_scale=0.0, off_policy=True)
 told = {"healthy": healthy, "wrong temperature": temperature, "stale weights": stale}
 pd.concat(told, names=["defect"]).droplevel(1)[["agent", "mismatch", "max_ratio", "clip_fraction"]]
 
 # %% [markdown]
-# From $10^{-6}$ to above 0.9. Nothing crashes, no loss is NaN, and the gradient looks like any other; only this column tells. Typical causes: sampling at one temperature and training at another, an engine that still holds old weights, text that was decoded and tokenised anew, a `top_p` that the trainer does not know of. Where the difference cannot be removed (two engines, two precisions), `lab.clipped(0.2, tis=2.0)` weighs each token by it.
+# From $10^{-6}$ to above 0.9. No loss is NaN, and the gradient looks like any other; without the check, only this column tells. Typical causes: sampling at one temperature and training at another, an engine that still holds old weights, text that was decoded and tokenised anew, a `top_p` that the trainer does not know of. Where the difference cannot be removed (two engines, two precisions), `lab.clipped(0.2, tis=2.0)` weighs each token by it.
 #
 # ## A training, seen from the optimizer
 #

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,13 +16,16 @@ from mas_lab.cells.credits import mixed
 from mas_lab.cells.losses import Loss, clipped, k3, reinforce
 from mas_lab.cells.plans import episodes, tree
 from mas_lab.cells.rollout import rollout
-from mas_lab.cells.update import UpdateError, update
+from mas_lab.cells.update import UpdateError
+from mas_lab.cells.update import update as update_fresh
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError
 from mas_lab.team import Sampling, Team
 from mas_lab.train import Settings
 
 RELAY = Relay()
+update = partial(update_fresh, off_policy=True)
+"""`update` for `sampled`, whose recorded log-probabilities are off by some noise."""
 LOSSES = {
     "clipped": (clipped(0.2), {"kind": "clipped"}),
     "asymmetric, dual": (clipped(0.1, high=0.3, dual=1.5), {"kind": "clipped", "low": 0.1, "high": 0.3, "dual": 1.5}),
@@ -381,6 +385,33 @@ def test_the_mismatch_is_the_samplers_whatever_the_ratios_are_taken_to(sampled, 
     assert weighted.loc[first, "mismatch"].min() > 0.3 and weighted.loc[~first, "mismatch"].isna().all()
     assert weighted.loc[first, "max_ratio"].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
     assert plain.loc[first, "max_ratio"].min() > 1.3
+
+
+@pytest.mark.parametrize("kind", ["shared", "per_agent", "lora"])
+def test_rows_that_other_weights_sampled_are_refused_and_nothing_changes(kind, models):
+    team = make_team(kind, models, lr=0.1)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    update_fresh(team, turns, epochs=2, minibatches=2)  # later optimizer steps of one call are meant
+    before, watched = {agent: weights_of(team[agent]) for agent in AGENTS}, []
+    words = rf"agent 'asker' of policy '{team.name_of('asker')}': .* is [0-9.e+]+, more than 0.01: these rows were "
+    words += r"sampled before the last update; roll out again, or pass off_policy=True"
+    with pytest.raises(UpdateError, match=words):
+        update_fresh(team, turns, watch=lambda name, *_: watched.append(name))
+    assert not watched and not any(moved(before[agent], team[agent]) for agent in AGENTS)
+    assert not any(gradient.any() for agent in AGENTS for _, gradient in team[agent].gradients())
+    update_fresh(team, turns.assign(advantage=0.0))  # these rows teach nothing
+    update_fresh(team, turns, loss=clipped(0.2, tis=2.0), lr_scale=0.0)
+    update_fresh(team, turns, lr_scale=0.0, off_policy=True)
+    fresh = rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4), step=1)
+    both = pd.concat([RECIPES["at_grpo"].advantages(fresh).assign(selected=True), turns.assign(selected=False)])
+    update_fresh(team, both)  # the old rows are not selected
+
+
+def test_half_precision_is_not_held_to_a_tolerance(models):
+    team = Team.shared(load_policy(models / "a", lr=0.1, dtype="bfloat16"), AGENTS)
+    turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
+    stats = [update_fresh(team, turns) for _ in range(2)]
+    assert team["asker"].capabilities.tolerance is None and stats[1]["mismatch"].min() > 0.01
 
 
 def test_kl_is_to_the_start_and_grows_from_0(models):

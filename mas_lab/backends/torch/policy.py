@@ -64,7 +64,11 @@ class TorchPolicy(ChatPolicy):
     @property
     def capabilities(self) -> Capabilities:
         """Return the abilities of this back end. Processes that share a policy compute one policy after the other."""
-        return Capabilities(device=str(self.device) if type(self.passes) is Passes else "shared")
+        stated = getattr(self.shared.options, "tolerance", None)  # a sampler of its own may be allowed more
+        return Capabilities(
+            device=str(self.device) if type(self.passes) is Passes else "shared",
+            tolerance=max(1e-2, stated or 0.0) if self.shared.dtype == torch.float32 else None,
+        )
 
     def __repr__(self) -> str:
         learns = {"adapter": self.name} if self.adapter else {}
