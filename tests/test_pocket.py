@@ -19,7 +19,7 @@ from mas_lab.pocket import own
 from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
-from mas_lab.pocket.words import UNKNOWN, different, make_tokenizer
+from mas_lab.pocket.words import MARKED, UNKNOWN, different, make_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
 
@@ -65,6 +65,20 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
             words = " ".join([recipe.marks[0], *(message["content"] for message in messages), recipe.marks[1]])
             assert ids[0] == ids[1] and shipped.decode(ids[0]) == words
             assert shipped.convert_tokens_to_ids(UNKNOWN) not in ids[0]
+
+
+@pytest.mark.parametrize("folder, recipe", SHIPPED)
+def test_the_column_prompt_is_what_the_prompt_ids_decode_to_in_all_four_roles(folder, recipe, monkeypatch):
+    env, policy = make_env(recipe.env), lab.load_policy(folder)
+    chat = [{"role": role, "content": f"{word} {word}"} for role, word in zip(MARKED, env.words, strict=False)]
+    monkeypatch.setattr(type(env), "observe", lambda self, state, agent: chat)
+    turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(1, "test", 0), lab.episodes(1), max_turns=1)
+    said, speaks = recipe.marks
+    for prompt, ids in zip(turns["prompt"], turns["prompt_ids"], strict=True):
+        lines = [line.split(": ") for line in prompt.splitlines()]
+        assert [role for role, _ in lines] == list(MARKED)
+        told = [f"{speaks} {text} <eos>" if role == "assistant" else f"{said} {text}" for role, text in lines]
+        assert policy.decode(ids) == " ".join([*told, speaks])
 
 
 TINY = Family(

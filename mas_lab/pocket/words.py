@@ -19,8 +19,8 @@ MOST_WORDS = 8192
 def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<assistant>"), context: int = 256):
     """Return a word-level fast tokenizer over `words`, with pad, eos and a chat template.
 
-    The template shows the messages of roles that have a mark, by default user and assistant, and drops the others. The
-    marks are plain words. So a model that writes one is not silently corrected by the decoder.
+    The template shows every message. A role without a mark, by default system and tool, has that of the user. The marks
+    are plain words. So a model that writes one is not silently corrected by the decoder.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -43,13 +43,14 @@ def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<ass
 
 def _template(marks: Sequence[str]) -> str:
     """Return a chat template: each message follows the mark of its role; eos ends a message of the assistant."""
-    shown = ""
+    lines = {}
     for role, mark in zip(MARKED, marks, strict=False):
         end = "' + eos_token + ' '" if role == "assistant" else "'"
-        line = f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
-        shown += f"{{%- {'elif' if shown else 'if'} message['role'] == '{role}' %}}{line}"
+        lines[role] = f"{{{{ '{mark} ' + message['content'] + ' {end} }}}}"
+    others = lines.pop("user")
+    known = "{%- el".join(f"if message['role'] == '{role}' %}}{line}" for role, line in lines.items())
     opened = f"{{%- if add_generation_prompt %}}{{{{ '{marks[1]}' }}}}{{%- endif %}}"
-    return "{%- for message in messages %}" + shown + "{%- endif %}{%- endfor %}" + opened
+    return "{%- for message in messages %}{%- " + known + "{%- else %}" + others + "{%- endif %}{%- endfor %}" + opened
 
 
 def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
