@@ -173,7 +173,7 @@ def test_a_policy_is_trained_in_one_thread_at_a_time(models, tmp_path):
     assert len(scored(team))
     go.set()
     training.result(PATIENCE)
-    lab.update(team, turns)
+    lab.update(team, turns, off_policy=True)
     assert len(list(train(small.make_team("lora", models), 2, run=tmp_path / "alone"))) == 2
     assert small.bits(tmp_path / "run") == small.bits(tmp_path / "alone")
 

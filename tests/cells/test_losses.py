@@ -112,7 +112,7 @@ def test_on_policy_a_row_ratio_is_another_aggregate(ratio, aggregate, drawn, mod
 def test_statistics_report_the_ratio_of_the_loss(ratio, off, models):
     """The weights have not moved: a row's log-ratios are what was added to its log-probabilities, turned round."""
     team = make_team("shared", models)
-    stats = lab.update(team, off, loss=lab.clipped(0.2, ratio=ratio), aggregate="turn").set_index("agent")
+    stats = lab.update(team, off, lab.clipped(0.2, ratio=ratio), "turn", off_policy=True).set_index("agent")
     columns = off[["prompt_ids", "completion_ids", "logprobs", "temperature"]]
     samples = [Sample(*row, 1.0, 0.0) for row in columns.itertuples(index=False, name=None)]
     now = make_team("shared", models)["asker"].logprobs(samples).detach()
@@ -144,7 +144,7 @@ def test_micro_batches_never_cut_a_row(packing, off, models):
     """Whatever is passed at a time, rows come whole, side by side, their tokens in order, and each once."""
     team = lab.Team.shared(lab.load_policy(models / "a", packing=packing, train_tokens=8), small.AGENTS)
     Listening.heard.clear()
-    lab.update(team, off.assign(advantage=1.0), loss=Listening())
+    lab.update(team, off.assign(advantage=1.0), loss=Listening(), off_policy=True)
     heard = []
     for old, row in Listening.heard:
         assert row[0] == 0 and set(np.diff(row)) <= {0, 1}
@@ -159,7 +159,8 @@ def test_a_step_does_not_depend_on_how_it_is_cut(ratio, off, models):
     norms = []
     for options in ({}, {"packing": "packed", "train_tokens": 8}, {"packing": "padded", "train_tokens": 8}):
         team = lab.Team.shared(lab.load_policy(models / "a", **options), small.AGENTS)
-        norms.append(lab.update(team, off, loss=lab.clipped(0.2, ratio=ratio), aggregate="turn")["grad_norm"].tolist())
+        stats = lab.update(team, off, lab.clipped(0.2, ratio=ratio), "turn", off_policy=True)
+        norms.append(stats["grad_norm"].tolist())
     assert norms[1:] == [pytest.approx(norms[0], rel=1e-4)] * 2
 
 
@@ -191,7 +192,7 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
             assert shares.loc[shares["row"] == row, "share"].sum() == pytest.approx(share, rel=1e-3, abs=1e-6)
             found.append(share)
 
-    lab.update(make_team(kind, models), off, loss=loss, aggregate="turn", watch=watch)
+    lab.update(make_team(kind, models), off, loss=loss, aggregate="turn", watch=watch, off_policy=True)
     assert len(found) == 2 and all(found)
 
 

@@ -110,7 +110,8 @@ def passed(team):
 def test_rows_are_inert_where_every_token_is_0_and_stay_in_the_denominators(models):
     team = make_team("shared", models)
     calls = passed(team)
-    [stats] = lab.update(team, by_hand([0.0, 0.0], 0.0, [0.0, 1.0], 2.0, [-1.0])).to_dict("records")
+    turns = by_hand([0.0, 0.0], 0.0, [0.0, 1.0], 2.0, [-1.0])
+    [stats] = lab.update(team, turns, off_policy=True).to_dict("records")
     assert [np.asarray(sample.advantage).tolist() for sample in calls] == [[0.0, 1.0], 2.0, [-1.0]]
     assert {sample.weight for sample in calls} == {1 / 9} and (stats["turns"], stats["tokens"]) == (5, 9)
     assert stats["advantage_rms"] == pytest.approx(math.sqrt((0 + 0 + 0.5 + 4 + 1) / 5))
@@ -235,7 +236,7 @@ def test_a_run_keeps_lists_and_resumes_bit_for_bit(kept, models, tmp_path):
     assert small.bits(again) == small.bits(run)
     zipped = lab.load_run(lab.export(run, tmp_path / "process.zip"))
     assert zipped.turns["advantage"].tolist() == turns["advantage"].tolist()
-    lab.update(team, zipped.step_turns(1))  # what was kept can be learned from
+    lab.update(team, zipped.step_turns(1), off_policy=True)  # what was kept can be learned from
 
 
 def test_a_step_of_lists_of_0_says_that_nothing_was_learned(models):
