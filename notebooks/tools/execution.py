@@ -13,6 +13,7 @@ from typing import Any
 
 from mas_lab.paths import PACKAGE
 
+Ask = Callable[[str], str]
 LIMIT = 1200
 """Time limit of one cell in seconds."""
 
@@ -32,10 +33,13 @@ def with_parameters(notebook: Any, values: Mapping[str, Any]) -> Any:
     return notebook
 
 
-def execute(notebook: Any, name: str, go_on: bool = False, limit: int = LIMIT) -> Any:
+def execute(
+    notebook: Any, name: str, go_on: bool = False, limit: int = LIMIT, then: Callable[[Ask], None] | None = None
+) -> Any:
     """Run a notebook in a new, empty folder, and return it with its outputs.
 
-    Raises NotebookError at the first cell that fails. With `go_on`, that error is part of the outputs instead.
+    `then` is called at the end with a function that runs more source in the kernel and returns what that prints. Raises
+    NotebookError at the first cell that fails. With `go_on`, that error is part of the outputs instead.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
@@ -48,12 +52,26 @@ def execute(notebook: Any, name: str, go_on: bool = False, limit: int = LIMIT) -
         )
         client.resources = {"metadata": {"path": folder}}
         try:
-            return client.execute(env=_environment())
+            with client.setup_kernel(env=_environment()):
+                done = client.execute(cleanup_kc=False)
+                if then:
+                    then(lambda source: _printed(client, source))
+                return done
         except CellExecutionError as error:
             place = next((i for i, cell in enumerate(notebook.cells) if _failed(cell)), None)
             raise NotebookError(f"{name}, cell {place}: {error.ename}: {error.evalue}") from None
         except (CellTimeoutError, DeadKernelError) as error:
             raise NotebookError(f"{name}: {str(error).strip().splitlines()[0]}") from None
+
+
+def _printed(client: Any, source: str) -> str:
+    """Run source in the kernel of a notebook, and return what it prints."""
+    from nbformat.v4 import new_code_cell
+
+    cell = new_code_cell(source)
+    client.nb.cells.append(cell)
+    client.execute_cell(cell, len(client.nb.cells) - 1)
+    return "".join(output.text for output in client.nb.cells.pop().outputs if output.get("name") == "stdout")
 
 
 def _failed(cell: Any) -> bool:

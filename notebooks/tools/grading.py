@@ -21,8 +21,14 @@ STORED = (
     "typed them; the option --run runs the notebooks again."
 )
 AGAIN = (
-    "Notebooks were run again in their short form, each in a kernel of its own; a verdict is what the kit in that "
-    "kernel counted at the end. It was the student's code that ran there."
+    "Notebooks were run again in their short form, each in a kernel of its own. The grader judged their answers in its "
+    "own process, which a notebook cannot reach. Only an exercise with * has an answer that no other process can use, "
+    "such as an env or a loss: there the verdict is that of the student's kernel, which its code could change."
+)
+ZIPS = (
+    "Scores of runs are those that stand in the zips. A student can forge them, and the hashes with them. To make sure, "
+    "train again: run = lab.load_run(zip) has run.recipe, and run.config has the env, the team, the seed and the "
+    "settings for lab.train. With the same number of threads, a CPU computes the same tables."
 )
 LONG = 120
 """Maximal number of characters that are shown of an option."""
@@ -88,7 +94,7 @@ def _one(student: Student, handed_in: Sequence[Student]) -> str:
 def _verdicts(held: Notebook) -> list[str]:
     if held.trouble:
         return ["", f"cannot be read: {held.trouble}", ""]
-    told = "  ".join(f"{MARKS[verdict][0]} {name}" for name, verdict in held.right.items())
+    told = "  ".join(f"{MARKS[right][0]} {name}{'*' * (name in held.own_word)}" for name, right in held.right.items())
     return [f"{held.count} of {len(held.right)}", told, held.how]
 
 
@@ -151,7 +157,7 @@ def _board(handed_in: Sequence[Student]) -> str:
     found = [run.entry for student in handed_in for run in student.runs if run.entry]
     if not found:
         return "<h2>The class's runs</h2><p>No run was handed in that can be read.</p>"
-    return "<h2>The class's runs</h2>" + "".join(_drawn(found))
+    return f'<h2>The class\'s runs</h2><p class="quiet">{escape(ZIPS)}</p>{"".join(_drawn(found))}'
 
 
 def _drawn(found: Sequence[Entry]) -> Iterator[str]:

@@ -7,14 +7,15 @@ in its own entry. Leaves out: the page about a class (`grading`).
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import answers
 import execution
 
-from mas_lab.course.exercises import of_notebook
+from mas_lab.course.exercises import Exercise, of_notebook
 from mas_lab.runs.disk import is_litter
 from mas_lab.runs.run import load_run
 from mas_lab.study.entries import Entry, entries
@@ -24,7 +25,10 @@ BYTES = 64 * 2**20
 CELL = 300
 """Time limit of a student's cell in seconds."""
 VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (right|not yet)", re.MULTILINE)
-TOLD = "\nfrom mas_lab.course import exercises as _asked\nprint({mark!r}, *sorted(_asked._right))"
+TOOLS = str(Path(__file__).resolve().parent)
+KEEP = f"import sys\nsys.path.append({TOOLS!r})\nimport answers as _answers\n_answers.keep()"
+READY = "import json, answers as _answers\nfrom mas_lab.course import exercises as _asked\n"
+TOLD = "json.dumps([_answers.GIVEN, sorted(_asked._right)])"
 
 
 class HandInError(ValueError):
@@ -40,6 +44,8 @@ class Notebook:
     right: Mapping[str, bool | None] = field(default_factory=dict)
     how: str = ""
     trouble: str = ""
+    own_word: tuple[str, ...] = ()
+    """Exercises whose answers only the notebook's own kernel can use, so that its verdict is believed."""
 
     @property
     def count(self) -> int:
@@ -115,10 +121,11 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
         cells = _cells(path)
         number = _number(path, cells)
         asked = [one.name for one in of_notebook(number)]
-        found, how = (_run_again(path), "run again") if run else (_verdicts(cells), "stored outputs")
+        again = _run_again(path, number) if run else (_verdicts(cells), ())
+        found, how = again[0], "run again" if run else "stored outputs"
     except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
-    return Notebook(name, number, {one: found.get(one) for one in asked}, how)
+    return Notebook(name, number, {one: found.get(one) for one in asked}, how, own_word=again[1])
 
 
 def _told(error: Exception) -> str:
@@ -157,10 +164,10 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool]:
     return {name: mark == "●" for mark, name, _ in VERDICT.findall(printed)}
 
 
-def _run_again(path: Path) -> dict[str, bool]:
-    """Run a notebook again, and return the verdicts that the kit in its kernel has at the end.
+def _run_again(path: Path, number: str) -> tuple[dict[str, bool], tuple[str, ...]]:
+    """Run a notebook again, and judge in this process, which its code cannot reach, what it gave to `check`.
 
-    Printed verdicts are not trusted.
+    Returns the verdicts, and the exercises with an answer that no other process can use; there its kernel is believed.
     """
     import nbformat
 
@@ -168,14 +175,58 @@ def _run_again(path: Path) -> dict[str, bool]:
     for cell in held.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+    held.cells.insert(0, nbformat.v4.new_code_cell(KEEP))
+    found: dict[str, bool] = {}
+    own_word: list[str] = []
+
+    def judge(ask: execution.Ask) -> None:
+        given, right = _asked(ask, TOLD)
+        for one in of_notebook(number):
+            if one.name not in given:
+                continue
+            try:
+                found[one.name] = _is_right(one, given[one.name], ask)
+            except answers.NotPlainError:
+                found[one.name] = one.name in right
+                own_word.append(one.name)
+
+    done = execution.execute(held, path.name, go_on=True, limit=CELL, then=judge)
+    return dict.fromkeys(_verdicts(done.cells), False) | found, tuple(own_word)
+
+
+def _asked(ask: execution.Ask, expression: str) -> Any:
+    """Return the value of an expression that is JSON in a kernel; it is printed after a mark of its own."""
     mark = secrets.token_hex(8)
-    held.cells.append(nbformat.v4.new_code_cell(TOLD.format(mark=mark)))
-    done = execution.execute(held, path.name, go_on=True, limit=CELL)
-    printed = "\n".join(_text(output.get("text")) for output in done.cells[-1].outputs)
-    last = re.search(rf"^{mark}(.*)$", printed, re.MULTILINE)
-    if last is None:
-        raise HandInError("its kernel could not say at the end what is right")
-    return dict.fromkeys(_verdicts(done.cells), False) | dict.fromkeys(last[1].split(), True)
+    told = re.search(rf"^{mark} (.*)$", ask(f"{READY}print({mark!r}, {expression})"), re.MULTILINE)
+    if told is None:
+        raise HandInError("its kernel could not say at the end what its answers are")
+    return json.loads(told[1])
+
+
+def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool:
+    """Return the verdict of the judge in this process; raise NotPlainError if an answer cannot leave its kernel."""
+    beyond = []
+
+    def call(number: int, arguments: Sequence[Any]) -> Any:
+        try:
+            told = json.dumps(answers.encoded(list(arguments)))
+            right, result = _asked(ask, f"_answers.reply({number}, {told!r})")
+        except answers.NotPlainError as error:
+            beyond.append(error)
+            raise
+        if not right:
+            raise RuntimeError(result)
+        return answers.decoded(result)
+
+    try:
+        answer = answers.decoded(given, call)
+        if not any(part is ... for part in answer):
+            one.judge(*answer)
+            return True
+    except Exception:  # as in `check`: whatever an answer raises, it is not right
+        if given is None or beyond:
+            raise answers.NotPlainError(one.name) from None
+    return False
 
 
 def _list(held: Any) -> list[Any]:

@@ -5,11 +5,15 @@ import re
 import runpy
 import shutil
 
+import answers
 import forms
 import grading
 import handed_in
 import nbformat
+import numpy as np
+import pandas as pd
 import pytest
+import torch
 from evil_names import EVIL, evil_zip
 
 import mas_lab as lab
@@ -70,6 +74,47 @@ def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     assert stored.right == {"00.1": None, "00.2": None, "00.3": True}
 
 
+FORGED = """
+from mas_lab.course import exercises
+exercises.of_notebook("01")
+exercises._right |= set(exercises.EXERCISES)
+for one in exercises.EXERCISES.values():
+    object.__setattr__(one, "judge", lambda *answer: "forged")
+"""
+LOGPROB = """
+def logprob(logits, token, temperature):
+    scaled = logits / temperature
+    scaled = scaled - scaled.max()
+    return scaled[token] - np.log(np.exp(scaled).sum())
+"""
+
+
+@pytest.mark.slow
+def test_a_notebook_that_edits_the_list_of_right_answers_is_judged_by_its_answers(folder):
+    """Numbers and functions are judged out of its reach; what no other process can use is marked."""
+    head = f"import numpy as np\nimport mas_lab as lab\n{FORGED}"
+    cells = [head, f"{LOGPROB}\nlab.course.check('01.2', logprob)", "lab.course.check('01.1', 1)",
+             "lab.course.check('01.4', lambda *given: 1 / 0)", "lab.course.check('01.3', object())"]  # fmt: skip
+    place = folder("eve", **{"01__ipynb": notebook(*((cell, "") for cell in cells))})
+    [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
+    assert held.right == {"01.1": False, "01.2": True, "01.3": True, "01.4": False} and held.own_word == ("01.3",)
+    assert "01.3*" in grading._verdicts(held)[1] and "* has an answer" in grading.AGAIN
+
+
+@pytest.mark.parametrize("value", [
+    ([1, 2.5, None, "a", True], {"b": (1, {2})}), np.arange(6.0).reshape(2, 3), torch.ones(2, dtype=torch.int64),
+    pd.DataFrame({"a": [1.0, np.nan], "agent": ["x", "y"], "ids": [[1, 2], [3]], "right": [True, False]}, index=[4, 7]),
+    pd.Series([0.5, 1.5], ["a", "b"], name="c"), np.float32(0.5), ...,
+], ids=lambda value: type(value).__name__)  # fmt: skip
+def test_an_answer_leaves_its_kernel_as_it_is(value):
+    back = answers.decoded(json.loads(json.dumps(answers.encoded(value))))
+    if isinstance(value, pd.DataFrame | pd.Series):
+        (pd.testing.assert_frame_equal if value.ndim == 2 else pd.testing.assert_series_equal)(back, value)
+    else:
+        assert np.array_equal(back, value) if hasattr(value, "shape") else back == value
+        assert isinstance(value, np.generic) or type(back) is type(value)
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
@@ -110,6 +155,7 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     assert re.search(r"<td>cut\.zip</td>(<td></td>){6}<td>cannot be read: [^<]*cut\.zip", text)
     steps = len(lab.load_run(spiky).stats["step"].unique())
     assert f"<td>at_grpo</td><td>5</td><td>{steps}</td>" in text and "no held-out scores</td>" in text
+    assert "A student can forge them" in text and "train again: run = lab.load_run(zip)" in text
     assert "Neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
 
 
