@@ -26,7 +26,7 @@ AGAIN = (
     "such as an env or a loss: there the verdict is that of the student's kernel, which its code could change."
 )
 ZIPS = (
-    "Scores of runs are those that stand in the zips. A student can forge them, and the hashes with them. To make sure, "
+    "Scores of runs are those in the zips. A student can forge them, and the hashes with them. To make sure, "
     "train again: run = lab.load_run(zip) has run.recipe, and run.config has the env, the team, the seed and the "
     "settings for lab.train. With the same number of threads, a CPU computes the same tables."
 )
