@@ -72,13 +72,13 @@ def test_the_column_prompt_is_what_the_prompt_ids_decode_to_in_all_four_roles(fo
     env, policy = make_env(recipe.env), lab.load_policy(folder)
     chat = [{"role": role, "content": f"{word} {word}"} for role, word in zip(MARKED, env.words, strict=False)]
     monkeypatch.setattr(type(env), "observe", lambda self, state, agent: chat)
-    turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(1, "test", 0), lab.episodes(1), max_turns=1)
+    turns = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(1, "test", 0), lab.episodes(1))
     said, speaks = recipe.marks
     for prompt, ids in zip(turns["prompt"], turns["prompt_ids"], strict=True):
         lines = [line.split(": ") for line in prompt.splitlines()]
         assert [role for role, _ in lines] == list(MARKED)
         told = [f"{speaks} {text} <eos>" if role == "assistant" else f"{said} {text}" for role, text in lines]
-        assert policy.decode(ids) == " ".join([*told, speaks])
+        assert policy.tokenizer.decode(ids) == " ".join([*told, speaks])
 
 
 TINY = Family(
