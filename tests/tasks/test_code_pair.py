@@ -121,6 +121,17 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
     # it is overwritten before it is used, or used for one test of many
     (SORTS, f("    y = aux(x)\n    y = sorted(x)\n    return y[::-1]")),
     (SORTS, f("    try:\n        y = aux(x)[::-1]\n    except Exception:\n        y = x\n    return sorted(x)[::-1]")),
+    # main undoes what aux did
+    ("def aux(x):\n    return [v + 1 for v in x]", f("    z = sorted([v - 1 for v in aux(x)])\n    return z[::-1]")),
+    ("def aux(x):\n    return [v + 1 for v in x]",
+     f("    y = []\n    for v in aux(x):\n        y.append(v - 1)\n    return sorted(y)[::-1]")),
+    ("def aux(x):\n    return x[::-1]", f("    x = aux(x)\n    x = x[::-1]\n    x = sorted(x)\n    return x[::-1]")),
+    ("def aux(x):\n    return [v * 7 + 3 for v in x]",
+     f("    y = aux(x)\n    return sorted([(v - 3) // 7 for v in y])[::-1]")),
+    # aux returns a checksum that main verifies
+    ("def aux(x):\n    return sum(x)", f("    if aux(x) != sum(x):\n        return None\n" + ALONE)),
+    ("def aux(x):\n    return sum(x)", f("    assert aux(x) == sum(x)\n" + ALONE)),
+    ("def aux(x):\n    return sum(x)", f("    return sorted(x)[::-1] if aux(x) == sum(x) else []")),
     # main brings its own
     (SORTS, "from math import fabs as aux\n" + f("    return sorted(x, key=aux)[::-1]")),
     (SORTS, f("    global aux\n    aux = sorted\n    return aux(x)[::-1]")),

@@ -5,8 +5,9 @@ and results of `aux`. What all this is worth is in `pair_code`.
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, same
@@ -54,12 +55,16 @@ def reaches(source: str, entry: str) -> bool:
     It may go through names, containers, functions inside it, or a condition. The order of statements is ignored:
     running with `aux` knocked out shows whether the result is overwritten.
     """
-    tree = parsed(source)
+    return entry in _all_carrying(parsed(source))
+
+
+def _all_carrying(tree: ast.Module) -> set[str]:
+    """Return the names through which the result of `aux` goes."""
     carrying: set[str] = set()
     while True:
         grown = carrying | {name for part in ast.walk(tree) for name in _carried(part, carrying)}
         if grown == carrying:
-            return entry in carrying
+            return carrying
         carrying = grown
 
 
@@ -95,6 +100,60 @@ def hands_on(source: str, entry: str) -> bool:
     """Return whether every `return` of `entry` is a call of `aux`, unchanged."""
     given = [part.value for part in _inside(function(source, entry)) if isinstance(part, ast.Return)]
     return all(isinstance(value, ast.Call) and _is_aux(value.func) for value in given)
+
+
+CONDITIONS, VALUES = 3, 24
+"""Most conditions on `aux` of which all combinations are tried, and most values that an argument replaces."""
+
+
+def undivided(source: str, entry: str) -> Iterator[str]:
+    """Yield variants of main that pass without `aux` if main does all the work.
+
+    Conditions on a result of `aux` are constant: main only verified it. Or an argument of main, kept in a name of its
+    own, replaces a value that came from `aux`: main undid what `aux` did.
+    """
+    nodes = list(ast.walk(parsed(source)))
+    carrying = _all_carrying(parsed(source)) - {entry}
+    tests = [nodes.index(part.test) for part in nodes if isinstance(part, ast.If | ast.IfExp | ast.Assert)
+             and _carries(part.test, carrying)]  # fmt: skip
+    for values in product((True, False), repeat=len(tests)) if 0 < len(tests) <= CONDITIONS else ():
+        yield _changed(source, entry, dict(zip(tests, map(repr, values), strict=True)))
+    came = [i for i, part in enumerate(nodes) if isinstance(part, ast.expr) and _carries(part, carrying)
+            and isinstance(getattr(part, "ctx", ast.Load()), ast.Load)]  # fmt: skip
+    for i, name in product(came[:VALUES], _arguments(source, entry)):
+        yield _changed(source, entry, {i: f"{KEPT}{name}"})
+
+
+def returns_to_its_argument(gold: str, problem: Problem, cases: Sequence[Case]) -> bool:
+    """Return whether the right program itself passes with an argument in place of a value that it computes."""
+    nodes = list(ast.walk(parsed(gold) or ast.Module([], [])))
+    values = [nodes.index(part.value) for part in nodes if isinstance(part, ast.Assign)][1:VALUES]
+    variants = (_changed(gold, problem.entry, {i: f"{KEPT}{name}"}) for i in values
+                for name in _arguments(gold, problem.entry))  # fmt: skip
+    return any(all(problem.grade(one, cases).passed) for one in variants)
+
+
+KEPT = "_mas_lab_kept_"
+
+
+def _arguments(source: str, entry: str) -> list[str]:
+    found = function(source, entry)
+    return [one.arg for one in found.args.args] if found else []
+
+
+def _changed(source: str, entry: str, changes: Mapping[int, str]) -> str:
+    """Return a program with other expressions at some places of `ast.walk`, and the arguments kept as they came."""
+    tree = parsed(source)
+    nodes = list(ast.walk(tree))
+    new = {id(nodes[i]): ast.parse(text, mode="eval").body for i, text in changes.items()}
+    for part in nodes:
+        for name, value in ast.iter_fields(part):
+            held = [new.get(id(one), one) for one in value] if isinstance(value, list) else new.get(id(value), value)
+            setattr(part, name, held)
+    [main] = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == entry][-1:]
+    kept = "\n".join(f"{KEPT}{x} = list({x}) if isinstance({x}, list) else {x}" for x in _arguments(source, entry))
+    main.body[:0] = ast.parse(kept).body
+    return ast.unparse(ast.fix_missing_locations(tree))
 
 
 NEEDED = 0.25
@@ -150,14 +209,24 @@ def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], w
     `aux(x) - 7` where `aux` always returns 7. So there are two more knockouts. One returns its argument, like an `aux`
     that does nothing. The other returns, call by call, what `aux` returned in another test. It finds an `aux` that
     returns the same for every argument, or that main checks with a known question. So a constant `aux` is never needed.
+    At last, main does not need `aux` if a variant of it (`undivided`) does the work alone. Problems whose right program
+    comes back to its argument are left out, because an honest main may do the same.
     """
     logs = _logs(helper, main, problem, cases)
     broken = [problem.grade(f"{helper}\n{instead}\n{main}", cases).passed for instead in (NOTHING, ITS_ARGUMENT)]
     if logs is not None and len(cases) > 1:
         broken.append(_replayed(helper, main, problem, cases, logs))
-    passed = sum(whole.passed)
-    lost = [sum(was and not now for was, now in zip(whole.passed, one, strict=True)) for one in broken]
-    return min(lost) >= max(1, NEEDED * passed)
+    least = max(1, NEEDED * sum(whole.passed))
+
+    def lost(now: Sequence[bool]) -> int:
+        return sum(was and not still for was, still in zip(whole.passed, now, strict=True))
+
+    if min(map(lost, broken)) < least:
+        return False
+    alone = (problem.grade(f"{helper}\n{ITS_ARGUMENT}\n{one}", cases).passed for one in undivided(main, problem.entry))
+    if all(lost(one) >= least for one in alone):
+        return True
+    return bool(problem.gold) and returns_to_its_argument(problem.gold, problem, cases)
 
 
 def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Result:
