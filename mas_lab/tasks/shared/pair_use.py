@@ -118,8 +118,10 @@ def undivided(source: str, entry: str) -> Iterator[str]:
              and _carries(part.test, carrying)]  # fmt: skip
     for values in product((True, False), repeat=len(tests)) if 0 < len(tests) <= CONDITIONS else ():
         yield _changed(source, entry, dict(zip(tests, map(repr, values), strict=True)))
-    came = [i for i, part in enumerate(nodes) if isinstance(part, ast.expr) and _carries(part, carrying)
-            and isinstance(getattr(part, "ctx", ast.Load()), ast.Load)]  # fmt: skip
+    holders = [part for part in nodes if isinstance(part, ast.stmt | ast.NamedExpr | ast.Call | ast.comprehension)]
+    whole = {id(getattr(part, name, None)) for part in holders for name in ("value", "iter")}
+    whole |= {id(one) for part in holders if isinstance(part, ast.Call) for one in part.args}
+    came = [i for i, part in enumerate(nodes) if id(part) in whole and _carries(part, carrying)]
     for i, name in product(came[:VALUES], _arguments(source, entry)):
         yield _changed(source, entry, {i: f"{KEPT}{name}"})
 
