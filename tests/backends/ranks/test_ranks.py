@@ -102,6 +102,7 @@ def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, whe
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
     """Weights, optimizer and the watch's memory reach the rank that has read no checkpoint."""
     for name, steps in (("shared", 1), ("straight", 2)):
