@@ -37,6 +37,7 @@ def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     out = tmp_path / "gpu.json"
     command = [sys.executable, SCRIPT, "--tiny", "--steps=1", f"--out={out}", "--only", "raw vLLM", "LoRA, padded"]

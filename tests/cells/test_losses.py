@@ -217,7 +217,10 @@ def test_cispo_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss, aggregate", [(cispo(0.1), "token"), (lab.clipped(0.2, ratio="sequence"), "turn")])
+@pytest.mark.parametrize(
+    "loss, aggregate",
+    [(cispo(0.1), "token"), pytest.param(lab.clipped(0.2, ratio="sequence"), "turn", marks=pytest.mark.full)],
+)
 def test_a_run_with_such_a_loss_trains_resumes_and_exports(loss, aggregate, models, tmp_path):
     recipe = small.RECIPE.replace(name="my_own", loss=loss, aggregate=aggregate)
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -1,5 +1,7 @@
 """The demo: its two lines and tables by hand, a training as it says, and the whole of it for one step."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -51,8 +53,16 @@ def test_a_count_below_one_is_refused(text, capsys):
     assert f"--seeds: {text!r} is no count; give a number from 1" in capsys.readouterr().err
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Fewer held-out tasks than the demo has."""
+    ladder = demo.ladder
+    monkeypatch.setattr(demo, "HELD_OUT", 8)
+    monkeypatch.setattr(demo, "ladder", lambda *told: replace(ladder(*told), held_out=8, on_the_way=8))
+
+
 @pytest.mark.slow
-def test_the_whole_demo_ends_with_two_lines_and_a_page(tmp_path, capsys):
+def test_the_whole_demo_ends_with_two_lines_and_a_page(few, tmp_path, capsys):
     assert command(["demo", "--out", str(tmp_path), "--seeds", "1", "--steps", "2"]) == 0
     first, last, *lines = capsys.readouterr().out.splitlines()
     assert first.startswith("first curve: ") and last.startswith("report: ")
@@ -65,7 +75,8 @@ def test_the_whole_demo_ends_with_two_lines_and_a_page(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_the_comparison_is_at_equal_tokens(tmp_path, capsys):
+def test_the_comparison_is_at_equal_tokens(few, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("mas_lab.demo.command.side_by_side", lambda jobs: [job(*told) for job, *told in jobs])
     assert command(["demo", "--compare", "--out", str(tmp_path), "--seeds", "1", "--steps", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("plan_path: at_grpo 0.")
     runs = pd.read_json(tmp_path / "results.json").set_index("recipe")

@@ -15,8 +15,9 @@ import pytest
 
 from mas_lab.course import exercises
 
-FIRST, *OTHERS = forms.masters()
+MASTERS = forms.masters()
 MANY = "11_many_gpus_vllm"  # trains in three processes of its own
+ENGINES = ("10_one_gpu_unsloth", MANY)  # which CI runs on their engines alone
 OWN = "09_your_own_team"  # makes a pocket model
 WITHOUT_TRL = pytest.mark.skipif(
     find_spec("trl") is None, reason="TRL teaches a pocket model; the install cell adds it"
@@ -71,22 +72,29 @@ def marked(master, marks: str) -> list[tuple[str, str]]:
     return [(mark, one.name) for one in exercises.of_notebook(master.stem[:2]) for mark in marks]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("master", [case(path) for path in forms.masters()])
-def test_solutions_are_right_and_what_students_open_is_not_yet(master):
+def run_short(stem: str):
+    """Run the short form of a notebook, students' cells too: solutions are right, and what students open is not yet."""
+    [master] = [path for path in MASTERS if path.stem == stem]
     notebook = run(master, with_release=True, SMOKE=True, RECORDED=False)
     assert verdicts(notebook) == marked(master, "●○"), printed(notebook)
-    assert strays(notebook) == []
+    return notebook
 
 
-FULL = [case(path, pytest.mark.full) for path in OTHERS if path.stem != MANY]
+SHORT = [case(path, *[pytest.mark.full] * (path.stem in ENGINES)) for path in MASTERS]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("master", [case(FIRST), *FULL])
+@pytest.mark.parametrize("master", SHORT)
+def test_solutions_are_right_and_what_students_open_is_not_yet(master):
+    assert strays(run_short(master.stem)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.parametrize("master", [case(path) for path in MASTERS if path.stem != MANY])
 def test_notebook_runs_at_full_length(master):
     notebook = run(master)  # with recorded runs, where a notebook has some
     assert verdicts(notebook) == marked(master, "●")
-    if master == FIRST:
+    if master == MASTERS[0]:
         before, after = re.search(r": ([\d.]+) before, ([\d.]+) after", printed(notebook)).groups()
         assert float(after) >= float(before) + 0.2

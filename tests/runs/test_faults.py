@@ -9,7 +9,7 @@ from faults import DEATHS
 from small import child
 
 
-@pytest.mark.parametrize("how", ["killed", "interrupted"])
+@pytest.mark.parametrize("how", ["killed", pytest.param("interrupted", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
     "kinds, moments, least",
     [

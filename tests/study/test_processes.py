@@ -39,7 +39,7 @@ def alive(process: int) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who is alive")
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("ending", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(ending):
     """Ctrl-C in a terminal reaches the children too; a kill reaches the parent alone."""
     paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))

@@ -73,6 +73,7 @@ def test_the_readme_says_how_often_agents_are_right_as_recorded():
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_the_quickest_run_comes_out_again(tmp_path):
     """To the last digit on the machine that made it; elsewhere rounding may draw another token now and then."""
     quickest, cell = None, None

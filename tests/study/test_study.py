@@ -130,6 +130,7 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
 
 
+@pytest.mark.full
 def test_a_training_that_diverges_is_a_result(tmp_path):
     arms = {"own": {"recipe": "dr_mas"}, "wild": {"recipe": "grpo", "team": {"lr": 1e30}}}
     found = lab.study(ASKED | {"arms": arms, "tasks": {"two": {"seeds": 1}}}, tmp_path / "tiny", workers=1)
@@ -153,6 +154,7 @@ def test_a_quiz_asks_every_agent_before_and_after(made):
     assert replace(cell, config=without).digest != cell.digest
 
 
+@pytest.mark.full
 def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, tmp_path):
     cells = [cell for cell in made.cells() if cell.task == "two"]
     (tmp_path / "class").mkdir()

@@ -87,6 +87,7 @@ def somewhere(shown, rng):
     return rng.choice([cell for cell in shown.split() if cell.isdigit()])
 
 
+@pytest.mark.full
 def test_self_play_trains_a_pocket_model(tmp_path):
     pytest.importorskip("trl", reason="TRL is not installed")
     env = lab.from_textarena(

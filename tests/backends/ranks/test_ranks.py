@@ -86,7 +86,7 @@ def last_words(done: subprocess.CompletedProcess, rank: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("rank", "when"), [(1, "update"), (0, "sample")])
+@pytest.mark.parametrize(("rank", "when"), [(1, "update"), pytest.param(0, "sample", marks=pytest.mark.full)])
 def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, when):
     run = tmp_path / "run"
     done = launched("die", models, run, rank, when)
@@ -102,6 +102,7 @@ def test_a_rank_that_dies_ends_the_run_which_goes_on(models, tmp_path, rank, whe
 
 
 @pytest.mark.slow
+@pytest.mark.full
 def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
     """Weights, optimizer and the watch's memory reach the rank that has read no checkpoint."""
     for name, steps in (("shared", 1), ("straight", 2)):
@@ -112,7 +113,11 @@ def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("why", "kind", "words"), [("env", "RolloutError", "the world ended"), ("nan", "NotFiniteError", "are not finite")]
+    ("why", "kind", "words"),
+    [
+        ("env", "RolloutError", "the world ended"),
+        pytest.param("nan", "NotFiniteError", "are not finite", marks=pytest.mark.full),
+    ],
 )
 def test_an_error_on_rank_0_ends_all_ranks_with_the_same_words(models, tmp_path, why, kind, words):
     done = launched("fail", models, tmp_path / "run", why)

@@ -33,7 +33,8 @@ class Server:
     def start(self) -> "Server":
         venv = os.environ["MAS_LAB_TINKER_SERVER"]
         variables = {"VIRTUAL_ENV": venv, "UV_OFFLINE": "1", "JAX_PLATFORMS": "cpu", "HF_HUB_OFFLINE": "1",
-                     "OMP_NUM_THREADS": "1"}  # fmt: skip
+                     "OMP_NUM_THREADS": "1", "JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"),
+                     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # fmt: skip
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | variables
         command = ["uv", "run", "--no-project", "--active", "python", "-m", "skyrl.tinker.api", "--base-model",
                    str(self.model), "--backend", "jax", "--backend-config", json.dumps(BACKEND), "--host", "127.0.0.1",
@@ -56,7 +57,8 @@ class Server:
         return False
 
     def stop(self) -> None:
-        os.killpg(self.process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # one that a test has killed already
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
 
 

@@ -121,17 +121,30 @@ def test_bad_addresses_and_names_are_refused(server, models):
         lab.load_policy(models / "a", backend="tinker", url=server.url)
 
 
-def test_a_killed_server_is_named_and_the_run_goes_on_when_it_is_back(server, models, tmp_path, monkeypatch):
-    monkeypatch.setattr("mas_lab.backends.tinker.service.LOST", 3.0)
-    monkeypatch.setattr("mas_lab.backends.tinker.service.SLICE", 1.0)
-    run = tmp_path / "run"
+@pytest.fixture(scope="module")
+def killed(server, models, tmp_path_factory):
+    """A run of one step whose server is killed before the second, and the error of it."""
+    run = tmp_path_factory.mktemp("killed") / "run"
     team = lab.Team.per_agent(base_of(server, models).adapter, AGENTS)
     loop = lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS)
     next(loop)
     server.stop()
-    with pytest.raises((PolicyError, RuntimeError), match=r"no Tinker server answers at .*; start it"):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises((PolicyError, RuntimeError)) as stopped:
+        patch.setattr("mas_lab.backends.tinker.service.LOST", 3.0)
+        patch.setattr("mas_lab.backends.tinker.service.SLICE", 1.0)
         list(loop)
+    return run, stopped
+
+
+def test_a_killed_server_is_named_and_the_steps_before_are_kept(killed):
+    run, stopped = killed
+    assert stopped.match(r"no Tinker server answers at .*; start it")
     assert lab.load_run(run).steps == 1
+
+
+@pytest.mark.full
+def test_a_run_goes_on_when_its_server_is_back(killed, server, models):
+    run, _ = killed
     server.start()
     team = lab.Team.per_agent(base_of(server, models).adapter, AGENTS)
     reports = list(lab.train(Relay(), team, RECIPES["dr_mas"], 3, run=run, **SETTINGS))

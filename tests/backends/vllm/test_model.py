@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("vllm")
 
 from backends.drawn import gap
-from notebooks.test_notebooks import OTHERS, printed, run
+from notebooks.test_notebooks import printed, run_short
 
 import mas_lab as lab
 from mas_lab.backends.vllm import engine as vllm_engine
@@ -229,6 +229,5 @@ def test_a_resumed_run_is_the_run_that_never_stopped_and_its_team_may_have_anoth
 
 
 def test_the_notebook_runs_on_it():
-    [master] = [path for path in OTHERS if path.stem == "11_many_gpus_vllm"]
-    said = printed(run(master, SMOKE=True, RECORDED=False))
+    said = printed(run_short("11_many_gpus_vllm"))
     assert "sampled by vllm\n" in said
