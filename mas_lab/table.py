@@ -5,6 +5,7 @@ calls `require` on the columns that it reads, so that a bad value is reported wi
 computation. Leaves out: how rows are made (`rollout`), and what is computed from them.
 """
 
+import difflib
 import reprlib
 import sys
 from collections.abc import Callable, Sequence
@@ -167,8 +168,10 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
         raise TableError(f"{cell}: columns {twice} stand twice in the table; drop one of each")
     for name in columns:
         if name not in turns.columns:
+            like = difflib.get_close_matches(str(name), map(str, turns.columns), n=1)
+            meant = f"did you mean '{like[0]}'? Else " if like else ""
             raise TableError(
-                f"{cell}: column '{name}' is missing; it is added by `{ADDED_BY.get(name, 'your own code')}`. "
+                f"{cell}: column '{name}' is missing; {meant}it is added by `{ADDED_BY.get(name, 'your own code')}`. "
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
     columns = [*columns, *(name for name in optional if name in turns.columns)]

@@ -153,7 +153,7 @@ class _Check:
         tasks = isinstance(found, list) and all(isinstance(task, Task) for task in found)
         self.law("tasks gives tasks", tasks, f"tasks gave {_quoted(found)}; give a list of mas_lab.Task", **where)
         different = len({task.id for task in found})
-        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if that is all there is, check fewer"
+        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if these are all, pass tasks={different}"
         self.law("tasks gives what was asked", len(found) == different == n, told, **where)
         return found
 
