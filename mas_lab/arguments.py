@@ -23,6 +23,7 @@ EXAMPLES = {
     "policy": "lab.load_policy(env.pocket)",
     "team": "lab.Team.shared(policy, env.agents)",
     "tasks": "env.tasks(8, 'train', seed=0)",
+    "agents": "env.agents",
     "plan": "lab.episodes(8)",
     "credit": "lab.episode_return()",
     "selector": "lab.not_flat()",
@@ -48,7 +49,8 @@ def check_arguments(function: Callable, given: Mapping[str, Any], cell: str = ""
     for name, hint in function.__annotations__.items():
         value, low = given.get(name), least.get(name)
         if name in given and (not fits(value, hint) or (isinstance(value, Real) and low is not None and value < low)):
-            told = f"{value!r:.80} ({'a class' if isinstance(value, type) else type(value).__name__})"
+            kind = "a class" if isinstance(value, type) else type(value).__name__
+            told = f"{' '.join(repr(value).split()):.80} ({kind})"
             wanted = _words(hint) + (f" ({low} or more)" if low is not None else "")
             if isinstance(value, type):
                 wanted += f", an instance and not the class: {value.__name__}(...)"

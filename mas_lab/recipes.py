@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
@@ -59,9 +58,6 @@ class Recipe:
     """Columns of a peer group, see `normalize`. `None`: no peer groups."""
     select: Selector | None = None
     """Selector of the rows to train on, see `select`. `None`: all rows."""
-
-    def __post_init__(self):
-        check_arguments(Recipe, vars(self))
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a copy with some fields changed.

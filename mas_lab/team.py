@@ -36,9 +36,10 @@ class Sampling:
     """Draw only from this many most likely tokens. `None`: all tokens. For `evaluate` only."""
 
     def __post_init__(self):
-        check_arguments(Sampling, vars(self) | {"stop": ()}, temperature=0, max_tokens=1, top_k=1)
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        if not all(isinstance(text, str) and text for text in self.stop):
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        check_arguments(Sampling, vars(self) | {"stop": stop}, temperature=0, max_tokens=1, top_k=1)
+        object.__setattr__(self, "stop", tuple(stop))
+        if not all(self.stop):
             raise ValueError(f"Sampling: stop={self.stop!r}; give texts that are not empty")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"Sampling: top_p={self.top_p!r}; give a share above 0, at most 1 (which is off)")

@@ -114,6 +114,7 @@ def train(
     """
     check_arguments(train, locals(), steps=0, seed=0)
     recipe, chosen = find(recipe), Settings.of(settings)
+    check_arguments(Recipe, vars(recipe), "train")
     recipe, curriculum, memory = own_copies(recipe, curriculum)
     refuse_nonsense(**recipe.normalization)
     if chosen.rounds > 1 and recipe.select is None:
