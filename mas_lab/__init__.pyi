@@ -72,6 +72,8 @@ from mas_lab.study.runner import Study as Study
 from mas_lab.study.runner import study as study
 from mas_lab.table import SCHEMA as SCHEMA
 from mas_lab.table import TableError as TableError
+from mas_lab.table import column as column
+from mas_lab.table import require as require
 from mas_lab.table import schema as schema
 from mas_lab.tasks import ENVS as ENVS
 from mas_lab.tasks import make_env as make_env

@@ -14,6 +14,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 
+from mas_lab.arguments import check_arguments
 from mas_lab.fingerprint import fingerprint, own_repr
 
 Message = dict[str, Any]
@@ -39,6 +40,9 @@ class Task:
     """Name of the task, unique over all splits."""
     data: Mapping[str, Any]
     """Plain data (JSON types) that `start` reads."""
+
+    def __post_init__(self):
+        check_arguments(Task, vars(self))
 
 
 @dataclass(frozen=True)

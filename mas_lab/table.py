@@ -5,6 +5,7 @@ calls `require` on the columns that it reads, so that a bad value is reported wi
 computation. Leaves out: how rows are made (`rollout`), and what is computed from them.
 """
 
+import difflib
 import reprlib
 import sys
 from collections.abc import Callable, Sequence
@@ -158,7 +159,15 @@ def plain(value):
 def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Sequence[str] = ()) -> None:
     """Check that `turns` has `columns`, and that their values and those of present `optional` columns are usable.
 
-    Raises `TableError` with the cell, the column and the task, agent and turn of the first bad row.
+    Args:
+        turns: Table of turns.
+        columns: Names of the columns that must be there.
+        cell: Name of the caller, which stands first in the message.
+        optional: Names of columns that are checked if they are there.
+
+    Raises:
+        TableError: A column is missing or a value is not usable. The message names the cell, the column, and the task,
+            agent and turn of the first bad row.
     """
     if not isinstance(turns, pd.DataFrame):
         raise TableError(f"{cell}: wants a table of turns (a pandas DataFrame), got {type(turns).__name__}")
@@ -167,8 +176,10 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
         raise TableError(f"{cell}: columns {twice} stand twice in the table; drop one of each")
     for name in columns:
         if name not in turns.columns:
+            like = name not in SCHEMA and difflib.get_close_matches(str(name), map(str, turns.columns), n=1)
+            meant = f"did you mean '{like[0]}'? Else " if like else ""
             raise TableError(
-                f"{cell}: column '{name}' is missing; it is added by `{ADDED_BY.get(name, 'your own code')}`. "
+                f"{cell}: column '{name}' is missing; {meant}it is added by `{ADDED_BY.get(name, 'your own code')}`. "
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
     columns = [*columns, *(name for name in optional if name in turns.columns)]
@@ -228,6 +239,16 @@ def column(turns: pd.DataFrame, name: str) -> pd.Series:
     The default `depth` is the rank of (turn, agent name) within the episode: each call is an environment step of its
     own. The default `node` is one per (episode, depth). If agents acted together, `depth` or `node` must say so.
     Categories are returned as plain values.
+
+    Args:
+        turns: Table of turns.
+        name: Name of the column.
+
+    Returns:
+        The column, or its default on the index of `turns`.
+
+    Raises:
+        TableError: The column is missing and has no default.
     """
     if name in turns.columns:
         values = turns[name]

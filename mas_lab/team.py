@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from mas_lab.arguments import check_arguments
 from mas_lab.policy import Policy
 
 
@@ -35,23 +36,15 @@ class Sampling:
     """Draw only from this many most likely tokens. `None`: all tokens. For `evaluate` only."""
 
     def __post_init__(self):
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else tuple(self.stop))
-        if not all(isinstance(text, str) and text for text in self.stop):
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        check_arguments(Sampling, vars(self) | {"stop": stop}, temperature=0, max_tokens=1, top_k=1)
+        object.__setattr__(self, "stop", tuple(stop))
+        if not all(self.stop):
             raise ValueError(f"Sampling: stop={self.stop!r}; give texts that are not empty")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"Sampling: top_p={self.top_p!r}; give a share above 0, at most 1 (which is off)")
-        if self.top_k is not None and not (isinstance(self.top_k, int) and self.top_k >= 1):
-            raise ValueError(f"Sampling: top_k={self.top_k!r}; give a number of tokens from 1, or None")
-        if not 0 <= self.temperature < math.inf:
-            raise ValueError(f"Sampling: temperature={self.temperature!r}; give a number from 0")
-        if self.max_tokens is not None and self.max_tokens < 1:
-            raise ValueError(f"Sampling: max_tokens {self.max_tokens} leaves no room for a token")
-
-
-def _listed(agents: Iterable[str]) -> list[str]:
-    if isinstance(agents, str):
-        raise ValueError(f"Team: agents={agents!r} would be an agent for each letter; give a list of names")
-    return list(agents)
+        if self.temperature == math.inf:
+            raise ValueError("Sampling: temperature=inf; give a finite number")
 
 
 class Team(Mapping[str, Policy]):
@@ -83,14 +76,12 @@ class Team(Mapping[str, Policy]):
         sampling: Mapping[str, Sampling] | None = None,
         frozen: Iterable[str] = (),
     ):
+        check_arguments(Team.__init__, {"sampling": sampling}, "Team")
         self._by_agent = dict(policies)
         if not self._by_agent:
             raise ValueError("Team: it has no agents; give {agent: policy}")
         for agent, policy in self._by_agent.items():
-            if isinstance(policy, str):
-                raise ValueError(
-                    f"Team: agent {agent!r} is played by {policy!r:.80}; load it first: lab.load_policy(...)"
-                )
+            check_arguments(Team.shared, {"policy": policy}, f"Team, agent {agent!r}")
         self.frozen = (frozen,) if isinstance(frozen, str) else tuple(frozen)
         self.sampling = {agent: Sampling() for agent in self._by_agent} | dict(sampling or {})
         for what, names in (("sampling", self.sampling), ("frozen", self.frozen)):
@@ -184,7 +175,8 @@ class Team(Mapping[str, Policy]):
         Returns:
             The team.
         """
-        return cls(dict.fromkeys(_listed(agents), policy), **settings)
+        check_arguments(cls.shared, locals(), "Team.shared")
+        return cls(dict.fromkeys(agents, policy), **settings)
 
     @classmethod
     def per_agent(cls, make: Callable[[str], Policy], agents: Iterable[str], **settings) -> "Team":
@@ -198,7 +190,8 @@ class Team(Mapping[str, Policy]):
         Returns:
             The team.
         """
-        return cls({agent: make(agent) for agent in _listed(agents)}, **settings)
+        check_arguments(cls.per_agent, locals(), "Team.per_agent")
+        return cls({agent: make(agent) for agent in agents}, **settings)
 
     def __deepcopy__(self, memo: object) -> "Team":
         """Return the team itself: what holds it, such as a credit, may be copied, and weights are not."""

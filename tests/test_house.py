@@ -11,7 +11,7 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "plain", "display"),
+    ("paths", "plain", "display", "arguments"),
     ("table", "fingerprint", "env", "policy", "team", "locks"),
     ("cells", "backends", "check"),
     ("explain", "recipes"),

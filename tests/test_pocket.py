@@ -194,9 +194,9 @@ def test_an_env_that_shows_nothing_is_told_what_to_write(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, why", [
-    ({"steps": 2.5}, "steps=2.5; give a count"),
-    ({"tasks": True}, "tasks=True; give a count"),
-    ({"tasks": 32}, r"tasks\(32, 'train', 0\) gave 10; pass tasks=10"),
+    ({"steps": 2.5}, "steps=2.5 .*; give a whole number"),
+    ({"tasks": True}, "tasks=True .*; give a whole number"),
+    ({"tasks": 32}, "the env gives 10 of 'train' and 10 of 'test'; pass tasks=10"),
 ])  # fmt: skip
 def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
     with pytest.raises(ValueError, match=why):

@@ -13,11 +13,11 @@ def test_one_stop_string_may_stand_alone():
     ("settings", "said"),
     [
         ({"stop": ""}, "stop=.*; give texts that are not empty"),
-        ({"stop": (7,)}, "stop=.*7.*; give texts"),
+        ({"stop": (7,)}, "stop=.*7.*; give a list of text"),
         ({"top_p": 0.0}, "top_p=0.0; give a share above 0, at most 1"),
         ({"top_p": 1.5}, "top_p=1.5"),
         ({"top_p": float("nan")}, "top_p=nan"),
-        ({"top_k": 0}, "top_k=0; give a number of tokens from 1, or None"),
+        ({"top_k": 0}, r"top_k=0 .*; give a whole number or None \(1 or more\)"),
         ({"top_k": 2.5}, "top_k=2.5"),
         *(({"temperature": wrong}, f"temperature={wrong}") for wrong in (float("nan"), float("inf"), -1.0)),
     ],
@@ -30,8 +30,8 @@ def test_nonsense_is_refused(settings, said):
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: Team.shared(object(), "solver"), "agents='solver' would be an agent for each letter"),
-        (lambda: Team({"solver": "math"}), "agent 'solver' is played by 'math'; load it first"),
+        (lambda: Team.shared(object(), "solver"), "agents='solver' .*; give a list of text, such as env.agents"),
+        (lambda: Team({"solver": "math"}), r"agent 'solver': policy='math' .*such as lab\.load_policy"),
         (lambda: Team({}), "it has no agents"),
     ],
 )

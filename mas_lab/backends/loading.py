@@ -5,11 +5,12 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 (`mas_lab.team`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.torch.source import Source, options_of, read_record
 from mas_lab.policy import Policy, PolicyError
 
@@ -20,8 +21,9 @@ MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
 """The class of each back end that trains in torch."""
 
 
-def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: float | None = None, template=None,
-                seed=0, plain: bool = False, **options) -> Policy:  # fmt: skip
+def load_policy(name: str | Path, backend: str = "torch", lora: int | None = None, lr: float | None = None,
+                template: Mapping[str, Any] | None = None, seed: int = 0, plain: bool = False,
+                **options) -> Policy:  # fmt: skip
     """Load one policy, with full weights or one adapter.
 
     Args:
@@ -49,6 +51,7 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
     or else the number that a probe finds. A call of `set_threads` before that has priority.
     """
+    check_arguments(load_policy, locals(), lora=1, lr=0)
     options |= {"plain": True} if plain else {}
     if lora is not None:
         return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
@@ -62,8 +65,8 @@ def load_policy(name: str | Path, backend="torch", lora: int | None = None, lr: 
     return TorchPolicy(make(source, options_of(make.Options, options), template), lr)
 
 
-def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float | None = None, template=None, seed=0,
-              **options):  # fmt: skip
+def load_base(name: str | Path, backend: str = "torch", adapters: int = 1, rank: int = 16, lr: float | None = None,
+              template: Mapping[str, Any] | None = None, seed: int = 0, **options):  # fmt: skip
     """Load one copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
 
     Args:
@@ -82,6 +85,7 @@ def load_base(name: str | Path, backend="torch", adapters=1, rank=16, lr: float 
     Raises:
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
     """
+    check_arguments(load_base, locals(), adapters=1, rank=1, lr=0)
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     if backend == "tinker":

@@ -111,9 +111,11 @@ class Dispatcher:
         try:
             ids = tuple(policy.encode(asked.messages))
         except Exception as error:  # from the chat template, which may not support tools, for example
-            told = f"agent {asked.agent!r}'s chat template cannot write it: {error}"
+            told = f"the chat template of agent {asked.agent!r} cannot write it: {error}"
             raise Refused(400, "messages", told) from error
         limit = min(asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+        if asked.max_tokens is None:
+            limit = max(1, min(limit, policy.context - len(ids)))
         if len(ids) + limit > policy.context:
             raise Refused(
                 400, "context_length_exceeded",

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import max_tokens, with_max_turns
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
@@ -50,10 +51,13 @@ def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: 
         RunError: The run cannot be read, or the disk cannot be written.
         ValueError: The arguments do not fit together, or a part of the recipe is your own.
     """
+    check_arguments(export, locals())
     if to is None and env is not None:
         raise ValueError("export: env= is for to='verl'; a zip holds no env")
     if to not in (None, "verl"):
         raise ValueError(f"export: to={to!r}; known is 'verl', or leave it out for a zip")
+    if to is None and Path(path).suffix != ".zip":
+        raise ValueError(f"export: path={str(path)!r}; a run becomes a zip, so give a name that ends in .zip")
     run, path = run if isinstance(run, Run) else load_run(run), Path(path)
     if to == "verl":
         return _hand_over(run, path, env)

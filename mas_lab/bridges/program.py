@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import runner_for
 from mas_lab.bridges.dispatcher import Dispatcher
 from mas_lab.bridges.episode import Episode, EpisodeResult, Program
@@ -62,6 +63,7 @@ def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: i
         EnvError: A task is not plain data, or an option has a wrong value.
         ValueError: A task occurs twice, or the team samples with `top_p` or `top_k`.
     """
+    check_arguments(play, locals(), n=1)
     env = ProgramEnv(program, tuple(team), train=as_tasks(tasks), **options)
     return rollout(env, team, env.train, plan=episodes(n), seed=seed)
 
@@ -106,7 +108,8 @@ class ProgramEnv:
     max_return: float = 1.0
     """Team reward from which an episode is a success, unless the program returns `success` itself."""
     max_tokens: int = 256
-    """Token limit of an answer. If the call and `Sampling` both set a limit, the smaller of those holds."""
+    """Token limit of an answer. If the call and `Sampling` both set a limit, the smaller of those holds. If the call
+    sets none, the limit is lowered to what the prompt leaves of the policy's context."""
     timeout_s: float = 120.0
     """Time limit of an episode in seconds. Afterwards its thread is left behind and gets no more answers."""
     max_calls: int = 64

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
-from mas_lab.table import TableError, forbid, place, refuse_copies, require
+from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require
 
 
 def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_prompt: bool = False) -> pd.DataFrame:
@@ -31,11 +32,18 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
         TableError: A column is missing or would be overwritten, a reward or credit is NaN or infinite, a (node,
             candidate, agent) occurs twice, or prompts differ under `same_prompt`.
     """
+    check_arguments(group, locals())
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
-    scored = turns.assign(credit=credit(turns), group=_labels(turns, by))
+    try:
+        scored = turns.assign(credit=credit(turns), group=_labels(turns, by))
+    except TableError:
+        raise
+    except Exception as error:
+        at = f" in step {plain(turns['step'].iloc[0])}" if "step" in turns and len(turns) else ""
+        raise TableError(f"group: credit {credit!r} failed{at}: {type(error).__name__}: {error}") from error
     require(scored, ["credit"], "group")
     scored["credit"] = scored["credit"].astype(float)
     if same_prompt:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
 from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require, trained
 
@@ -113,6 +114,7 @@ def refuse_nonsense(
     peers: Sequence[str] | None = None,
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
+    check_arguments(refuse_nonsense, {"center": center, "scale": scale}, "normalize")
     if ddof not in (0, 1):
         raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
     if not (isinstance(eps, Real) and 0 <= eps < float("inf")):

@@ -22,6 +22,7 @@ import itertools
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit, mixed
 from mas_lab.cells.episode import EpisodeState, Generate, Node, Score, StepEnv
 from mas_lab.env import Step, env_option
@@ -39,7 +40,7 @@ class episodes:
     """Number of episodes per task."""
 
     def __post_init__(self):
-        _at_least(self.n, 1, "episodes(n)")
+        check_arguments(episodes, vars(self), n=1)
 
     @property
     def instances(self) -> int:
@@ -90,8 +91,7 @@ class tree:
     instances = 1
 
     def __post_init__(self):
-        _at_least(self.k, 1, "tree(k)")
-        _at_least(self.follow, 0, "tree(follow)")
+        check_arguments(tree, vars(self), k=1, follow=0)
 
     @property
     def siblings(self) -> int:
@@ -167,7 +167,7 @@ class joint:
     instances = 1
 
     def __post_init__(self):
-        _at_least(self.g, 1, "joint(g)")
+        check_arguments(joint, vars(self), g=1, limit=1)
         for name, known in {"mode": ("aligned", "cross"), "stop": ("own", "mean")}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"joint: {name}={getattr(self, name)!r}; known are {known[0]!r} and {known[1]!r}")
@@ -228,8 +228,3 @@ class joint:
             if self.stop == "mean" or step.team_reward < enough
         ]
         return [node for node in nodes if node is not None]
-
-
-def _at_least(value: int, low: int, what: str) -> None:
-    if value < low:
-        raise ValueError(f"{what}: {value} is less than {low}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import require_limit, require_policies, runner_for, with_max_turns, worker_threads
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
@@ -55,6 +56,7 @@ def rollout(
         EnvError: The environment breaks its contract.
         RolloutError: The environment or a policy fails. Both name task, agent and turn.
     """
+    check_arguments(rollout, locals(), max_turns=1, workers=1)
     require_limit(step_timeout, workers, "rollout")
     env = with_max_turns(env, max_turns)
     require_policies(env.agents, team, tasks, "rollout")

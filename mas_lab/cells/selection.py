@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import is_flat
 from mas_lab.table import TableError, forbid, refuse_copies, require, trained
 
@@ -31,6 +32,7 @@ def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
     `update` trains on the selected rows only, and only they count in its denominators. Statistics of groups still count
     all rows.
     """
+    check_arguments(select, locals())
     forbid(turns, ["selected"], "select")
     refuse_copies(turns, "select")
     said = selector(turns)

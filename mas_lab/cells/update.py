@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import training
 from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
 from mas_lab.check.loss import require_loss
@@ -91,6 +92,7 @@ def update(
             Or other weights sampled the rows; names policy and agent. No weight has changed then.
         PolicyError: A step made weights NaN or infinite, another thread trains the model, or a back end cannot do it.
     """
+    check_arguments(update, locals(), epochs=1, minibatches=1, lr_scale=0)
     check_update(team, loss, aggregate, max_norm, watch)
     if nonfinite not in ("raise", "skip"):
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")

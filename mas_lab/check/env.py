@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript, validate_step
 
@@ -56,6 +57,7 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
     has no `demonstrate`) they also come from the players `HOSTILE`: nothing, garbage, words cut from the prompt, a very
     long text (each agent's first), and unicode.
     """
+    check_arguments(check_env, {"tasks": tasks, "split": split, "seed": seed}, tasks=1)
     return _Check(env).run(tasks, split, seed)
 
 
@@ -153,7 +155,7 @@ class _Check:
         tasks = isinstance(found, list) and all(isinstance(task, Task) for task in found)
         self.law("tasks gives tasks", tasks, f"tasks gave {_quoted(found)}; give a list of mas_lab.Task", **where)
         different = len({task.id for task in found})
-        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if that is all there is, check fewer"
+        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if these are all, pass tasks={different}"
         self.law("tasks gives what was asked", len(found) == different == n, told, **where)
         return found
 

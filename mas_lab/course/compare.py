@@ -198,7 +198,8 @@ def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
     """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
     number = float(yours)
     near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
-    need(near, f"{what}: {number:.4g} is too {'large' if number > ours else 'small'}")
+    above, below = ("close to 0", "far from 0") if max(number, ours) < 0 else ("large", "small")
+    need(near, f"{what}: {number:.4g} is too {above if number > ours else below}")
 
 
 def place_of(table: pd.DataFrame, row: int) -> str:

@@ -5,6 +5,7 @@ An exercise is a function in `checks/` that raises `NotYet` if an answer is not 
 """
 
 import importlib.util
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
 
 def of_notebook(number: str) -> list[Exercise]:
     """Return the exercises of a notebook ("03"), in order; raise `ExerciseError` if there is none."""
+    number = str(number)
     checks = f"mas_lab.course.checks.n{number}"
     if not re.fullmatch(r"\d\d", number) or importlib.util.find_spec(checks) is None:
         raise ExerciseError(f'no notebook has the number {number!r}; exercises are called like "03.2"')
@@ -70,6 +72,7 @@ def check(name: str, *answer: Any) -> None:
     try:
         if any(part is ... for part in answer):
             raise NotYet("put your answer in place of the `...`")
+        _refuse_count(one, answer)
         told = one.judge(*answer)
     except Exception as error:
         _right.discard(name)
@@ -81,6 +84,14 @@ def check(name: str, *answer: Any) -> None:
     exercises = of_notebook(name[:2])
     done = sum(other.name in _right for other in exercises)
     print(f"● {name} right{f': {told}' if told else ''}    ({done} of {len(exercises)} in this notebook)")
+
+
+def _refuse_count(one: Exercise, answer: tuple) -> None:
+    """Raise `NotYet` if the exercise asks for another number of values."""
+    asked = list(inspect.signature(one.judge).parameters)
+    if len(answer) != len(asked):
+        call = f'lab.course.check("{one.name}", {", ".join(asked)})'
+        raise NotYet(f"it takes {len(asked)} value{'s' * (len(asked) > 1)} and got {len(answer)}: {call}")
 
 
 def _reason(error: Exception) -> str:
@@ -109,15 +120,21 @@ def hint(name: str) -> None:
         print(f"{name}, hint {given} of {len(one.hints)}: {one.hints[given - 1]}")
 
 
-def progress(notebook: str) -> None:
+def progress(notebook: str | None = None) -> None:
     """Print in one line which exercises of a notebook are right so far, in this kernel.
 
     Args:
-        notebook: The notebook's number, such as "03".
+        notebook: The notebook's number, such as "03". `None`: a line for each notebook that was checked.
 
     Raises:
         ExerciseError: No notebook has this number.
     """
+    if notebook is None:
+        for number in sorted({name[:2] for name in EXERCISES}):
+            progress(number)
+        if not EXERCISES:
+            print('no exercise was checked so far; lab.course.progress("03") lists those of notebook 03')
+        return
     exercises = of_notebook(notebook)
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")
@@ -128,4 +145,6 @@ def _exercise(name: str) -> Exercise:
     for one in exercises:
         if one.name == name:
             return one
-    raise ExerciseError(f"no exercise {name!r}; notebook {name[:2]} has {', '.join(one.name for one in exercises)}")
+    raise ExerciseError(
+        f"no exercise {name!r}; notebook {str(name)[:2]} has {', '.join(one.name for one in exercises)}"
+    )

@@ -42,6 +42,7 @@ from collections.abc import Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
 
+from mas_lab.arguments import check_arguments
 from mas_lab.check.env import check_env
 from mas_lab.env import Env, EnvError, Task
 from mas_lab.pocket.build import Order, make
@@ -95,38 +96,38 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
         ValueError: `steps` or `tasks` is not a count from 1.
         FileExistsError: `out` holds something that is no pocket model.
     """
+    check_arguments(make_pocket, locals(), steps=1, tasks=1)
     out = Path(out)
-    _refuse(env, out, steps, tasks)
+    _refuse(env, out)
     check_env(env, tasks=min(2, tasks), seed=seed)
     name = name_of(env)
     design = Design(stages=(Stage(steps, LR),), marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS)
     made = repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"
     command = f"lab.make_pocket({made}, out, steps={steps}, seed={seed}, tasks={tasks})"
     order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
-    badly = [said for split in ("train", "test") for said in hostile_play(env, _drawn(env, tasks, split, seed), seed)]
+    badly = [said for found in _drawn(env, tasks, seed) for said in hostile_play(env, found, seed)]
     shown = order.demonstrated()
     played = [*shown[0], *badly]
     words = different(played, getattr(env, "words", ()), name)
     return make(replace(order, words=words, design=replace(design, context=_context(env, played, name))), shown, out)
 
 
-def _refuse(env: Env, out: Path, steps: int, tasks: int) -> None:
+def _refuse(env: Env, out: Path) -> None:
     if not callable(getattr(env, "demonstrate", None)):
         raise EnvError(
             f"make_pocket: {type(env).__name__} has no `demonstrate(self, state, agent, rng) -> str`; write one that "
             "says what `agent` could well answer in `state`: mostly right, and wrong now and then by rng.random()"
         )
-    for argument, value in (("steps", steps), ("tasks", tasks)):
-        if type(value) is not int or value < 1:
-            raise ValueError(f"make_pocket: {argument}={value!r}; give a count from 1")
     if out.exists() and not (out / "provenance.json").is_file() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"make_pocket: {out} holds something that is no pocket model; name another folder")
 
 
-def _drawn(env: Env, tasks: int, split: str, seed: int) -> list[Task]:
-    found = env.tasks(tasks, split, seed)
-    if len(found) != tasks:
-        raise EnvError(f"make_pocket: tasks({tasks}, {split!r}, {seed}) gave {len(found)}; pass tasks={len(found)}")
+def _drawn(env: Env, tasks: int, seed: int) -> list[list[Task]]:
+    found = [env.tasks(tasks, split, seed) for split in ("train", "test")]
+    train, test = map(len, found)
+    if not train == test == tasks:
+        told = f"make_pocket: tasks={tasks} are asked for, and the env gives {train} of 'train' and {test} of 'test'"
+        raise EnvError(f"{told}; pass tasks={min(train, test)}")
     return found
 
 

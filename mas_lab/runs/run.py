@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from mas_lab import recipes
+from mas_lab.arguments import check_arguments
 from mas_lab.locks import locked
 from mas_lab.runs import forms
 from mas_lab.runs.disk import (
@@ -299,6 +300,7 @@ def load_run(path: str | Path) -> Run:
         RunError: There is no run, a version with another format wrote it, or a file of somebody else's run is damaged,
             too large, or not as training writes it.
     """
+    check_arguments(load_run, locals())
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
             refuse_untrusted(folder, check_run)

@@ -11,6 +11,7 @@ from math import comb
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import require_limit
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
@@ -75,8 +76,7 @@ def evaluate(
     If another thread trains the team, all episodes are played with the weights after one of its steps, and the training
     waits. `summary(scores)` gives means with 95 % intervals over tasks.
     """
-    if k < 1:
-        raise ValueError(f"evaluate: k={k}; a task is played at least once")
+    check_arguments(evaluate, locals(), k=1, workers=1)
     require_limit(step_timeout, workers, "evaluate")
     strangers = [agent for agent in (*(swap or ()), *(price or {})) if agent not in env.agents]
     if not tasks:

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.rollout import rollout
@@ -111,7 +112,9 @@ def train(
     0 plays, keeps the run and yields reports, so the body of the loop runs once. A run may go on with another number of
     ranks; the results then agree up to float noise.
     """
+    check_arguments(train, locals(), steps=0, seed=0)
     recipe, chosen = find(recipe), Settings.of(settings)
+    check_arguments(Recipe, vars(recipe), "train")
     recipe, curriculum, memory = own_copies(recipe, curriculum)
     refuse_nonsense(**recipe.normalization)
     if chosen.rounds > 1 and recipe.select is None:
@@ -122,9 +125,6 @@ def train(
     check_update(team, recipe.loss, recipe.aggregate, chosen.max_norm, watch, "train")
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
-    for name, number in (("steps", steps), ("seed", seed)):
-        if number is not None and number < 0:
-            raise ValueError(f"train: {name}={number} is negative")
     if getattr(recipe.plan, "siblings", 2) < 2:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
     if fork is not None and run is None:
@@ -137,7 +137,7 @@ def train(
         return ranks.serve(team, watch, update)
     if chosen.check and (kind := (type(env), repr(spec(env)), chosen.split)) not in _checked:
         with ranks.reporting_errors() if ranks else nullcontext():
-            check_env(env, tasks=2, split=chosen.split, seed=seed)
+            check_env(env, tasks=min(2, chosen.tasks), split=chosen.split, seed=seed)
         _checked.add(kind)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     budget = None if budget is None else Budget.of(budget)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import require_limit
 from mas_lab.cells.update import require_max_norm
 
@@ -76,6 +77,9 @@ class Settings:
     """Seed of the held-out tasks and of the draws on them. `None`: the run's seed, so that they vary with it."""
 
     def __post_init__(self):
+        counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
+                  "score_every", "score_tasks", "score_episodes")  # fmt: skip
+        check_arguments(Settings, vars(self), "train", **dict.fromkeys(counts, 1))
         for name, known in (("schedule", SCHEDULES), ("nonfinite", ("raise", "skip"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"train: {name}={getattr(self, name)!r}; known are {', '.join(known)}")
@@ -83,10 +87,6 @@ class Settings:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
         require_max_norm(self.max_norm, "train")
         require_limit(self.step_timeout, self.workers, "train")
-        for name in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
-                     "score_every", "score_tasks", "score_episodes"):  # fmt: skip
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise ValueError(f"train: {name}={getattr(self, name)} must be 1 or more")
         if any(not isinstance(count, int) or count < 1 for count in self.score_at):
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 
@@ -117,5 +117,6 @@ class Settings:
         known = [f.name for f in fields(cls)]
         for name in options:
             if name not in known:
-                raise TypeError(f"train: unknown setting {name!r}; known are {', '.join(known)}")
+                other = "; sampling belongs to the team: team.with_sampling(...)" if name == "sampling" else ""
+                raise TypeError(f"train: unknown setting {name!r}; known are {', '.join(known)}{other}")
         return cls(**options)

@@ -145,13 +145,14 @@ def test_what_evaluate_refuses(team):
     env = small.Relay()
     tasks = env.tasks(2, "test", 0)
     for options, match in [
-        ({"k": 0}, r"k=0; a task is played at least once"),
+        ({"k": 0}, r"evaluate: k=0 \(int\); give a whole number \(1 or more\)"),
+        ({"tasks": 8}, r"evaluate: tasks=8 \(int\); give a list of Task, such as env\.tasks\("),
         ({"swap": ("asker", "boss")}, r"unknown agent 'boss'; the env plays asker, doer"),
         ({"price": {"boss": (1.0, 1.0)}}, r"unknown agent 'boss'; the env plays asker, doer"),
         ({"sampling": {"boss": GREEDY}}, r"sampling names agent 'boss'; the team has \['asker', 'doer'\]"),
     ]:
         with pytest.raises(ValueError, match=match):
-            lab.evaluate(env, team, tasks, **options)
+            lab.evaluate(env, team, **{"tasks": tasks, **options})
     with pytest.raises(ValueError, match="no tasks"):
         lab.evaluate(env, team, [])
     with pytest.raises(ValueError, match=r"task 'test-\d+' stands twice"):

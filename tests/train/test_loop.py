@@ -234,7 +234,7 @@ def test_numbers_that_make_no_sense_are_named(team, tmp_path):
     for setting in COUNTS:
         refuse(ValueError, rf"{setting}=-1", tmp_path, team=team, **{setting: -1})
         if setting not in ("steps", "seed"):
-            refuse(ValueError, rf"{setting}=0 must be 1 or more", tmp_path, team=team, **{setting: 0})
+            refuse(ValueError, rf"{setting}=0 .* \(1 or more\)", tmp_path, team=team, **{setting: 0})
 
 
 def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tmp_path):

@@ -12,6 +12,7 @@ from functools import reduce
 
 import torch
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import usable_cores
 from mas_lab.display.progress import in_notebook
 from mas_lab.policy import PolicyError
@@ -37,6 +38,7 @@ def set_threads(n: int) -> int:
         PolicyError: `n` is below 1 or above 1,024.
     """
     global _settled
+    check_arguments(set_threads, locals())
     if not 1 <= n <= MOST:
         raise PolicyError(f"set_threads: {n} threads; give a number from 1 to {MOST}")
     torch.set_num_threads(n)

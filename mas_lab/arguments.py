@@ -1,0 +1,94 @@
+"""Check the arguments of public functions: types by the annotations, and the smallest number that has a meaning.
+
+One line at the top of a function does it. It leaves signature, docstring and stack as they are:
+
+    def evaluate(env: Env, team: Team, tasks: Sequence[Task], k: int = 1):
+        check_arguments(evaluate, locals(), k=1)
+
+Leaves out: tables (`table.require`), and arguments that do not fit each other.
+"""
+
+from collections import abc
+from collections.abc import Callable, Mapping, Sized
+from numbers import Integral, Number, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import numpy as np
+import pandas as pd
+
+EXAMPLES = {
+    "env": "lab.make_env('plan_path')",
+    "policy": "lab.load_policy(env.pocket)",
+    "team": "lab.Team.shared(policy, env.agents)",
+    "tasks": "env.tasks(8, 'train', seed=0)",
+    "agents": "env.agents",
+    "plan": "lab.episodes(8)",
+    "credit": "lab.episode_return()",
+    "selector": "lab.not_flat()",
+    "loss": "lab.clipped(0.2)",
+    "recipe": "'at_grpo'",
+    "sampling": "lab.Sampling(temperature=0.7)",
+    "lr": "1e-3",
+}
+"""A good value of an argument, by its name."""
+WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", Path: "a path", NoneType: "None"}
+
+
+class ArgumentError(TypeError, ValueError):
+    """Error for an argument of another type or out of range; it names the function, the argument and the remedy."""
+
+
+def check_arguments(function: Callable, given: Mapping[str, Any], cell: str = "", **least: float) -> None:
+    """Raise ArgumentError for the first argument that is not what its annotation says, or is too small.
+
+    `given` has the arguments by name, such as `locals()`, and `least` the smallest values. `cell` stands first in the
+    message in place of the function's name.
+    """
+    for name, hint in function.__annotations__.items():
+        value, low = given.get(name), least.get(name)
+        if name in given and (not fits(value, hint) or (isinstance(value, Real) and low is not None and value < low)):
+            kind = "a class" if isinstance(value, type) else type(value).__name__
+            told = f"{' '.join(repr(value).split()):.80} ({kind})"
+            wanted = _words(hint) + (f" ({low} or more)" if low is not None else "")
+            if isinstance(value, type):
+                wanted += f", an instance and not the class: {value.__name__}(...)"
+            elif name in EXAMPLES and hint is not int:
+                wanted += f", such as {EXAMPLES[name]}"
+            raise ArgumentError(f"{cell or function.__name__}: {name}={told}; give {wanted}")
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Return True if a value is what a type hint says; True as well for a table and for a hint that says nothing."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if hint in (int, float, bool):
+        of = {int: Integral, float: Real, bool: bool | np.bool_}[hint]
+        return isinstance(value, of) and (hint is bool or not isinstance(value, bool)) and value == value
+    if kind is abc.Callable:  # a class whose instances can be called was meant to be an instance
+        made = isinstance(value, type) and any("__call__" in vars(base) for base in value.__mro__)
+        return callable(value) and not made
+    if kind is abc.Mapping:
+        return isinstance(value, Mapping) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+    if kind in (abc.Sequence, abc.Iterable, tuple, list):
+        listed = isinstance(value, abc.Iterable) and not isinstance(value, str | Mapping)
+        if kind is tuple and inner[-1] is not ...:
+            return listed and len(value) == len(inner) and all(map(fits, value, inner))
+        return listed and (not isinstance(value, Sized) or all(fits(one, inner[0]) for one in value))
+    if getattr(hint, "_is_protocol", False):  # one's own env or policy may lack what is not used
+        return not isinstance(value, str | Number | Mapping | list | tuple | type | None)
+    return hint in (Any, pd.DataFrame) or not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _words(hint: Any) -> str:
+    """Return a type hint in words."""
+    kind, inner = get_origin(hint), get_args(hint)
+    if kind in (Union, UnionType):
+        return " or ".join(map(_words, inner))
+    if kind in (abc.Sequence, abc.Iterable, tuple, list):
+        return f"a list of {_words(inner[0])}"
+    if kind is abc.Mapping:
+        return f"a dict of {_words(inner[0])} to {_words(inner[1])}"
+    return "what can be called" if kind is abc.Callable else WORDS.get(hint) or getattr(hint, "__name__", str(hint))
