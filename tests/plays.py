@@ -36,7 +36,7 @@ def together(env, task, turns):
 def lacking(monkeypatch, marked):
     """A tier that lacks what a program that holds `marked` uses."""
     run = sandbox.run
-    monkeypatch.setattr(programs, "_run", programs._run.__wrapped__)  # without what the cache holds
+    monkeypatch.setattr(programs, "_known", {})
     monkeypatch.setattr(programs, "_warned", set())
 
     def some(source, entry=None, inputs=(), **limits):

@@ -328,8 +328,6 @@ def with_max_turns(env: Env, max_turns: int | None) -> Env:
     """Return the env with another bound on the turns of one agent; `None` keeps the present bound."""
     if max_turns is None:
         return env
-    if max_turns < 1:
-        raise ValueError(f"rollout: max_turns={max_turns} leaves nobody a turn")
     if is_dataclass(env) and any(f.name == "max_turns" and f.init for f in fields(env)):
         return replace(env, max_turns=max_turns)
     try:

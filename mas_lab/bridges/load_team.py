@@ -152,7 +152,7 @@ def _refuse_huge(path: Path) -> None:
 def _refuse_endless(folder: Path) -> None:
     """Refuse a chat template that does not write a short chat within seconds; another error shows when it is used."""
     path, older = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    template = path.read_text("utf-8", "replace") if path.is_file() else ""
+    template = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     if not template and older.is_file():
         template = str(read_json(older).get("chat_template", ""))
     command = [sys.executable, "-P", "-c", RENDER]

@@ -322,7 +322,7 @@ def test_what_a_loss_reports_is_asked_before_any_policy_steps(loss, words, drawn
     *((lab.clipped(0.2, ratio=ratio), aggregate, ValueError,
        rf"clipped\(.*ratio='{ratio}'\).*aggregate='{aggregate}'.*weigh twice.*pass aggregate='turn'")
       for ratio in RATIOS for aggregate in ("token", "sum")),
-    ("clipped", "token", TypeError, r"loss='clipped' is no mas_lab\.Loss"),
+    ("clipped", "token", TypeError, r"loss='clipped' \(str\); give Loss"),
 ])  # fmt: skip
 def test_what_cannot_be_averaged_is_refused_before_anything_is_played(loss, aggregate, error, words, drawn, models):
     team = make_team("shared", models)

@@ -31,14 +31,14 @@ def fenced(code):
 
 def outcome(monkeypatch, **told):
     """Every program comes to this."""
-    programs.printed.cache_clear()
-    monkeypatch.setattr(sandbox, "run", lambda source, **limits: sandbox.Outcome(**told))
+    programs._known.clear()
+    monkeypatch.setattr(sandbox, "run", lambda *asked, **limits: sandbox.Outcome(**told))
 
 
 @pytest.fixture(autouse=True)
 def nothing_remembered():
     yield
-    programs.printed.cache_clear()
+    programs._known.clear()
 
 
 def test_a_right_answer_that_both_give_pays_and_ends_it():

@@ -24,7 +24,7 @@ def test_the_cost_of_a_rollout_is_linear_in_its_turns(name, size):
         early, last = SAID[name, size]
         texts = dict.fromkeys(env.agents, early) | {"executor" if name == "plan_path" else "verifier": last}
         team = lab.Team({agent: Scripted(lambda *_, text=texts[agent]: text, context=50_000) for agent in env.agents})
-        table = lab.rollout(env, team, env.tasks(TASKS, "train", 0), workers=0)
+        table = lab.rollout(env, team, env.tasks(TASKS, "train", 0))
         assert len(table) == TASKS * ROUNDS * agents
         words[agents] = int(table["prompt"].str.split().map(len).sum())
     assert words[8] - words[4] > 0

@@ -112,7 +112,7 @@ def test_an_error_in_the_middle_of_a_step_leaves_run_and_memory_at_the_last_good
     broken = RAE.replace(name="surprise", credit=surprise(breaks_at=3))
     whole = RAE.replace(name="surprise", credit=surprise())
     list(start(models, whole, tmp_path / "whole", 2))
-    with pytest.raises(RuntimeError, match="the judge went home"):
+    with pytest.raises(lab.TableError, match="failed in step 2: RuntimeError: the judge went home"):
         list(start(models, broken, tmp_path / "run", save_every=10))
     assert lab.load_run(tmp_path / "run").checkpoint().step == 2
     assert remembered(tmp_path / "run") == remembered(tmp_path / "whole")

@@ -124,4 +124,4 @@ def test_a_seat_that_is_not_there_or_a_team_that_is_not_whole_is_refused():
     with pytest.raises(ValueError, match="play_as: no agent is named 'cook'; Ladder plays"):
         seated(env, "cook")
     with pytest.raises(ValueError, match="play_as: agent 'planner' has no policy"):
-        seated(env, "executor", lab.Team({}))
+        seated(env, "executor", lab.Team({"executor": team_of(env, five)["executor"]}))

@@ -81,7 +81,7 @@ def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
     deciding.get(how, lambda: fresh.setenv(how, "2"))()
     threads.settle_threads()
     assert torch.get_num_threads() == (6 if how in deciding else 8) and capfd.readouterr().err == ""
-    with pytest.raises(PolicyError, match="at least 1"):
+    with pytest.raises(PolicyError, match="from 1 to 1024"):
         set_threads(0)
 
 
