@@ -210,7 +210,7 @@ def test_max_turns_counts_an_agents_own_turns():
     turns = play(Ladder(max_turns=5), by_nth, episodes(1), max_turns=3)
     assert turns.groupby("agent")["turn"].apply(list).to_dict() == {"executor": [0, 1, 2], "planner": [0, 1, 2]}
     assert turns["done"].tolist() == [False] * 5 + [True]
-    with pytest.raises(ValueError, match="max_turns=0 .*1 or more"):
+    with pytest.raises(ValueError, match=r"max_turns=0 .*1 or more"):
         play(Ladder(), by_nth, episodes(1), max_turns=0)
 
 
