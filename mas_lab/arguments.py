@@ -5,7 +5,8 @@ One line at the top of a function does it. It leaves signature, docstring and st
     def evaluate(env: Env, team: Team, tasks: Sequence[Task], k: int = 1):
         check_arguments(evaluate, locals(), k=1)
 
-Leaves out: tables (`table.require`), and arguments that do not fit each other.
+pydantic's `validate_call` would add frames between a cell and its method, and convert values. Leaves out: tables
+(`table.require`), and arguments that do not fit each other.
 """
 
 from collections import abc
@@ -91,4 +92,4 @@ def _words(hint: Any) -> str:
         return f"a list of {_words(inner[0])}"
     if kind is abc.Mapping:
         return f"a dict of {_words(inner[0])} to {_words(inner[1])}"
-    return "what can be called" if kind is abc.Callable else WORDS.get(hint) or getattr(hint, "__name__", str(hint))
+    return "a callable" if kind is abc.Callable else WORDS.get(hint) or getattr(hint, "__name__", str(hint))

@@ -24,8 +24,8 @@ def train(**changed):
     [
         (rollout(tasks=4), "rollout: tasks=4 (int); give a list of Task, such as env.tasks("),
         (rollout(tasks=["math"]), "rollout: tasks=['math'] (list); give a list of Task"),
-        (rollout(plan=8), "rollout: plan=8 (int); give what can be called, such as lab.episodes(8)"),
-        (rollout(plan=lab.episodes), "give what can be called, an instance and not the class: episodes(...)"),
+        (rollout(plan=8), "rollout: plan=8 (int); give a callable, such as lab.episodes(8)"),
+        (rollout(plan=lab.episodes), "give a callable, an instance and not the class: episodes(...)"),
         (rollout(env=TEAM, team=ENV), "rollout: env=Team("),
         (rollout(seed="a"), "rollout: seed='a' (str); give a whole number"),
         (train(env="math"), "train: env='math' (str); give Env, such as lab.make_env("),
@@ -66,7 +66,7 @@ def test_a_column_with_a_typo_is_recognised(turns):
 @pytest.mark.parametrize(
     ("credit", "told"),
     [
-        ("mixed", r"group: credit='mixed' \(str\); give what can be called, such as lab\.episode_return\(\)"),
+        ("mixed", r"group: credit='mixed' \(str\); give a callable, such as lab\.episode_return\(\)"),
         (lab.mixed, r"an instance and not the class: mixed\(\.\.\.\)"),
         (lambda turns: turns["nothing"], r"group: credit <.*> failed in step 3: KeyError: 'nothing'"),
     ],

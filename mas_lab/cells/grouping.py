@@ -29,26 +29,31 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
         The table with `credit`, a float per row, and `group`, one string per group.
 
     Raises:
-        TableError: A column is missing or would be overwritten, a reward or credit is NaN or infinite, a (node,
-            candidate, agent) occurs twice, or prompts differ under `same_prompt`.
+        TableError: A column is missing or would be overwritten, the credit fails, a reward or credit is NaN or
+            infinite, a (node, candidate, agent) occurs twice, or prompts differ under `same_prompt`.
     """
     check_arguments(group, locals())
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
-    try:
-        scored = turns.assign(credit=credit(turns), group=_labels(turns, by))
-    except TableError:
-        raise
-    except Exception as error:
-        at = f" in step {plain(turns['step'].iloc[0])}" if "step" in turns and len(turns) else ""
-        raise TableError(f"group: credit {credit!r} failed{at}: {type(error).__name__}: {error}") from error
+    scored = turns.assign(credit=_credited(turns, credit), group=_labels(turns, by))
     require(scored, ["credit"], "group")
     scored["credit"] = scored["credit"].astype(float)
     if same_prompt:
         _refuse_mixed_prompts(scored)
     return scored
+
+
+def _credited(turns: pd.DataFrame, credit: Credit) -> pd.Series:
+    """Return the credit of each row; an error of the credit names it and the step."""
+    try:
+        return credit(turns)
+    except TableError:
+        raise
+    except Exception as error:
+        at = f" in step {plain(turns['step'].iloc[0])}" if "step" in turns and len(turns) else ""
+        raise TableError(f"group: credit {credit!r} failed{at}: {type(error).__name__}: {error}") from error
 
 
 def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:

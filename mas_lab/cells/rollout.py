@@ -56,8 +56,8 @@ def rollout(
         EnvError: The environment breaks its contract.
         RolloutError: The environment or a policy fails. Both name task, agent and turn.
     """
-    check_arguments(rollout, locals(), max_turns=1, workers=1)
     require_limit(step_timeout, workers, "rollout")
+    check_arguments(rollout, locals(), max_turns=1, workers=1)
     env = with_max_turns(env, max_turns)
     require_policies(env.agents, team, tasks, "rollout")
     if not truncated:

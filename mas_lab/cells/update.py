@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -311,9 +310,9 @@ def check_update(team: Team, loss: Loss, aggregate: str, max_norm: Any, watch: A
         policy.forward_backward([], loss)  # an empty batch checks the loss
 
 
-def require_max_norm(max_norm: Any, cell: str) -> None:
+def require_max_norm(max_norm: float | None, cell: str) -> None:
     """Raise ValueError, naming the `cell`, for a bound that would turn the gradient around or stop it."""
-    if max_norm is not None and not (isinstance(max_norm, Real) and max_norm > 0):
+    if max_norm is not None and not max_norm > 0:
         raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
 
 

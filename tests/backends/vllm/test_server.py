@@ -57,47 +57,47 @@ def test_a_server_draws_and_learns_as_the_engine_in_this_process(model, team):
 
 @dataclass(frozen=True)
 class Deadly(Relay):
-    """A relay whose third step after `victims` has a server kills it; somebody else then listens at its port."""
+    """A relay whose third step after `victims` has a process group kills it."""
 
     victims = []
     steps = []
-    strangers = []
 
     def step(self, state, actions):
         self.steps.extend(self.victims)
         if len(self.steps) == 3:
-            child = self.victims.pop()
-            os.killpg(child.process.pid, signal.SIGKILL)
-            child.process.wait(10)
-            self.strangers.append(socket.create_server(("127.0.0.1", int(child.url.rpartition(":")[2]))))
+            os.killpg(self.victims.pop(), signal.SIGKILL)
             self.steps.clear()
         return super().step(state, actions)
 
 
 def test_a_server_killed_in_a_rollout_is_named_and_who_takes_its_port_is_asked_nothing(team, tmp_path):
     run, env = tmp_path / "run", Deadly()
-    engine = team["asker"].engine
+    policy, engine = team["asker"], team["asker"].engine
     training = lab.train(env, team, RECIPE, 3, run=run, save_every=10, **SETTINGS)
     first = next(training)
     before = {name: policy.version for name, policy in team.policies.items()}
     child = engine._child
     assert "VLLM_SERVER_DEV_MODE=0" in Path(f"/proc/{child.process.pid}/environ").read_text(), "adapters need none"
-    env.victims.append(child)
+    env.victims.append(child.process.pid)
     reason = (
-        r"rollout: task 'train-\d+', agent '(asker|doer)', turn \d: (policy '(asker|doer)': )?the vLLM server at "
+        r"rollout: task 'train-\d+', agent '(asker|doer)', turn \d: policy '(asker|doer)': the vLLM server at "
         r"http://127\.0\.0\.1:\d+ does not answer .*see .*server\.log; resume the run, and a new one is started"
     )
     with pytest.raises(lab.RolloutError, match=reason):
         next(training)
-    [stranger] = env.strangers
-    with stranger, pytest.raises(BlockingIOError):
-        stranger.settimeout(0)
-        stranger.accept()
-    assert not engine._asked
     assert {name: policy.version for name, policy in team.policies.items()} == before  # nothing was learned from half
     kept = lab.load_run(run)
     assert kept.steps == 1 and kept.checkpoint().step == 1
     assert kept.turns["completion"].tolist() == first.turns["completion"].tolist()
+    child.process.wait(10)
+    engine._started = True  # as if nobody had noticed its end: the next request would go to its port
+    with socket.create_server(("127.0.0.1", int(child.url.rpartition(":")[2]))) as stranger:
+        stranger.settimeout(0)
+        with pytest.raises(EngineError, match=r"does not answer \(RuntimeError: it has ended\), see .*server\.log"):
+            policy.sample([Request((4, 9), 2, 1.0, 0)])
+        with pytest.raises(BlockingIOError):
+            stranger.accept()
+    assert not engine._asked
 
 
 @pytest.mark.full
