@@ -23,6 +23,7 @@ EXAMPLES = {
     "env": "lab.make_env('plan_path')",
     "policy": "lab.load_policy(env.pocket)",
     "team": "lab.Team.shared(policy, env.agents)",
+    "policies": "{'solver': policy}",
     "tasks": "env.tasks(8, 'train', seed=0)",
     "agents": "env.agents",
     "plan": "lab.episodes(8)",

@@ -76,7 +76,8 @@ class Team(Mapping[str, Policy]):
         sampling: Mapping[str, Sampling] | None = None,
         frozen: Iterable[str] = (),
     ):
-        check_arguments(Team.__init__, {"sampling": sampling}, "Team")
+        unlike = {} if isinstance(policies, Mapping) else {"policies": policies}
+        check_arguments(Team.__init__, {"sampling": sampling} | unlike, "Team")
         self._by_agent = dict(policies)
         if not self._by_agent:
             raise ValueError("Team: it has no agents; give {agent: policy}")

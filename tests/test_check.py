@@ -103,7 +103,7 @@ BROKEN = {
     "flag": r"valid\['one'\] is 1 for .* give True or False",
     "stranger": r"task 'train0': acting gave \('three',\)",
     "chat": "agent 'one', turn 0: observe gave 'say'; give a list",
-    "ids": r"split 'train', seed 0: tasks\(2\) gave 2 tasks with 1 ids",
+    "ids": r"split 'train', seed 0: tasks\(2\) gave 2 tasks with 1 ids; if these are all, pass tasks=1$",
     "leak": "in both splits; .*splits_meet = True",
     "wordless": "max_tokens=0; give an int from 1, or one per agent",
     "bare": "step: it returned dict for env 'count', task 'train0', agent 'one', turn 0",

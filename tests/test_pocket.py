@@ -51,6 +51,14 @@ def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
+@pytest.mark.parametrize("limit", [{}, {"max_tokens": 10**6}], ids=str)
+def test_a_program_may_leave_the_limit_to_a_shipped_model(folder, recipe, limit):
+    team = lab.Team({"one": lab.load_policy(folder)})
+    [row] = lab.play(lambda task, ask: float(bool(ask("one", "go"))), team, ["task"], **limit).itertuples()
+    assert 0 < len(row.completion_ids) <= team["one"].context - len(row.prompt_ids)
+
+
+@pytest.mark.parametrize("folder, recipe", SHIPPED)
 def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
     from transformers import AutoTokenizer
 

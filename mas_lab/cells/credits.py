@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.table import TableError, column, place, require
 
 Credit = Callable[[pd.DataFrame], pd.Series]
@@ -28,6 +29,9 @@ class mixed:
     local: float = 1.0
     """Weight of the row's `local_reward`. 0.0: only the team's reward counts, which is the paper's outcome-only
     ablation, and `local_reward` is not read."""
+
+    def __post_init__(self):
+        check_arguments(mixed, vars(self))
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return R for each row.
@@ -60,6 +64,9 @@ class episode_return:
     credit. Dr. MAS, arXiv 2602.08847, uses 0.1 for math and 0.01 for search."""
     own: float = 0.0
     """Weight of the row's own `local_reward`; 0.0 does not read the column."""
+
+    def __post_init__(self):
+        check_arguments(episode_return, vars(self))
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return R for each row.
@@ -152,6 +159,9 @@ class return_to_go:
 
     gamma: float = 1.0
     """Discount of the returns that follow; 1.0 does not discount."""
+
+    def __post_init__(self):
+        check_arguments(return_to_go, vars(self), gamma=0)
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return R for each row.

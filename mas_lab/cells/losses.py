@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mas_lab.arguments import check_arguments
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -40,6 +42,7 @@ class Loss:
     the loss has one ratio per row. It costs one more forward pass over the batch."""
 
     def __post_init__(self):
+        check_arguments(Loss, vars(self), type(self).__name__)
         if self.tis is not None and self.tis <= 0:
             raise ValueError(f"{type(self).__name__}: tis={self.tis}; the bound of an importance weight is above 0")
 
@@ -203,6 +206,7 @@ class clipped(Loss):
 
     def __post_init__(self):
         super().__post_init__()
+        check_arguments(clipped, vars(self))
         if self.low < 0 or self._high < 0:
             raise ValueError(f"clipped: low={self.low}, high={self.high}: a clip range is not negative")
         if self.dual is not None and self.dual <= 1:

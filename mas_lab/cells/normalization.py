@@ -338,10 +338,11 @@ class running_mean:
     _means: dict[tuple, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self):
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"running_mean: decay={self.decay!r} must be from 0, no memory, to below 1, never moved")
         if isinstance(self.by, str) or not self.by:
             raise ValueError(f"running_mean: by={self.by!r} must be a tuple of columns, such as ('agent',)")
+        check_arguments(running_mean, {"by": self.by, "decay": self.decay, "once_per": self.once_per})
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"running_mean: decay={self.decay!r} must be from 0, no memory, to below 1, never moved")
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the baseline of each row, then move the running means.

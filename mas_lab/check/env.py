@@ -57,7 +57,7 @@ def check_env(env: Env, tasks: int = 8, split: str = "train", seed: int = 0) -> 
     has no `demonstrate`) they also come from the players `HOSTILE`: nothing, garbage, words cut from the prompt, a very
     long text (each agent's first), and unicode.
     """
-    check_arguments(check_env, {"tasks": tasks, "split": split, "seed": seed}, tasks=1)
+    check_arguments(check_env, {"env": env, "tasks": tasks, "split": split, "seed": seed}, tasks=1)
     return _Check(env).run(tasks, split, seed)
 
 

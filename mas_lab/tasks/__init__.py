@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.env import Env, class_name
 from mas_lab.tasks.own import made
 
@@ -80,4 +81,6 @@ def make_env(
     known = {f.name for f in fields(classes[name]) if f.init}
     standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}
     options = {key: value for key, value in standard.items() if key in known or value != STANDARD[key]} | task_options
+    for kind in classes[name].__mro__[:-1]:
+        check_arguments(kind, options, name)
     return made(classes[name], name, options)
