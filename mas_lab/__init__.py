@@ -5,11 +5,15 @@ task or widget.
 """
 
 import ast
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+if "OMP_WAIT_POLICY" not in os.environ:  # before torch loads libgomp; benchmarks/threads.py measures it
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 _STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
 _HOMES = {one.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for one in node.names}

@@ -92,3 +92,15 @@ def test_a_new_process_is_settled_by_its_first_policy_and_the_variable_is_heard(
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "3\n"
     assert f"torch uses 3 threads of {usable_cores()} cores ({threads.VARIABLE})" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="torch waits by libgomp on Linux alone")
+@pytest.mark.parametrize(
+    ("said", "count"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")]
+)
+def test_waiting_threads_spin_briefly_unless_somebody_has_decided(said, count):
+    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    env = {name: value for name, value in os.environ.items() if name not in names} | said
+    code, env["OMP_DISPLAY_ENV"] = "import mas_lab as lab; lab.set_threads", "VERBOSE"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stderr
+    assert f"GOMP_SPINCOUNT = '{count}'" in told
