@@ -2,31 +2,27 @@
 
     .venv/bin/python benchmarks/threads.py     # writes data/results/benchmark_threads.json
 
-A process per way of waiting, neighbour and round; the ways take turns. The neighbour multiplies matrices with two
-threads. Leaves out: which number of threads is best (`lab.probe_threads`), and more than two.
+The neighbour multiplies matrices with two threads. Leaves out: which number is best (`lab.probe_threads`).
 """
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import mean, median
 
-ROOT = Path(__file__).resolve().parents[1]
 WAITS = {
     "two, as libgomp waits": {"MAS_LAB_THREADS": "2", "GOMP_SPINCOUNT": "300000"},
     "two, as mas_lab waits": {"MAS_LAB_THREADS": "2"},
     "two, asleep at once": {"MAS_LAB_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE"},
     "one": {"MAS_LAB_THREADS": "1"},
 }
-SET_HERE = ("MAS_LAB_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
-KINDS = {"median": statistics.median, "mean": statistics.mean, "slowest": max}
 LEARN = """
 import sys, time, mas_lab as lab
-env = lab.make_env("math")
-team, at = lab.Team.shared(lab.load_policy(env.pocket), env.agents), []
+env, at = lab.make_env("math"), []
+team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
 for _ in lab.train(env, team, "dr_mas", int(sys.argv[1]) + 1, 0, tasks=32):
     at.append(time.perf_counter())
 print([b - a for a, b in zip(at, at[1:])])
@@ -36,11 +32,11 @@ NEIGHBOUR = "import torch; torch.set_num_threads(2); x = torch.ones(1024, 512)\n
 
 def steps(wait: str, busy: bool, count: int) -> list[float]:
     """Seconds of each step but the first of a process that trains."""
-    bare = {name: value for name, value in os.environ.items() if name not in SET_HERE} | {"PYTHONPATH": str(ROOT)}
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(("MAS_", "OMP_", "GOMP_"))}
     beside = subprocess.Popen([sys.executable, "-c", NEIGHBOUR], env=bare) if busy else None
     time.sleep(3 * busy)
-    own = [sys.executable, "-P", "-c", LEARN, str(count)]
-    done = subprocess.run(own, stdout=subprocess.PIPE, env=bare | WAITS[wait])
+    command = [sys.executable, "-P", "-c", LEARN, str(count)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, env=bare | WAITS[wait])
     if beside:
         beside.kill()
     return json.loads(done.stdout)
@@ -52,14 +48,12 @@ def main() -> None:
     for _ in range(rounds):
         for (wait, busy), seconds in found.items():
             seconds += steps(wait, busy, count)
-    results = {}
+    record = {"command": "python benchmarks/threads.py", "rounds": rounds, "steps": count, "load_before": load}
     for (wait, busy), seconds in found.items():
-        told = {kind: round(of(seconds), 2) for kind, of in KINDS.items()}
-        results[name := f"{wait}, {'beside' if busy else 'alone'}"] = told
-        print(f"{name:32}", told)
-    record = {"command": "python benchmarks/threads.py", "rounds": rounds, "steps": count,
-              "machine": {"cores": os.cpu_count(), "load_before": load}, "results": results}  # fmt: skip
-    (ROOT / "data" / "results" / "benchmark_threads.json").write_text(json.dumps(record, indent=1) + "\n")
+        told = {name: round(of(seconds), 2) for name, of in (("median", median), ("mean", mean), ("slowest", max))}
+        record[name := f"{wait}, {'beside' if busy else 'alone'}"] = told
+        print(f"{name:32} {told}")
+    Path("data/results/benchmark_threads.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
