@@ -41,11 +41,38 @@ def keep() -> None:
 
 
 def reply(number: int, given: str) -> str:
-    """Return a function's result as JSON: whether there is one, and the result or the error."""
+    """Return a function's result as JSON: whether there is one, the result or the error, and the result's slopes."""
     try:
-        return json.dumps([True, encoded(FUNCTIONS[number](*decoded(json.loads(given))))])
+        asked = decoded(json.loads(given))
+        found = FUNCTIONS[number](*asked)
+        return json.dumps([True, encoded(found), slopes(found, asked)])
     except Exception as error:
-        return json.dumps([False, f"{type(error).__name__}: {error}"])
+        return json.dumps([False, f"{type(error).__name__}: {error}", []])
+
+
+def slopes(found: Any, given: Sequence[Any]) -> list:
+    """Return the Jacobian of a tensor, as lists, for each tensor of `given` that requires a gradient."""
+    import torch
+
+    into = _learned(given)
+    if not into or not isinstance(found, torch.Tensor) or not found.requires_grad:
+        return []
+    rows = [torch.autograd.grad(one, into, retain_graph=True, materialize_grads=True) for one in found.flatten()]
+    return [torch.stack(own).tolist() for own in zip(*rows, strict=True)]
+
+
+def sloped(found: Any, told: list, given: Sequence[Any]) -> Any:
+    """Return a decoded tensor with the gradients that `slopes` told; anything else as it is."""
+    import torch
+
+    for one, rows in zip(_learned(given), told, strict=False):
+        nothing = torch.tensordot(torch.tensor(rows, dtype=one.dtype), one - one.detach(), dims=one.ndim)
+        found = found + nothing.reshape(found.shape)
+    return found
+
+
+def _learned(given: Sequence[Any]) -> list:
+    return [one for one in given if getattr(one, "requires_grad", False)]
 
 
 def encoded(value: Any) -> Any:
@@ -59,7 +86,7 @@ def encoded(value: Any) -> Any:
     if value is ...:
         return {"kind": "..."}
     if isinstance(value, torch.Tensor):
-        return {"kind": "tensor", "dtype": str(value.dtype)[6:], "values": value.tolist()}
+        return {"kind": "tensor", "dtype": str(value.dtype)[6:], "values": value.tolist(), "grad": value.requires_grad}
     if isinstance(value, np.ndarray | pd.Index):
         return {"kind": "array", "dtype": str(value.dtype), "values": encoded(value.tolist())}
     if isinstance(value, pd.Series):
@@ -89,7 +116,7 @@ def decoded(told: Any, ask: Callable[[int, Sequence[Any]], Any] | None = None) -
     if kind == "...":
         return ...
     if kind == "tensor":
-        return torch.tensor(values, dtype=getattr(torch, told["dtype"]))
+        return torch.tensor(values, dtype=getattr(torch, told["dtype"]), requires_grad=told["grad"])
     if kind == "array":
         return _array(decoded(values, ask), told["dtype"])
     if kind == "series":

@@ -210,13 +210,13 @@ def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool:
     def call(number: int, arguments: Sequence[Any]) -> Any:
         try:
             told = json.dumps(answers.encoded(list(arguments)))
-            right, result = _asked(ask, f"_answers.reply({number}, {told!r})")
+            right, result, slopes = _asked(ask, f"_answers.reply({number}, {told!r})")
         except answers.NotPlainError as error:
             beyond.append(error)
             raise
         if not right:
             raise RuntimeError(result)
-        return answers.decoded(result)
+        return answers.sloped(answers.decoded(result), slopes, arguments)
 
     try:
         answer = answers.decoded(given, call)

@@ -115,6 +115,17 @@ def test_an_answer_leaves_its_kernel_as_it_is(value):
         assert isinstance(value, np.generic) or type(back) is type(value)
 
 
+def test_a_loss_of_another_kernel_keeps_its_gradient():
+    now, old = torch.tensor([-1.0, -0.5], requires_grad=True), torch.tensor([-0.9, -0.7])
+    number = answers.encoded(lambda now, old: (now - old).exp() * now.sum())["values"]
+    _, told, slopes = json.loads(answers.reply(number, json.dumps(answers.encoded([now, old]))))
+    for weight in torch.eye(2):
+        here = (now - old).exp() * now.sum()
+        there = answers.sloped(answers.decoded(told), slopes, [now, old])
+        assert torch.equal(here, there)
+        assert torch.equal(*(torch.autograd.grad(one @ weight, now)[0] for one in (here, there)))
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [
