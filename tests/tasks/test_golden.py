@@ -73,7 +73,8 @@ def played(env) -> str:
 @pytest.mark.parametrize(("options", "expected"), GOLDEN.items())
 def test_nothing_moves(options, expected):
     name, *rest = options.split()
-    options = {key: int(value) if value.isdigit() else value for key, value in (one.split("=") for one in rest)}
+    flags = {"single_agent": bool, "fixer": bool}
+    options = {k: flags.get(k, int)(int(v)) if v.isdigit() else v for k, v in (one.split("=") for one in rest)}
     if options.get("size") == "full" and name in DATA:
         options["data"] = str(data_dir() / DATA[name])
     assert played(make_env(name, **options)) == expected
