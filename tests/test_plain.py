@@ -57,12 +57,14 @@ def test_same_table_gives_same_advantages_norms_and_weights(name, shared):
     mean_over = {"token": "tokens", "sum": "rows"}[recipe.aggregate]
     assert plain.update(players, plainly, loss, mean_over) == pytest.approx(norms.to_dict(), rel=1e-5)
 
-    apart = torch.cat([
-        (weight - plain_weight).detach().abs().flatten()
-        for agent in env.agents
-        for weight, plain_weight in zip(team[agent].model.parameters(), players[agent].model.parameters(), strict=True)
-    ])  # fmt: skip
-    assert apart.max() < 0.1 * LR and (apart < 1e-6).float().mean() > 0.999
+    for agent in env.agents:
+        weights = zip(team[agent].model.parameters(), players[agent].model.parameters(), strict=True)
+        apart = torch.cat([(weight - plain_weight).detach().abs().flatten() for weight, plain_weight in weights])
+        moments = [players[agent].optimizer.state[weight]["exp_avg"] for weight in players[agent].model.parameters()]
+        # Adam divides by the gradient's size: a gradient of rounding errors moves its weight anywhere within the rate.
+        clear = torch.cat([moment.abs().flatten() for moment in moments]) > 1e-7
+        assert clear.float().mean() > 0.99 and apart[clear].max() < 1e-3 * LR
+        assert apart.max() < LR
 
 
 @pytest.mark.parametrize(("env_name", "asked"), [("math", {"episodes": 4}), ("plan_path", {"candidates": 4})])
