@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-DEATHS, FLIPS = 262, 3000
+DEATHS, FLIPS = 500, 10_000
 """Before chosen file operations; bits of a run's files."""
 
 

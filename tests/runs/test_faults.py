@@ -11,21 +11,21 @@ from small import child
 
 @pytest.mark.parametrize("how", ["killed", pytest.param("interrupted", marks=pytest.mark.full)])
 @pytest.mark.parametrize(
-    "kinds, moments, least",
+    "kinds, steps, moments, least",
     [
-        pytest.param(("shared",), (1, 23, 48, 61), 4, marks=pytest.mark.slow),
-        pytest.param(("shared", "per_agent", "lora"), range(1, 999), DEATHS,
+        pytest.param(("shared",), 2, (1, 23, 48, 61), 4, marks=pytest.mark.slow),
+        pytest.param(("shared", "per_agent", "lora"), 4, range(1, 999), DEATHS,
                      marks=[pytest.mark.long, pytest.mark.timeout(7200)]),
     ],
     ids=["four writes", "every write"],
 )  # fmt: skip
-def test_ended_before_a_write_it_resumes_to_the_same_bits(models, tmp_path, how, kinds, moments, least):
+def test_ended_before_a_write_it_resumes_to_the_same_bits(models, tmp_path, how, kinds, steps, moments, least):
     ends = 0
     for kind in kinds:
         straight = tmp_path / "straight" / kind
-        list(small.start(kind, models, straight, 2))
+        list(small.start(kind, models, straight, steps))
         (tmp_path / kind).mkdir()
-        for told in child(how, models, tmp_path / kind, 2, *moments):
+        for told in child(how, models, tmp_path / kind, steps, *moments):
             assert told["bits"] == small.bits(straight), f"{kind}, {how} before write {told['moment']}"
             ends += told["ended"] > 0
     print(f"\n{how} at chosen file operations: {ends}")
