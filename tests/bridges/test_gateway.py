@@ -19,7 +19,7 @@ import torch
 from small import AGENTS, LENGTH, WORDS, make_team, score
 
 import mas_lab as lab
-from mas_lab.bridges.gateway import Refused
+from mas_lab.bridges.chat import Refused
 from mas_lab.bridges.program import ProgramWarning
 from mas_lab.cells.episode import RolloutError
 from mas_lab.env import EnvError
