@@ -1,5 +1,7 @@
 """Arguments of another type or out of range are refused where they are given, with what to give instead."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +17,10 @@ def rollout(**changed):
     return lambda: lab.rollout(**{"env": ENV, "team": TEAM, "tasks": TASKS, **changed})
 
 
+def sampling(**changed):
+    return lambda: lab.Sampling(**changed)
+
+
 def train(**changed):
     return lambda: lab.train(**{"env": ENV, "team": TEAM, "recipe": "at_grpo", "steps": 1, **changed})
 
@@ -22,6 +28,14 @@ def train(**changed):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
+        (sampling(stop=""), "Sampling: stop=('',); give texts that are not empty"),
+        (sampling(stop=(7,)), "stop=(7,) (tuple); give a list of text"),
+        (sampling(top_p=0.0), "top_p=0.0; give a share above 0, at most 1"),
+        (sampling(top_p=1.5), "top_p=1.5"),
+        (sampling(top_p=math.nan), "top_p=nan"),
+        (sampling(top_k=0), "top_k=0 (int); give a whole number or None (1 or more)"),
+        (sampling(top_k=2.5), "top_k=2.5"),
+        *((sampling(temperature=wrong), f"temperature={wrong}") for wrong in (math.nan, math.inf, -1.0)),
         (rollout(tasks=4), "rollout: tasks=4 (int); give a list of Task, such as env.tasks("),
         (rollout(tasks=["math"]), "rollout: tasks=['math'] (list); give a list of Task"),
         (rollout(plan=8), "rollout: plan=8 (int); give a callable, such as lab.episodes(8)"),
@@ -45,6 +59,9 @@ def train(**changed):
         (lambda: lab.check_env(small.Relay), "give Env, an instance and not the class: Relay(...)"),
         (lambda: lab.check_env("math"), "check_env: env='math' (str); give Env, such as lab.make_env('plan_path')"),
         (lambda: lab.Team(None), "Team: policies=None (NoneType); give a dict of text to Policy, such as {'solver': p"),
+        (lambda: lab.Team({}), "Team: it has no agents"),
+        (lambda: lab.Team({"solver": "math"}), "agent 'solver': policy='math' (str); give Policy, such as lab.load_"),
+        (lambda: lab.Team.shared(object(), "solver"), "agents='solver' (str); give a list of text, such as env.agents"),
         (lambda: lab.Team(object()), "(object); give a dict of text to Policy, such as {'solver': policy}"),
         (lambda: lab.running_mean("agent", "a"), "by='agent' must be a tuple of columns, such as ('agent',)"),
         (lambda: lab.running_mean(3), "running_mean: by=3 (int); give a list of text"),
@@ -69,8 +86,9 @@ def test_a_wrong_argument_is_refused_at_the_door(call, told):
     assert told in str(refused.value)
 
 
-def test_numbers_of_numpy_are_numbers():
+def test_numbers_of_numpy_are_numbers_and_one_stop_string_may_stand_alone():
     assert lab.episodes(np.int64(2)).n == 2 and lab.Sampling(temperature=np.float32(0.5)).top_k is None
+    assert lab.Sampling(stop="\n") == lab.Sampling(stop=("\n",)) and lab.Sampling(stop=["a", "b"]).stop == ("a", "b")
 
 
 def test_a_column_with_a_typo_is_recognised(turns):
