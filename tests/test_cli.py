@@ -8,7 +8,6 @@ import pytest
 from mas_lab import __main__ as cli
 from mas_lab import table
 
-COMMANDS = ("demo", "lab", "doctor", "export", "study", "schema", "pocket")
 HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "math_verify", "reasoning_gym", "jupyterlab")
 
 

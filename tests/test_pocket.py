@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from own_envs import Agree, Change
+from own_envs import Agree
 
 import mas_lab as lab
 from mas_lab.env import EnvError, Step, Task
@@ -176,22 +176,22 @@ def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys)
     assert start > 0.15  # 0.1 for a model that knows nothing
 
 
-def shows(answer, base=Change, **changes):
+def shows(answer, **changes):
     """An env whose demonstrations are what `answer(state, agent, rng)` gives."""
-    return type("Mine", (base,), {"demonstrate": staticmethod(answer), **changes})()
+    return type("Mine", (Agree,), {"demonstrate": staticmethod(answer), **changes})()
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=5 words with one space between"),
+    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=1 words with one space between"),
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
-    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave '1 1 1 1 1 1'; give a str"),
+    (lambda *_: "1 1", r"demonstrate gave '1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
     (None, r"a message has 'tool_calls', and a pocket model reads"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
     calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
     env = shows(answer) if answer else shows(lambda *_: "1", observe=lambda *_: calls)
-    with pytest.raises(EnvError, match=rf"env 'change', task '.* of .*', agent 'giver', turn 0: {why}"):
+    with pytest.raises(EnvError, match=rf"env '.*Mine', task 'train \d', agent 'left', turn 0: {why}"):
         demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
 
 
@@ -228,5 +228,5 @@ def test_an_env_of_prose_is_told_to_say_less():
         EnvError, match=r"env 'novel' says 900\d different words, .* at most 8192; the last ones are '0"
     ):
         different(prose, ("yes", "no"), "novel")
-    with pytest.raises(EnvError, match=r"'change' showed 9007 words in one chat, answer included; .* at most 1024"):
-        own._context(Change(), prose, "change")
+    with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):
+        own._context(Agree(), prose, "agree")
