@@ -2,7 +2,6 @@
 once; a rank that ends is told of, and its run goes on."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,17 +15,14 @@ from safetensors.torch import load_file
 
 import mas_lab as lab
 
-HERE = Path(__file__).parents[2]
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 KINDS, NAMES = small.KINDS, ("one", "two")
 
 
 def launched(*arguments, ranks: bool = True) -> subprocess.CompletedProcess:
     """`rank_children.py` under two ranks, or alone."""
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    command = [*(LAUNCHER if ranks else [sys.executable]), str(HERE / "rank_children.py"), *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    command = [*(LAUNCHER if ranks else [sys.executable]), rank_children.__file__, *map(str, arguments)]
+    return subprocess.run(command, env=small.environment(), capture_output=True, text=True, timeout=600)
 
 
 def said(done: subprocess.CompletedProcess) -> list[dict]:
