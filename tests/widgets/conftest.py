@@ -5,6 +5,7 @@ from pathlib import Path
 import evil_names
 import nbformat
 import pytest
+import small
 from nbclient import NotebookClient
 
 
@@ -25,6 +26,11 @@ def open_page(browser):
 
     yield open_file
     assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []
+
+
+@pytest.fixture(scope="module")
+def team(models):
+    return small.make_team("shared", models)
 
 
 HOSTILE = {

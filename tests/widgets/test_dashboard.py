@@ -10,7 +10,6 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
-from mas_lab.policy import PolicyError
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
 from mas_lab.widgets.training import Training, training_figure
@@ -80,15 +79,6 @@ def test_the_error_of_a_step_is_told_and_raised(models, capfd):
         dashboard(models, env=Relay(broken="nan"), foreground=True)
     with pytest.raises(ValueError, match="unknown recipe"):
         lab.LiveDashboard(Relay(), make_team("shared", models), "grppo", 1)
-
-
-def test_one_team_is_trained_once_at_a_time(models):
-    board = after_a_step(dashboard(models, MANY))
-    with pytest.raises(PolicyError, match=r"is training its model; end it first \(a dashboard by .stop"):
-        lab.LiveDashboard(Relay(), board._team, RECIPE, 1)
-    board.stop()
-    board.wait()
-    lab.LiveDashboard(Relay(), board._team, RECIPE, 1, foreground=True, **SETTINGS)
 
 
 @pytest.mark.parametrize("kept", [True, False])

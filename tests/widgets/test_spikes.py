@@ -1,21 +1,15 @@
 """SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
 
-import json
-
 import pandas as pd
 import pytest
+from widgets.test_rollouts import held
 
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.spikes import SCRIPTS, WHOLE
+from mas_lab.widgets.spikes import WHOLE
 
 AGENTS = ("asker", "doer")
-
-
-def held(page):
-    """The data that a page hands to its scripts."""
-    return json.loads(page.partition('id="data">')[2].partition("</script>")[0])
 
 
 def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
@@ -141,15 +135,3 @@ def test_a_proxy_shades_no_token_of_an_episode(spiky):
     state = run.watched()
     watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
     assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
-
-
-def test_hostile_texts_do_not_leave_the_data(spiky, hostile, tmp_path):
-    run = lab.load_run(spiky)
-    turns = run.turns.assign(completion=hostile["closing"], prompt=hostile["markup"])
-    reports = [lab.Report(s, turns[turns["step"] == s], run.stats[run.stats["step"] == s]) for s in range(run.steps)]
-    watch = lab.SpikeWatch()
-    watch.load_state(run.checkpoint().state["watch"])
-    page = lab.SpikeInspector(reports, watch=watch).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    ours = len(SCRIPTS) + 2  # the data, and the theme
-    assert page.count("<script") == page.count("</script>") == ours and "<img" not in page
-    assert lab.SpikeInspector(spiky)._repr_html_().count("<iframe") == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import pytest
-from small import Relay, make_team, recorded
+from small import Relay, recorded
 
 import mas_lab as lab
 from mas_lab.display.svg_rules import validate_svg
@@ -57,11 +57,6 @@ def walked(env, task, rows):
             state = env.step(state, said).state
         found[row["node"]] = state
     return found
-
-
-@pytest.fixture(scope="module")
-def team(models):
-    return make_team("shared", models)
 
 
 @pytest.fixture(scope="module")
