@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from scripted import Scripted
 from transformers import AutoTokenizer
 
 import mas_lab as lab
@@ -206,3 +207,28 @@ def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
 
     told = spec(Plain())
     assert set(told) == {"name"} and told["name"].startswith(f"{__name__}:") and told["name"].endswith(".Plain")
+
+
+TASKS, ROUNDS = 3, 2
+SAID = {
+    ("plan_path", "pocket"): ("f6 f6 f6 f6", "f6 f6 f6 f6"),  # beyond the edge: nobody moves, nobody arrives
+    ("plan_path", "full"): (f"<moves>{'U ' * 19}U</moves>", "<moves>U</moves>"),
+    ("math", "pocket"): ("1 2 3 answer 4", "reject"),
+    ("math", "full"): ("so " * 100 + r"\boxed{-77}", "so " * 100 + "<verdict>reject</verdict>"),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SAID)
+def test_the_cost_of_a_rollout_is_linear_in_its_turns(name, size):
+    options = {"data": MATH} if (name, size) == ("math", "full") else {}
+    words = {}
+    for agents in (2, 4, 8, 16):
+        env = lab.make_env(name, size=size, n_agents=agents, max_turns=ROUNDS, **options)
+        early, last = SAID[name, size]
+        texts = dict.fromkeys(env.agents, early) | {"executor" if name == "plan_path" else "verifier": last}
+        team = lab.Team({agent: Scripted(lambda *_, text=texts[agent]: text, context=50_000) for agent in env.agents})
+        table = lab.rollout(env, team, env.tasks(TASKS, "train", 0))
+        assert len(table) == TASKS * ROUNDS * agents
+        words[agents] = int(table["prompt"].str.split().map(len).sum())
+    assert words[8] - words[4] > 0
+    assert words[16] - words[8] <= 1.25 * 2 * (words[8] - words[4])  # a square would make it 4 times as many
