@@ -27,14 +27,11 @@ def test_schema_prints_each_column_with_its_meaning(capsys):
     assert signal.endswith(table.COLUMN_DOCS["inflation"]["signal"])
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
-        (KeyboardInterrupt(), 130, "stopped; run the same command again"),
-        (ZeroDivisionError(), None, "a bug keeps its traceback"),
-    ],
-)
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
+    (KeyboardInterrupt(), 130, "stopped; run the same command again"),
+    (ZeroDivisionError(), None, "a bug keeps its traceback"),
+])  # fmt: skip
 def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys, error, code, said):
     def schema(args):
         raise error

@@ -128,15 +128,11 @@ def test_no_module_asks_for_what_one_system_lacks():
     assert len(files) > 100 and found == []
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("open(name, 'w')", "open without encoding"),
-        ("subprocess.run(line, text=True)", "subprocess.run without encoding"),
-        ("from fcntl import flock", "imports fcntl"),
-        ("os.fork()", "os.fork is not on Windows"),
-        ("path.read_text(encoding='utf-8'); open(name, 'rb'); os.open(path, os.O_RDONLY)", ""),
-    ],
-)
+@pytest.mark.parametrize(("line", "said"), [
+    ("open(name, 'w')", "open without encoding"),
+    ("subprocess.run(line, text=True)", "subprocess.run without encoding"),
+    ("from fcntl import flock", "imports fcntl"), ("os.fork()", "os.fork is not on Windows"),
+    ("path.read_text(encoding='utf-8'); open(name, 'rb'); os.open(path, os.O_RDONLY)", ""),
+])  # fmt: skip
 def test_what_would_fail_elsewhere_is_seen(line, said):
     assert complaints(line) == ([f"1: {said}"] if said else [])

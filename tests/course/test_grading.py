@@ -126,17 +126,14 @@ def test_a_loss_of_another_kernel_keeps_its_gradient():
         assert torch.equal(*(torch.autograd.grad(one @ weight, now)[0] for one in (here, there)))
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ("{", "it is no notebook: JSONDecodeError"),
-        ("[" * 100_000, "it is no notebook: RecursionError"),
-        pytest.param(" " * (2**20 + 1), "it has 1 MiB, and at most 1 are read", id="large"),
-        ('{"cells": 3}', "it is no notebook: there are no cells in it"),
-        ('{"cells": [3, {"cell_type": "code", "source": 4, "outputs": [5, {"text": {}}]}]}', "no exercise is checked"),
-        ('{"cells": [{"cell_type": "code", "source": ["lab.course.check(\'99.1\')"]}]}', "has the number '99'"),
-    ],
-)
+@pytest.mark.parametrize(("content", "told"), [
+    ("{", "it is no notebook: JSONDecodeError"),
+    ("[" * 100_000, "it is no notebook: RecursionError"),
+    pytest.param(" " * (2**20 + 1), "it has 1 MiB, and at most 1 are read", id="large"),
+    ('{"cells": 3}', "it is no notebook: there are no cells in it"),
+    ('{"cells": [3, {"cell_type": "code", "source": 4, "outputs": [5, {"text": {}}]}]}', "no exercise is checked"),
+    ('{"cells": [{"cell_type": "code", "source": ["lab.course.check(\'99.1\')"]}]}', "has the number '99'"),
+])  # fmt: skip
 def test_a_notebook_that_is_none_says_why(folder, content, told, monkeypatch):
     monkeypatch.setattr(handed_in, "BYTES", 2**20)
     place = folder("eve", **{"work__ipynb": content})

@@ -191,21 +191,18 @@ def test_groups_of_one_by_their_key_are_refused_when_they_show(team):
         next(lab.train(small.Relay(), team, lone, 1, **QUICK))
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "asked"),
-    [
-        (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
-        (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
-        (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
-        (ValueError, r"wants horizon=", {"schedule": "linear"}),
-        (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
-        (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
-        (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
-        (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
-        (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
-        (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
-    ],
-)
+@pytest.mark.parametrize(("error", "words", "asked"), [
+    (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
+    (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
+    (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
+    (ValueError, r"wants horizon=", {"schedule": "linear"}),
+    (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
+    (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
+    (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
+    (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
+    (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
+    (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_the_run_begins(team, tmp_path, error, words, asked):
     refuse(error, words, tmp_path, team=team, **asked)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from backends.drawn import KINDS, drawn, old_logprobs, same, weights
@@ -9,6 +10,8 @@ from backends.drawn import KINDS, drawn, old_logprobs, same, weights
 import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.torch.fast import trie
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.cells.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
@@ -198,3 +201,25 @@ def test_a_gradient_does_not_depend_on_how_small_its_weights_are(qwen3):
         assert (half != 0).float().mean() > 0.98
     waiting = half_gradient(qwen3, "float16", 1e-5, twice=True)  # gradients that wait keep their size
     assert (waiting - 257 * exact).norm() < 257 * 0.02 * exact.norm()
+
+
+LINEAR, SQUARE = packing_module.Cost(linear=1.0, attention=0.0), packing_module.Cost(linear=0.0, attention=1.0)
+FEW = [(4, 9, 6), (4, 9, 7, 5), (4, 9, 7), (8, 9, 6), (4, 8, 3, 3, 5)]
+
+
+def test_each_distinct_beginning_is_one_node():
+    tree = Trie()
+    assert tree.walk((4, 9, 7, 5)) == [-1, 0, 1, 2, 3] and tree.walk((4, 9, 6)) == [-1, 0, 1, 4]
+    assert tree.walk((8,), start=2) == [2, 5] and tree.walk((8, 9)) == [-1, 6, 7], "another root"
+    assert tree.ids == [4, 9, 7, 5, 6, 8, 8, 9] and tree.parents == [-1, 0, 1, 2, 1, 2, -1, 6]
+    assert tree.positions().tolist() == [0, 1, 2, 3, 2, 3, 0, 1]
+    assert [np.flatnonzero(tree.visible()[node]).tolist() for node in (5, 7)] == [[0, 1, 2, 5], [6, 7]]
+
+
+def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
+    sizes = {prompt: len(prompt) + 2 for prompt in FEW}
+    assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
+    assert [len(one) for one in merge_prefixes(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
+    monkeypatch.setattr(trie, "MERGED", 12)
+    assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
+    assert list(merge_prefixes({}, LINEAR)) == []
