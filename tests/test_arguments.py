@@ -40,7 +40,6 @@ def train(**changed):
     (rollout(seed="a"), "rollout: seed='a' (str); give a whole number"),
     (train(env="math"), "train: env='math' (str); give Env, such as lab.make_env("),
     (train(steps=2.5), "train: steps=2.5 (float); give a whole number or None (0 or more)"),
-    (train(seed=-1), "train: seed=-1 (int); give a whole number (0 or more)"),
     (train(tasks=TASKS), "(list); give a whole number (1 or more)"),
     (train(sampling=lab.Sampling()), "sampling belongs to the team: team.with_sampling(...)"),
     (train(recipe=lab.RECIPES["grpo"].replace(plan=8)), "train: plan=8 (int)"),
