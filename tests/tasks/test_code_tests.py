@@ -16,12 +16,10 @@ from mas_lab.tasks.shared import programs
 from mas_lab.tasks.shared.programs import Problem, Result, unjudged
 
 TOTAL = Problem(
-    text="The sum of two numbers.",
-    entry="total",
-    examples="assert total(1, 2) == 3",
+    text="The sum of two numbers.", entry="total", examples="assert total(1, 2) == 3",
     cases="assert total(2, 2) == 4\nassert total(0, 5) == 5\nassert total(-1, 1) == 0\nassert total(7, 8) == 15",
     gold="def total(a, b):\n    return a + b",
-)
+)  # fmt: skip
 RIGHT = "```python\ndef total(a, b):\n    return a + b\n```"
 HALF = "def total(a, b):\n    return a + b if a > 0 else 99"  # right on 2, 2 and 7, 8
 CASES = "assert total(4, 5) == 9\nassert total(10, 20) == 30\nassert total(3, 3) == 6"

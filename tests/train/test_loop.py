@@ -1,4 +1,7 @@
-"""The loop: every recipe trains, every setting does what it says, bad input is refused before anything is written."""
+"""The loop: every recipe trains, every setting does what it says, bad input is refused before anything is written.
+
+Also games: self-play against an earlier self, judged by each player's own return.
+"""
 
 import itertools
 import math
@@ -9,6 +12,7 @@ import pytest
 import small
 import torch
 from backends.drawn import same, weights
+from scripted import Duel
 
 import mas_lab as lab
 from mas_lab.train import Report, Settings, step_seed
@@ -85,9 +89,8 @@ def test_settings_reach_the_optimizer(models):
     asked = QUICK | {"schedule": "linear", "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01}
     for report in lab.train(small.Relay(max_turns=3), team, small.RECIPE, 5, max_turns=1, **asked):
         rates = report.stats.groupby("agent")["lr"].first()
-        assert rates.to_dict() == pytest.approx(
-            {"asker": 0.01 * (1 - report.step / 4), "doer": 0.005 * (1 - report.step / 4)}
-        )
+        left = 1 - report.step / 4
+        assert rates.to_dict() == pytest.approx({"asker": 0.01 * left, "doer": 0.005 * left})
         assert sorted(report.stats["optimizer_step"].unique()) == [0, 1, 2, 3]
         assert report.stats["turns"].sum() == 2 * len(report.turns) and set(report.turns["turn"]) == {0}
         assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
@@ -232,3 +235,45 @@ def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tm
     two_answers = r"env 'relay', task 'train-\d+', agent 'asker', turn 0, text '.*': step gave two answers"
     refuse(lab.EnvError, two_answers, tmp_path, team=team, env=impure)
     refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
+
+
+GAME = {"tasks": 4, "check": False, "save_every": 1}
+SELF_PLAY = lab.Recipe("self_play", lab.episodes(8), ("task", "agent"), lab.own_return())
+
+
+@dataclass(frozen=True)
+class Words(Duel):
+    """A duel in the eight words that small models know: w7 beats w0."""
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": {"left": "asker", "right": "doer"}[agent]}]
+
+    def step(self, state, actions):
+        ((agent, text),) = actions.items()
+        return super().step(state, {agent: text[1:] if text in small.WORDS else text})
+
+
+def test_a_player_learns_against_its_frozen_earlier_self(models, tmp_path):
+    run, learner = tmp_path / "first", lab.load_policy(models / "a", lr=1e-2)
+    first = lab.Team({"left": learner, "right": lab.load_policy(models / "b")}, frozen="right")
+    [*_, last] = lab.train(Words(), first, SELF_PLAY, steps=2, run=run, **GAME)
+    assert last.turns["advantage"].any() and lab.load_run(run).recipe == SELF_PLAY
+    assert {type(one) for one in last.turns["info"]} == {dict}
+    assert lab.load_run(run).turns["info"].tolist()[-len(last.turns) :] == last.turns["info"].tolist()
+
+    earlier = lab.load_run(run).team()["left"]
+    second = lab.Team({"left": learner, "right": earlier}, frozen="right")
+    before = weights(earlier)
+    assert same(weights(learner), before)
+    list(lab.train(Words(), second, SELF_PLAY, steps=3, **GAME))
+    assert same(weights(earlier), before) and not same(weights(learner), before)
+
+
+def test_evaluation_reports_what_each_player_won(models):
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
+    env = Words()
+    scores = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8)
+    own = scores.pivot(index="task", columns="agent", values="own_return")
+    assert (own["left"] == -own["right"]).all() and own["left"].any() and (scores["return"] == 0).all()
+    wins = scores[scores["agent"] == "left"].set_index("task")["success"]
+    assert (own["left"] <= wins).all() and wins.max() > 0
