@@ -151,10 +151,8 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     (place / "ada" / "out").symlink_to(tmp_path)
     assert main(["grade", str(place), "--out", str(tmp_path / "grades.html")]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[:2] == [
-        "ada: 1 of 3 exercises right, 1 run",
-        "bob: 0 of 0 exercises right, 2 runs, 1 file that cannot be read",
-    ]
+    assert said[0] == "ada: 1 of 3 exercises right, 1 run"
+    assert said[1] == "bob: 0 of 0 exercises right, 2 runs, 1 file that cannot be read"
     text = (tmp_path / "grades.html").read_text(encoding="utf-8")
     assert re.search(r"<tr><td>ada</td><td>1 of 3</td><td>1</td><td></td></tr>", text)
     assert re.search(r"<tr><td>bob</td><td></td><td>1</td><td>1</td></tr>", text)

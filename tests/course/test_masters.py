@@ -15,10 +15,8 @@ each = pytest.mark.parametrize("master", MASTERS, ids=lambda path: path.stem)
 
 
 def cells(master, form="solution"):
-    return [
-        (cell["cell_type"], cell["metadata"].get("tags", []), "".join(cell["source"]))
-        for cell in forms.notebook(master, form)["cells"]
-    ]
+    held = forms.notebook(master, form)["cells"]
+    return [(cell["cell_type"], cell["metadata"].get("tags", []), "".join(cell["source"])) for cell in held]
 
 
 def test_every_notebook_has_a_master():

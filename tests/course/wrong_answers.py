@@ -124,9 +124,8 @@ def paid_help():
             right = {"team_reward": float(one == "1"), "success": one == "1"}
             rows.append(row | right | {"agent": "solver", "depth": 0})
             if one != "1":
-                rows.append(
-                    row | {"agent": "helper", "depth": 1, "team_reward": 0.2 * (one == "p"), "success": one == "p"}
-                )
+                paid = {"team_reward": 0.2 * (one == "p"), "success": one == "p"}
+                rows.append(row | paid | {"agent": "helper", "depth": 1})
     return lab.RECIPES["grpo"].advantages(pd.DataFrame(rows))
 
 

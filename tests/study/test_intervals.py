@@ -99,9 +99,8 @@ def test_the_probabilities_of_two_arms_add_up(tasks):
 
 def test_a_profile_counts_tasks_alike_and_no_run_at_the_height():
     tasks = [[0.2, 0.4], [0.1, 0.4, 0.9]]
-    assert performance_profile(tasks, [0.0, 0.2, 0.4, 0.9]).tolist() == pytest.approx(
-        [1.0, (1 / 2 + 2 / 3) / 2, (0 + 1 / 3) / 2, 0.0]
-    )
+    shares = [1.0, (1 / 2 + 2 / 3) / 2, (0 + 1 / 3) / 2, 0.0]
+    assert performance_profile(tasks, [0.0, 0.2, 0.4, 0.9]).tolist() == pytest.approx(shares)
 
 
 X = np.array([[0.53, 0.47, 0.63], [0.52, 0.39, 0.57], [0.76, 0.69, 0.36], [0.25, 0.38, 0.51], [0.03, 0.46, 0.25],

@@ -44,10 +44,8 @@ def test_ratio_dots_have_a_median_and_count_steps_without_a_ratio():
     found = traces(figure)
     assert list(found["solver"].y) == [1.0, 2.0] and list(found["fixer"].y) == [2.0]
     assert list(found["median of solver"].y) == [1.5, 1.5]
-    assert figure.layout.xaxis.ticktext == (
-        "solver<br>0 steps<br>without<br>a ratio",
-        "fixer<br>1 steps<br>without<br>a ratio",
-    )
+    told = [text.replace("<br>", " ") for text in figure.layout.xaxis.ticktext]
+    assert told == ["solver 0 steps without a ratio", "fixer 1 steps without a ratio"]
 
 
 def test_a_prediction_is_drawn_over_its_measurement():

@@ -56,20 +56,17 @@ def over_steps(run, _):
 
 DRAWN = {
     "learning_curves": lambda *_: learning_curves(SCORES, y_title=evil("success")),
-    "norm_lines": lambda *_: norm_lines(SCORES),
-    "mazes": maze,
-    "controlled_curves": lambda *_: controlled_curves(POINTS),
-    "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
+    "norm_lines": lambda *_: norm_lines(SCORES), "mazes": maze,
+    "controlled_curves": lambda *_: controlled_curves(POINTS), "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
     "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
-    "two_baselines": lambda run, _: lab.RewardInspector(run).figure(),
-    "rewards_over_steps": over_steps,
+    "two_baselines": lambda run, _: lab.RewardInspector(run).figure(), "rewards_over_steps": over_steps,
     "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
     "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
     "training_figure": training,
-}
+}  # fmt: skip
 """Every function that gives a figure, drawn by the instrument that shows it where there is one."""
 
 

@@ -117,21 +117,12 @@ def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
     tried = later.assign(candidate=1), later.assign(turn=1)[:3], later.assign(probe=True, turn=2)
     steps = pd.concat([turns.assign(step=0), later, *tried])
     calls = call_table(steps.assign(probe=steps["probe"].fillna(False).astype(bool)))
-    assert calls.to_dict("list") == {
-        "step": [0, 0, 1, 1],
-        "agent": ["solver", "fixer"] * 2,
-        "calls": [1.0, 0.5, 1.5, 0.0],
-    }
-    assert call_table(turns, ("critic",)).to_dict("list") == {
-        "step": [0] * 3,
-        "agent": ["critic", "solver", "fixer"],
-        "calls": [0.0, 1.0, 0.5],
-    }
-    figure = calls_over_steps(calls)
-    assert [(trace.name, list(trace.x), list(trace.y)) for trace in figure.data] == [
-        ("solver", [0, 1], [1.0, 1.5]),
-        ("fixer", [0, 1], [0.5, 0.0]),
-    ]
+    told = [[0, "solver", 1.0], [0, "fixer", 0.5], [1, "solver", 1.5], [1, "fixer", 0.0]]
+    assert calls[["step", "agent", "calls"]].to_numpy().tolist() == told
+    others = call_table(turns, ("critic",))[["step", "agent", "calls"]].to_numpy().tolist()
+    assert others == [[0, "critic", 0.0], [0, "solver", 1.0], [0, "fixer", 0.5]]
+    drawn = [(trace.name, list(trace.x), list(trace.y)) for trace in calls_over_steps(calls).data]
+    assert drawn == [("solver", [0, 1], [1.0, 1.5]), ("fixer", [0, 1], [0.5, 0.0])]
 
 
 def test_the_page_works_offline(spiky, tmp_path):
