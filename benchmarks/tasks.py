@@ -90,7 +90,8 @@ def learn(name: str, seed: int) -> tuple[str, dict[str, pd.DataFrame]]:
     """One training: the name of the trial, and its tables by the names of their files."""
     trial = TRIALS[name]
     env = lab.make_env(**trial.env)
-    team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
+    team = demo.make_team(env, trial.lr, trial.per_agent)
+    team = lab.Team(team, frozen=trial.frozen)
     scores, calls, malformed, tokens, seconds = [], [], [], {0: 0}, 0.0
     for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
