@@ -309,7 +309,7 @@ class Prompts:
         return text
 
     def _encode(self, policy: Policy, chats: Sequence[tuple[list, Tools, str]]) -> list[Sequence[int]]:
-        """Encode chats with the same tools in one call. If that fails, encode one by one, to name the one that failed."""
+        """Encode chats with the same tools in one call. If that fails, encode each alone, to name the bad one."""
         offered = {"tools": chats[0][1]} if chats[0][1] else {}
         try:
             return policy.encode_all([messages for messages, _, _ in chats], **offered)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from mas_lab.env import Message, Tools
+from mas_lab.env import Env, Message, Tools, tools_of
 from mas_lab.policy import Completion, Policy, PolicyError
 
 QWEN3 = {
@@ -115,8 +115,23 @@ def answer_of(
     if status != "ok":
         message["content"] = message["content"] if status == "none" else completion.text
         return message, status
+    return _with_ids(message, number), status
+
+
+def as_action(env: Env, agent: str, text: str, number: int) -> str | Message:
+    """Return what an environment gets for a text that no policy said: the text, or a message for an agent with tools.
+
+    Calls are read as Qwen3 writes them. They get the ids `call_<number>_<index>`.
+    """
+    tools = tools_of(env, agent)
+    return _with_ids(read_answer(text, tools)[0], number) if tools else text
+
+
+def _with_ids(message: Message, number: int) -> Message:
+    if "tool_calls" not in message:
+        return message
     calls = [{"id": f"call_{number}_{index}", **call} for index, call in enumerate(message["tool_calls"])]
-    return message | {"tool_calls": calls}, status
+    return message | {"tool_calls": calls}
 
 
 def opening(write: Callable[..., str], messages: Sequence[Message], choice: str) -> str:
