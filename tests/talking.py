@@ -3,9 +3,11 @@
 For tests of tools and clients: prompts are written, and answers are read, as with a real model. Nothing here learns.
 """
 
+import http.client
 import json
 import random
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from scripted import Scripted
 
@@ -92,3 +94,32 @@ def last(prompt):
 
 def team_of(reply, *agents, **settings):
     return lab.Team.shared(Talker(reply, **settings), agents)
+
+
+def post(endpoint, body, path="/v1/chat/completions"):
+    """Return (status, text) of one request by hand."""
+    address = urlsplit(endpoint.base_url)
+    connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+    head = {"Authorization": f"Bearer {endpoint.api_key}"}
+    connection.request("POST", path, json.dumps(body).encode(), head)
+    answer = connection.getresponse()
+    status, text = answer.status, answer.read().decode()
+    connection.close()
+    return status, text
+
+
+def exchange(reply, *bodies, path="/v1/chat/completions"):
+    """Post bodies in one episode, then ask once in plain words; return each (status, text) and the other rows.
+
+    A body may be a function from the last answer's JSON.
+    """
+    found = []
+
+    def program(task, endpoint):
+        for body in bodies:
+            found.append(post(endpoint, body(json.loads(found[-1][1])) if callable(body) else body, path))
+        endpoint("checker", "hello")
+        return 1.0
+
+    turns = lab.play(program, team_of(reply, "solver", "checker"), ["one"], max_tokens=400)
+    return found, turns[turns["agent"] == "solver"].reset_index(drop=True)

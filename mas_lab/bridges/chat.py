@@ -154,7 +154,7 @@ def _add_format(asked: Asked) -> None:
         asked.response_format = {}
         return
     form = asked.response_format.get("json_schema")
-    if kind != "json_schema" or not isinstance(form, Mapping):
+    if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
         told = f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
         raise Refused(400, "unsupported_parameter", told)
     function = {"name": form.get("name") or FORMAT, "parameters": form.get("schema"),
