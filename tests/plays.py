@@ -33,6 +33,11 @@ def together(env, task, turns):
     return steps
 
 
+def earned(step):
+    """Team reward, local rewards, success and end of a step."""
+    return step.team_reward, *step.local_rewards.values(), step.success, step.done
+
+
 def lacking(monkeypatch, marked):
     """A tier that lacks what a program that holds `marked` uses."""
     run = sandbox.run

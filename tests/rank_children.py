@@ -59,10 +59,7 @@ class Curious(small.Memory):
     calls, dies_at = 0, None
 
 
-RECIPES = {
-    "per_agent": {"loss": Long()},
-    "unlike": {"loss": lab.clipped(0.2, ratio="sequence"), "aggregate": "turn"},
-}
+RECIPES = {"per_agent": {"loss": Long()}, "unlike": {"loss": lab.clipped(0.2, ratio="sequence"), "aggregate": "turn"}}
 
 
 def start(kind: str, models: Path, run: Path, steps: int, team: lab.Team | None = None):

@@ -1,21 +1,22 @@
-"""The command line: it starts fast, says what is wrong on one line, and never writes over somebody's notebook."""
+"""The command line: it says what is wrong on one line, and never writes over somebody's notebook.
 
+Also the doctor: it has every section, and tells of a broken machine instead of ending its report.
+"""
+
+import importlib
 import subprocess
 import sys
 
+import pandas
 import pytest
 
 from mas_lab import __main__ as cli
 from mas_lab import table
+from mas_lab.backends import placement
+from mas_lab.tasks import sandbox
 
-COMMANDS = ("demo", "lab", "doctor", "export", "study", "schema", "pocket")
-HEAVY = ("torch", "transformers", "trl", "peft", "datasets", "math_verify", "reasoning_gym", "jupyterlab")
-
-
-def test_starting_imports_nothing_heavy():
-    code = f"import sys, mas_lab.__main__; print([name for name in {HEAVY!r} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+# `mas_lab.doctor` is the function; the module is found by its full name.
+doctor = importlib.import_module("mas_lab.doctor")
 
 
 def test_schema_prints_each_column_with_its_meaning(capsys):
@@ -28,14 +29,11 @@ def test_schema_prints_each_column_with_its_meaning(capsys):
     assert signal.endswith(table.COLUMN_DOCS["inflation"]["signal"])
 
 
-@pytest.mark.parametrize(
-    ("error", "code", "said"),
-    [
-        (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
-        (KeyboardInterrupt(), 130, "stopped; run the same command again"),
-        (ZeroDivisionError(), None, "a bug keeps its traceback"),
-    ],
-)
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
+    (KeyboardInterrupt(), 130, "stopped; run the same command again"),
+    (ZeroDivisionError(), None, "a bug keeps its traceback"),
+])  # fmt: skip
 def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys, error, code, said):
     def schema(args):
         raise error
@@ -66,3 +64,41 @@ def test_lab_opens_the_quickstart_on_loopback_only(monkeypatch, tmp_path):
     assert "--ip=127.0.0.1" in called["command"] and "--port=9999" in called["command"]
     assert called["command"][-1] == str(tmp_path / cli.QUICKSTART)
     assert (tmp_path / cli.QUICKSTART).is_file()
+
+
+def test_the_block_has_every_section_and_is_returned_as_printed(capsys):
+    block = doctor.doctor()
+    assert capsys.readouterr().out == block + "\n"
+    starts = [line.split(maxsplit=1)[0] for line in block.splitlines() if not line.startswith(" ")]
+    assert starts == ["mas_lab", "platform", "python", "packages", "device", "threads", "sandbox", "widgets", "runs"]
+    assert "cpu: works" in block and " cores usable" in block and f"pandas {pandas.__version__}," in block
+    assert max(map(len, block.splitlines())) <= 110
+
+
+def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
+    assert placement.probe("cpu") == "works"
+    assert placement.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
+
+
+def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert placement.devices().startswith("torch cannot be imported: ModuleNotFoundError")
+
+
+@pytest.mark.parametrize("tier", ["monty", "pyeryx"])
+def test_the_sandbox_is_named_with_its_version(monkeypatch, tier):
+    pytest.importorskip(sandbox.TIERS[tier])
+    monkeypatch.setattr(sandbox, "tier", lambda: tier)
+    text = doctor.sandbox()
+    assert text.startswith(f"{tier} ({doctor.LIBRARIES[tier]} ") and text.endswith("): works")
+
+
+def test_a_sandbox_that_is_missing_or_broken_is_told(monkeypatch):
+    def none():
+        raise ModuleNotFoundError(f"none is installed: {sandbox.HOW}")
+
+    monkeypatch.setattr(sandbox, "run", lambda *arguments: sandbox.Outcome("killed", (None,)))
+    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+    assert doctor.sandbox().endswith(": FAILS at 1 + 1")
+    monkeypatch.setattr(sandbox, "tier", none)
+    assert doctor.sandbox() == f"ModuleNotFoundError: none is installed: {sandbox.HOW}"

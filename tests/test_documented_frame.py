@@ -79,15 +79,12 @@ def test_every_column_has_its_meaning(found, spiky, models):
     run = lab.load_run(spiky)
     inspector = lab.RewardInspector(run)
     tables = {
-        "inflation": found,
-        "group_stats": lab.group_stats(run.turns),
-        "advise": inspector.advice,
-        "rewards": inspector.table,
-        "update": report.stats,
+        "inflation": found, "group_stats": lab.group_stats(run.turns), "advise": inspector.advice,
+        "rewards": inspector.table, "update": report.stats,
         "dialogue": dialogue(report.turns, report.turns["episode"].iloc[0]),
         "baseline_ratio": lab.baseline_ratio(team, report.turns, rows=4),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),
-    }
+    }  # fmt: skip
     assert set(tables) == set(COLUMN_DOCS)
     for name, table in tables.items():
         columns = ["pass@j" if column.startswith("pass@") else column for column in table.columns]

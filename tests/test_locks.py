@@ -163,11 +163,8 @@ def test_a_policy_is_trained_in_one_thread_at_a_time(models, tmp_path):
 
     training = in_thread(work, "the trainer")
     stepped.wait(PATIENCE)
-    for change in (
-        lambda: lab.update(team, turns),
-        lambda: team["doer"].load(tmp_path / "doer"),
-        lambda: next(train(team, 1)),
-    ):
+    calls = lambda: lab.update(team, turns), lambda: team["doer"].load(tmp_path / "doer"), lambda: next(train(team, 1))
+    for change in calls:
         with pytest.raises(PolicyError, match=r"'(asker|doer)': a train\(\) in thread 'the trainer_0' is training"):
             change()
     assert len(scored(team))

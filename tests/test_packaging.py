@@ -90,9 +90,7 @@ def test_every_import_of_the_package_is_declared():
                 names = [node.module]
             for name in {name.split(".")[0] for name in names} - sys.stdlib_module_names - UNDECLARED:
                 dists = {canonicalize_name(dist).removesuffix("-client") for dist in owners.get(name, [name])}
-                assert dists & declared, (
-                    f"{file.name}:{node.lineno} imports {name}, which pyproject.toml does not declare"
-                )
+                assert dists & declared, f"{file.name}:{node.lineno}: pyproject.toml does not declare {name}"
 
 
 @pytest.fixture(scope="module")
@@ -123,10 +121,8 @@ def test_the_wheel_runs_without_the_checkout(wheel, tmp_path):
         "import mas_lab.paths as paths, mas_lab.__main__ as cli; from pathlib import Path;"
         "print(paths.data_dir()); cli.copy_notebooks(Path('copies'))"
     )
-    environment = {"PYTHONPATH": str(site), "PATH": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    )
+    command, environment = [sys.executable, "-c", code], {"PYTHONPATH": str(site), "PATH": ""}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()) == site / "mas_lab" / "_data"
     assert {path.name for path in (tmp_path / "copies").iterdir()} == {path.name for path in NOTEBOOKS}
 
@@ -140,12 +136,9 @@ def tracked(folder: str = ".") -> list[Path]:
 
 
 TRACES = (
-    rb"(?<![\w.])/(?:work|root|home|Users)/\w",
-    rb"file:[/]{2}",
-    rb"(?<!--no-emit-)index-url[ =]",
-    rb"(?<!--no-emit-)find-links[ =]",
-    rb"(?:pypi|pythonhosted|download\.pytorch)[.]org",
-)
+    rb"(?<![\w.])/(?:work|root|home|Users)/\w", rb"file:[/]{2}", rb"(?<!--no-emit-)index-url[ =]",
+    rb"(?<!--no-emit-)find-links[ =]", rb"(?:pypi|pythonhosted|download\.pytorch)[.]org",
+)  # fmt: skip
 
 
 def test_no_tracked_file_names_this_machine_or_a_package_index():

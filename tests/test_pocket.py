@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from own_envs import Agree, Change
+from own_envs import Agree
 
 import mas_lab as lab
 from mas_lab.env import EnvError, Step, Task
@@ -38,9 +38,8 @@ def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to
     assert model.generation_config.eos_token_id == tokenizer.eos_token_id
     env = make_env(recipe.env)
     state = env.start(env.tasks(1, "test", 0)[0])
-    ids = tokenizer.apply_chat_template(
-        env.observe(state, env.acting(state)[0]), add_generation_prompt=True, return_dict=False
-    )
+    messages = env.observe(state, env.acting(state)[0])
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits
     assert logits.shape == (1, len(ids), len(tokenizer)) and logits.isfinite().all()
@@ -90,15 +89,9 @@ def test_the_column_prompt_is_what_the_prompt_ids_decode_to_in_all_four_roles(fo
 
 
 TINY = Family(
-    env="plan_path",
-    forms=((0.75, {"size": 3}), (0.25, {"size": 3, "single_agent": True})),
-    stages=(Stage(30, 3e-3, {"mistakes": 0.0}, batch=16),),
-    layers=1,
-    hidden=16,
-    heads=2,
-    spread=0.02,
-    held_out=4,
-)
+    env="plan_path", forms=((0.75, {"size": 3}), (0.25, {"size": 3, "single_agent": True})),
+    stages=(Stage(30, 3e-3, {"mistakes": 0.0}, batch=16),), layers=1, hidden=16, heads=2, spread=0.02, held_out=4,
+)  # fmt: skip
 
 
 def rows_of(family, tokenizer):
@@ -156,9 +149,8 @@ def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(
     assert {"<user>", "<assistant>", "<system>", "<tool>", "}{", "<moves>"} - words == {"<moves>"}  # two words at most
     chat = Agree().observe(("round-3", "red|blue"), "right")
     ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_dict=False)
-    assert tokenizer.decode(ids) == (
-        "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
-    )
+    told = "<system> you are right <user> play round-3 <assistant> blue <eos> <user> other said red <assistant>"
+    assert tokenizer.decode(ids) == told
 
 
 @needs_trl
@@ -176,22 +168,22 @@ def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys)
     assert start > 0.15  # 0.1 for a model that knows nothing
 
 
-def shows(answer, base=Change, **changes):
+def shows(answer, **changes):
     """An env whose demonstrations are what `answer(state, agent, rng)` gives."""
-    return type("Mine", (base,), {"demonstrate": staticmethod(answer), **changes})()
+    return type("Mine", (Agree,), {"demonstrate": staticmethod(answer), **changes})()
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=5 words with one space between"),
+    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=1 words with one space between"),
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
-    (lambda *_: "1 1 1 1 1 1", r"demonstrate gave '1 1 1 1 1 1'; give a str"),
+    (lambda *_: "1 1", r"demonstrate gave '1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
     (None, r"a message has 'tool_calls', and a pocket model reads"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
     calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
     env = shows(answer) if answer else shows(lambda *_: "1", observe=lambda *_: calls)
-    with pytest.raises(EnvError, match=rf"env 'change', task '.* of .*', agent 'giver', turn 0: {why}"):
+    with pytest.raises(EnvError, match=rf"env '.*Mine', task 'train \d', agent 'left', turn 0: {why}"):
         demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
 
 
@@ -224,9 +216,7 @@ def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
 def test_an_env_of_prose_is_told_to_say_less():
     letters = random.Random(0)
     prose = [([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
-    with pytest.raises(
-        EnvError, match=r"env 'novel' says 900\d different words, .* at most 8192; the last ones are '0"
-    ):
+    with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
-    with pytest.raises(EnvError, match=r"'change' showed 9007 words in one chat, answer included; .* at most 1024"):
-        own._context(Change(), prose, "change")
+    with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):
+        own._context(Agree(), prose, "agree")

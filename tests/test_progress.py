@@ -93,14 +93,12 @@ def test_a_quick_cell_keeps_only_its_result(executed):
 
 
 TRACES = {
-    "terminal": ([], {}),
-    "static": (["ipykernel.kernelapp"], {}),
+    "terminal": ([], {}), "static": (["ipykernel.kernelapp"], {}),
     "jupyter": (["ipykernel.kernelapp"], {"JPY_SESSION_NAME": "a.ipynb"}),
-    "vscode": (["ipykernel.kernelapp"], {"VSCODE_PID": "1"}),
-    "colab": (["ipykernel.kernelapp", "google.colab"], {}),
+    "vscode": (["ipykernel.kernelapp"], {"VSCODE_PID": "1"}), "colab": (["ipykernel.kernelapp", "google.colab"], {}),
     "kaggle": (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}),
     "kaggle-batch": (["ipykernel.kernelapp"], {"KAGGLE_KERNEL_RUN_TYPE": "Batch"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("expected", TRACES)

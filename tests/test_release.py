@@ -1,4 +1,4 @@
-"""What is said of the version is the same everywhere, and the checklist of a release names commands that there are."""
+"""The version is the same everywhere, a release's checklist names commands that exist, pictures are small and sharp."""
 
 import re
 import tomllib
@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
+PNGS = sorted((ROOT / "docs").glob("*.png"))
 pytestmark = pytest.mark.skipif(not (ROOT / "CITATION.cff").is_file(), reason="part of the checkout alone")
 
 
@@ -39,3 +40,16 @@ def test_the_checklist_names_targets_that_there_are():
     assert len(named) > 4 and set(named) <= targets
     for path in re.findall(r"`((?:docs/|\.ci/)?\w+(?:\.(?:md|cff|toml))?)`", text("docs/releasing.md")):
         assert "." not in path or (ROOT / path).exists(), path
+
+
+@pytest.mark.parametrize("path", PNGS, ids=lambda path: path.stem)
+def test_a_picture_is_small_and_sharp(path):
+    image = pytest.importorskip("PIL.Image")
+    assert path.stat().st_size < 150_000
+    with image.open(path) as picture:
+        assert 1200 <= picture.width <= 2200 and picture.height <= 2200
+
+
+def test_every_picture_is_drawn_by_the_script():
+    drawn = set(re.findall(r'"(\w+\.png)"', text("docs/pictures.py"))) - {"page.png", "shot.png", "maze.png"}
+    assert drawn == {path.name for path in PNGS}

@@ -31,18 +31,15 @@ def test_every_public_name_has_one_place(parts):
     assert next(iter(pages["cells"][1])) == "mas_lab.cells.rollout", "the cells stand as they follow each other"
 
 
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (["One `x` of *many*, a_b_ | c."], ["One \\ ``x``\\  of \\*many\\*, a\\_b\\_ \\| c.", ""]),
-        (["`swap`s by `tree(4)`."], ["\\ ``swap``\\ s by \\ :py:obj:`tree(4) <mas_lab.tree>`\\ .", ""]),
-        (["`low`: a", "b.", "`high`: c."], ["- \\ ``low``\\ : a b.", "- \\ ``high``\\ : c.", ""]),
-        ([">>> lab.f(", "...     1)"], [".. code-block:: python", "", "    >>> lab.f(", "    ...     1)", ""]),
-        (["Args:", "    x: An `a`,", "        b.", "    **y: C."], ["**Args**", "", "- \\ ``x``\\ : An \\ ``a``\\ , b.",
-                                                                    "- \\ ``**y``\\ : C.", ""]),
-        (["As in:", "", "    f(*x)"], ["As in:", "", ".. code-block:: python", "", "    f(*x)", ""]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("said", "told"), [
+    (["One `x` of *many*, a_b_ | c."], ["One \\ ``x``\\  of \\*many\\*, a\\_b\\_ \\| c.", ""]),
+    (["`swap`s by `tree(4)`."], ["\\ ``swap``\\ s by \\ :py:obj:`tree(4) <mas_lab.tree>`\\ .", ""]),
+    (["`low`: a", "b.", "`high`: c."], ["- \\ ``low``\\ : a b.", "- \\ ``high``\\ : c.", ""]),
+    ([">>> lab.f(", "...     1)"], [".. code-block:: python", "", "    >>> lab.f(", "    ...     1)", ""]),
+    (["Args:", "    x: An `a`,", "        b.", "    **y: C."], ["**Args**", "", "- \\ ``x``\\ : An \\ ``a``\\ , b.",
+                                                                "- \\ ``**y``\\ : C.", ""]),
+    (["As in:", "", "    f(*x)"], ["As in:", "", ".. code-block:: python", "", "    f(*x)", ""]),
+])  # fmt: skip
 def test_a_docstring_reads_as_it_was_written(parts, said, told):
     assert parts("docstrings").as_rst(said, {"tree"}) == told
 

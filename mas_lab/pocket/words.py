@@ -55,12 +55,12 @@ def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<ass
     return tokenizer
 
 
-PARTS = r"<[^<>\s]+>|\n|[{}:,\" \[\]]*[{}:,\"\[\]][{}:,\" \[\]]*|[^\s{}:,\"\[\]<]+|."
-"""The parts of a text with tool calls: marks, line ends, the signs of JSON between two words, words, spaces."""
+PARTS = r"<[^<>\s]+>|\n|[{}:,\" \[\]]*[{}:,\"\[\]][{}:,\" \[\]]*|\d|[^\s\d{}:,\"\[\]<]+|."
+"""The parts of a text with tool calls: marks, line ends, the signs of JSON between two words, digits, words, spaces."""
 OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
 CALLED = (*"\n <", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
-          "system", "user", "assistant", "name", "arguments", '{"', '": "', '", "', '": {"', '": ', ', "', "}", "}}", '"}}', ":",
-          '"', '"}')  # fmt: skip
+          "system", "user", "assistant", "name", "arguments", '{"', '": "', '", "', '": {"', '": ', ', "', "}", "}}",
+          '"}}', ":", '"', '"}')  # fmt: skip
 """Words of the template of tool calls."""
 
 

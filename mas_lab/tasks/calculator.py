@@ -104,8 +104,8 @@ class Calculator(DrawnTask):
 
     single_agent: bool = False
     """Whether one agent, `solo`, does both operations."""
-    largest: int = 50
-    """Largest number of a chain, at least 1. The pocket model knows results of numbers up to 50."""
+    largest: int = 99
+    """Largest number of a chain; the smallest is 10."""
     max_turns: int = 4
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
@@ -116,7 +116,7 @@ class Calculator(DrawnTask):
     max_return, max_tokens = 1.0, 32
 
     def __post_init__(self):
-        self.require("largest", self.largest >= 1, "use a number from 1")
+        self.require("largest", self.largest >= 10, "use a number from 10")
         self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
         self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
 
@@ -126,9 +126,8 @@ class Calculator(DrawnTask):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the words of the pocket model: numbers, and the names in right and wrong calls."""
-        numbers = map(str, range(-2 * self.largest, 3 * self.largest + 1))
-        return (*numbers, *OPERATIONS, "calculate", "compute", "a", "op", "b", "c")
+        """Return the words of the pocket model: digits, and the names in right and wrong calls."""
+        return (*"0123456789", *OPERATIONS, "calculate", "compute", "a", "op", "b", "c")
 
     def tools(self, agent: str) -> Tools:
         return [CALCULATE]
@@ -139,7 +138,7 @@ class Calculator(DrawnTask):
 
     def _chains(self, rng: random.Random) -> Iterator[str]:
         while True:
-            first, *others = (rng.randint(1, self.largest) for _ in range(3))
+            first, *others = (rng.randint(10, self.largest) for _ in range(3))
             yield " ".join([str(first), *(f"{rng.choice([*OPERATIONS])} {number}" for number in others)])
 
     def start(self, task: Task) -> State:
@@ -167,7 +166,7 @@ class Calculator(DrawnTask):
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return a call with slips in it, or the result that was heard, now and then another number."""
         slips = {kind: rng.random() < share * self.mistakes for kind, share in SLIPS.items()}
-        other = str(rng.randint(1, self.largest))
+        other = str(rng.randint(10, self.largest))
         if state.heard:
             return other if slips["answer"] else state.heard[-1]["content"]
         a, op, b = state.question.split()

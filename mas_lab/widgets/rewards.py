@@ -26,27 +26,15 @@ if TYPE_CHECKING:
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-SHOWN = (
-    "agent",
-    "mean",
-    "std",
-    "spoke",
-    "calls",
-    "rows",
-    "malformed",
-    "lone",
-    "flat",
-    "signal",
-    "F",
-    "policy_gain",
-    "own",
-)
+SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "lone", "flat", "signal", "F", "policy_gain",
+         "own")  # fmt: skip
 CAPTION = "Who earned what, and would a baseline of its own pay?"
 KEY = (
     "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
-    "lone, flat: the share of its rows that are compared with nothing, or with equals alone. signal: how much of its "
-    "squared advantages under the global baseline is information. F: their mean. own: whether a baseline of its own "
-    "would pay, by policy_gain; below the table, the reasons, see lab.advise."
+    "malformed: the share of its answers with a tool call that cannot be made. lone, flat: the share of its rows that "
+    "are compared with nothing, or with equals alone. signal: how much of its squared advantages under the global "
+    "baseline is information. F: their mean. own: whether a baseline of its own would pay, by policy_gain; below the "
+    "table, the reasons, see lab.advise."
 )
 TURN_KEY = (
     "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "

@@ -2,15 +2,12 @@
 
 import pytest
 import torch
-from small import make_model
+from small import TEMPLATE, make_model
 
 torch.set_num_threads(1)
 WORDS = 60
 SPECIAL = {"vocab_size": WORDS + 4, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 SHAPE = SPECIAL | {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-TEMPLATE = (
-    "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} {% endfor %}{% if add_generation_prompt %}say{% endif %}"
-)
 
 
 def _config(kind: str):
@@ -36,9 +33,8 @@ def build(directory, kind: str, pad_is_eos=False):
     words["user"] = words.pop("w0")
     tokenizer = Tokenizer(models.WordLevel(words, unk_token="w1"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", pad_token="<eos>" if pad_is_eos else "<pad>", bos_token="<bos>"
-    )
+    pad = "<eos>" if pad_is_eos else "<pad>"
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", pad_token=pad, bos_token="<bos>")
     fast.chat_template = TEMPLATE
     fast.save_pretrained(directory)
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
-"""A back end of 60 lines plays, learns and trains with the cells, and docs/extending.md shows it whole."""
+"""A back end of 60 lines plays, learns and trains with the cells, and docs/extending.md shows it whole and runs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -45,3 +46,12 @@ def test_the_page_shows_the_toy_back_end():
     source = (Path(__file__).parents[1] / "toy_backend.py").read_text(encoding="utf-8")
     assert len(source.splitlines()) <= 60
     assert f"```python\n{source}```" in (DOCS / "extending.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
+def test_blocks_of_the_page_run_in_order():
+    page, names = DOCS / "extending.md", {}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        exec(compile(block, page.name, "exec"), names)
+    assert names["stats"]["grad_norm"].gt(0).all() and names["norms"], "the cells learned with these parts"
+    assert names["reports"][-1].turns["advantage"].any()

@@ -94,30 +94,22 @@ def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monke
     assert capsys.readouterr().out == "0 of 3:  ○ 00.1  ○ 00.2  ○ 00.3\n"
 
 
-@pytest.mark.parametrize(
-    "name, answer, told",
-    [
-        ("03.3", [1], 'it takes 2 values and got 1: lab.course.check("03.3", candidates, answer)'),
-        ("00.1", [], 'it takes 1 value and got 0: lab.course.check("00.1", advantages)'),
-        ("00.1", [[-0.7071] * 5], "row 0, credit 0.2: -0.7071 is too close to 0"),
-        ("00.1", [[-0.9] * 5], "row 0, credit 0.2: -0.9 is too far from 0"),
-        ("00.1", [[0.9] * 5], "row 0, credit 0.2: 0.9 is too large"),
-    ],
-)
+@pytest.mark.parametrize("name, answer, told", [
+    ("03.3", [1], 'it takes 2 values and got 1: lab.course.check("03.3", candidates, answer)'),
+    ("00.1", [], 'it takes 1 value and got 0: lab.course.check("00.1", advantages)'),
+    ("00.1", [[-0.7071] * 5], "row 0, credit 0.2: -0.7071 is too close to 0"),
+    ("00.1", [[-0.9] * 5], "row 0, credit 0.2: -0.9 is too far from 0"),
+    ("00.1", [[0.9] * 5], "row 0, credit 0.2: 0.9 is too large"),
+])  # fmt: skip
 def test_a_wrong_answer_gets_a_sentence(name, answer, told, capsys):
     lab.course.check(name, *answer)
     assert capsys.readouterr().out.startswith(f"○ {name} not yet: {told}\n")
 
 
-@pytest.mark.parametrize(
-    "name, told",
-    [
-        ("00.9", "no exercise '00.9'; notebook 00 has 00.1, 00.2"),
-        ("99.1", "no notebook"),
-        (3, "no notebook"),
-        (3.3, "no notebook"),
-    ],
-)
+@pytest.mark.parametrize("name, told", [
+    ("00.9", "no exercise '00.9'; notebook 00 has 00.1, 00.2"), ("99.1", "no notebook"), (3, "no notebook"),
+    (3.3, "no notebook"),
+])  # fmt: skip
 def test_an_unknown_exercise_is_named(name, told):
     with pytest.raises(exercises.ExerciseError, match=told):
         lab.course.check(name, 1)

@@ -1,4 +1,7 @@
-"""The glossary says what words mean, in one place; the pages of the glossary and of the course are up to date."""
+"""The glossary says what words mean, in one place; the pages of the glossary and of the course are up to date.
+
+Also the course's game: it keeps the laws of games, and pays who alone is right.
+"""
 
 import runpy
 from pathlib import Path
@@ -6,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import mas_lab as lab
+from mas_lab.course.games import Race
 from mas_lab.course.glossary import TERMS
 
 ROOT = Path(__file__).parents[2]
@@ -29,3 +33,20 @@ def test_words_are_found_in_any_case():
 def test_a_word_that_is_not_there_is_named_with_those_like_it():
     with pytest.raises(KeyError, match="no 'advantages'; like it: advantage"):
         lab.course.glossary("advantages")
+
+
+RIGHT, WRONG = "1 2 3 4 answer 4", "1 2 3 4 answer 5"
+
+
+@pytest.mark.parametrize(
+    "left, right, won", [(RIGHT, WRONG, 1), (WRONG, RIGHT, -1), (RIGHT, RIGHT, 0), (WRONG, WRONG, 0), ("?", RIGHT, -1)]
+)
+def test_who_alone_is_right_wins(left, right, won):
+    env = Race()
+    assert lab.check_env(env, tasks=2).set_index("check").loc["success is the first agent's win", "times"] > 0
+    state = env.start(lab.Task("t", {"problem": "0 + 1 + 1 + 1 + 1"}))
+    assert env.acting(state) == ("left", "right") and env.observe(state, "left") == env.observe(state, "right")
+    step = env.step(state, {"left": left, "right": right})
+    assert step.local_rewards == {"left": won, "right": -won} and step.team_reward == 0
+    assert step.success == (won > 0) and step.done and env.acting(step.state) == ()
+    assert step.valid == {"left": left != "?", "right": True}

@@ -15,10 +15,8 @@ each = pytest.mark.parametrize("master", MASTERS, ids=lambda path: path.stem)
 
 
 def cells(master, form="solution"):
-    return [
-        (cell["cell_type"], cell["metadata"].get("tags", []), "".join(cell["source"]))
-        for cell in forms.notebook(master, form)["cells"]
-    ]
+    held = forms.notebook(master, form)["cells"]
+    return [(cell["cell_type"], cell["metadata"].get("tags", []), "".join(cell["source"])) for cell in held]
 
 
 def test_every_notebook_has_a_master():
@@ -85,14 +83,11 @@ def test_a_prediction_stands_alone_and_is_run_before_it_is_explained(master):
         assert any("*Explain" in source for source in later[:3]), f"cell {place}: explained within three texts"
 
 
-@pytest.mark.parametrize(
-    "text, told",
-    [
-        ("# %%\n### BEGIN SOLUTION\nx = 1\n", "END SOLUTION is missing at the end"),
-        ("# %%\nx = 1\n### END SOLUTION\n", "line 3: ### END SOLUTION where ### BEGIN SOLUTION was expected"),
-        ("# %%\n### BEGIN SOLUTION\n# %%\n### END SOLUTION\n", "line 3: a cell ends before its ### END SOLUTION"),
-    ],
-)
+@pytest.mark.parametrize("text, told", [
+    ("# %%\n### BEGIN SOLUTION\nx = 1\n", "END SOLUTION is missing at the end"),
+    ("# %%\nx = 1\n### END SOLUTION\n", "line 3: ### END SOLUTION where ### BEGIN SOLUTION was expected"),
+    ("# %%\n### BEGIN SOLUTION\n# %%\n### END SOLUTION\n", "line 3: a cell ends before its ### END SOLUTION"),
+])  # fmt: skip
 def test_a_master_whose_marks_do_not_match_is_refused(tmp_path, text, told):
     path = tmp_path / "00_broken.py"
     path.write_text(text, encoding="utf-8")

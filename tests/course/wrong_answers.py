@@ -32,16 +32,12 @@ WRONG = {
     "04.3": [("return -", "return "), ("* logprobs", "* logprobs.detach()")],
     "04.4": [("return -", "return "), ("torch.minimum", "torch.maximum")],
     "04.5": [(".detach()", ""), ("clamp(max", "clamp(0.8, max")],
-    "05.1": [
-        ("own.var() / (own.var() + offset)", "own.var() / rewards.var()"),
-        ("(own.var() + offset) / rewards.var()", "own.var() / rewards.var()"),
-    ],
+    "05.1": [("own.var() / (own.var() + offset)", "own.var() / rewards.var()"),
+             ("(own.var() + offset) / rewards.var()", "own.var() / rewards.var()")],
     "05.2": [("lowest > 0", "lowest > -1"), ("lowest > 0", "lowest > 9")],
     "05.3": [("[6, 7]", "[7]"), ("rewards, called)", "[1] * 8, [0, 1])")],
-    "05.4": [
-        ("rewards, called)", "[1, 1, 1, 1, 0.2, 0.2, 0.2, 0], [4, 5, 6, 7])"),
-        ("rewards, called)", "[1, 1, 1, 1, 1, 1, 1, 0], [6, 7])"),
-    ],
+    "05.4": [("rewards, called)", "[1, 1, 1, 1, 0.2, 0.2, 0.2, 0], [4, 5, 6, 7])"),
+             ("rewards, called)", "[1, 1, 1, 1, 1, 1, 1, 0], [6, 7])")],
     "06.1": [('by = ("episode", ', 'by = ("task", '), ('"agent", "turn")', '"turn")')],
     "06.2": [("credit.min() - 1", "0.0"), ("credit.min() - 1", "-np.inf")],
     "06.3": [("local_2 - local_1", "local_1 - local_2"), ("return (", "return 1.0; (")],
@@ -59,28 +55,20 @@ WRONG = {
         ("yours)", "lab.Team({**yours, 'solver': yours['fixer']}, sampling=yours.sampling, frozen=yours.frozen))"),
     ],
     "08.1": [("[0.9,", "[1.15,"), (", advantages)", ', {"short": advantages["short"]})')],
-    "08.2": [
-        ('(total - table["credit"]) / (size - 1).clip(lower=1)', "total / size"),
-        ("marloo)", 'lambda table: lab.normalize(table, center="loo", scale="none"))'),
-    ],
+    "08.2": [('(total - table["credit"]) / (size - 1).clip(lower=1)', "total / size"),
+             ("marloo)", 'lambda table: lab.normalize(table, center="loo", scale="none"))')],
     "08.3": [("g**agents", "g * agents"), ("return agents * g * nodes, ", "return ")],
     "08.4": [('"a": 1.5', '"a": 2.0'), (", returns)", ", 1.5)")],
     "08.5": [("gray also one two three four", "gray"), (", pair)\n", ", SUMMARY)\n")],
-    "08.6": [
-        ('"then singer soldier clock basket but chair boat bridge village so', '"chair boat bridge village'),
-        (", pair)\n", ", SUMMARY)\n"),
-    ],
-    "09.1": [
-        ('{**state, "said": dict(actions)}', 'state["said"].update(actions) or state'),
-        ("lab.Step(after, reward", 'lab.Step(after, reward if all(valid.values()) else float("-inf")'),
-        ("Split())", "Split)"),
-    ],
-    "09.2": [
-        ("range(2)", "(0, 0)"),
-        ("min(said", "max(said"),
-        ("at = episode.next(at, [kept], step)", "pass"),
-        ("episode.record(at, [kept], step)", "[episode.record(at, [one], step) for one in said]"),
-    ],
+    "08.6": [('"then singer soldier clock basket but chair boat bridge village so', '"chair boat bridge village'),
+             (", pair)\n", ", SUMMARY)\n")],
+    "09.1": [('{**state, "said": dict(actions)}', 'state["said"].update(actions) or state'),
+             ("lab.Step(after, reward", 'lab.Step(after, reward if all(valid.values()) else float("-inf")'),
+             ("Split())", "Split)")],
+    "09.2": [("range(2)", "(0, 0)"),
+             ("min(said", "max(said"),
+             ("at = episode.next(at, [kept], step)", "pass"),
+             ("episode.record(at, [kept], step)", "[episode.record(at, [one], step) for one in said]")],
     "09.3": [('groupby("episode")', 'groupby(["episode", "agent"])'), ("shared_by_turns())", "lambda turns: 1.0)")],
     "09.4": [("self.pull / 2", "self.pull"), ("moved_N = logprobs_N", "moved_N = logprobs_N.detach()")],
     "09.5": [("rng.choice((state[0], *HOURS))", "state[0]"), ('("guesser", "hinter"), 3', '("left", "right"), 3')],
@@ -90,27 +78,23 @@ WRONG = {
     "11.1": [("lora=16", "frozen=True"), (", lora=16", "")],
     "11.2": [(" / rows.sum()", ""), ("return (", "return means; (")],
     "11.3": [('"num_processes": 8', '"num_processes": 4'), (", second)", ", 8)")],
-    "12.1": [
-        ("rng.choice(scores, size=(samples, len(scores)))", "np.tile(scores, (samples, 1))"),
-        ("iqm(drawn)", "drawn.mean(axis=1)"),
-    ],
+    "12.1": [("rng.choice(scores, size=(samples, len(scores)))", "np.tile(scores, (samples, 1))"),
+             ("iqm(drawn)", "drawn.mean(axis=1)")],
     "12.2": [(" / 2", ""), ("> y", "< y")],
     "12.3": [("unequal)", '"score")'), ("unequal)", '{"score"})')],
-    "12.4": [
-        ('"sweep": {"lr": [1e-4, 3e-4, 1e-3], "seeds": [10, 11]}', '"lr": 1e-4'),
-        ('"seeds": 5', '"seeds": 3'),
-        ('{"tokens": 60_000}', '{"episodes": 3840}'),
-        ("[1e-4, 3e-4, 1e-3]", "[3e-4, 1e-3]"),
-        ("dr_mas_mean", "dr_mas_std"),
-        ('{"recipe": "dr_mas_mean"}', '{"recipe": "dr_mas_mean", "settings": {"tasks": 32}}'),
-    ],
+    "12.4": [('"sweep": {"lr": [1e-4, 3e-4, 1e-3], "seeds": [10, 11]}', '"lr": 1e-4'),
+             ('"seeds": 5', '"seeds": 3'),
+             ('{"tokens": 60_000}', '{"episodes": 3840}'),
+             ("[1e-4, 3e-4, 1e-3]", "[3e-4, 1e-3]"),
+             ("dr_mas_mean", "dr_mas_std"),
+             ('{"recipe": "dr_mas_mean"}', '{"recipe": "dr_mas_mean", "settings": {"tasks": 32}}')],
     "13.1": [('"stale weights", 1', '"padding", 1'), ('"stale weights", 1', '"stale weights", 0')],
     "13.2": [('"lone row"', '"group key"'), ("defect, row)", "defect, 0)")],
     "13.3": [('"best of K"', '"padding"'), ("defect, success)", "defect, 0.97)")],
     "13.4": [('"padding"', '"lone row"'), ("row, tokens)", "0, 0)")],
     "13.5": [('"group key"', '"best of K"'), ("first, second)", "0, 1)")],
     "13.6": [('"padding"', '"fine"'), ("size == 1", "size == 9")],
-}
+}  # fmt: skip
 ALSO_RIGHT = {
     "02.1": ("labelled, wrong)", "labelled, set(wrong))"),
     "02.2": ('("node", "agent")', '("episode", "agent", "turn")'),
@@ -140,9 +124,8 @@ def paid_help():
             right = {"team_reward": float(one == "1"), "success": one == "1"}
             rows.append(row | right | {"agent": "solver", "depth": 0})
             if one != "1":
-                rows.append(
-                    row | {"agent": "helper", "depth": 1, "team_reward": 0.2 * (one == "p"), "success": one == "p"}
-                )
+                paid = {"team_reward": 0.2 * (one == "p"), "success": one == "p"}
+                rows.append(row | paid | {"agent": "helper", "depth": 1})
     return lab.RECIPES["grpo"].advantages(pd.DataFrame(rows))
 
 

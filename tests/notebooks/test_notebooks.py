@@ -19,9 +19,7 @@ MASTERS = forms.masters()
 MANY = "11_many_gpus_vllm"  # trains in three processes of its own
 ENGINES = ("10_one_gpu_unsloth", MANY)  # which CI runs on their engines alone
 OWN = "09_your_own_team"  # makes a pocket model
-WITHOUT_TRL = pytest.mark.skipif(
-    find_spec("trl") is None, reason="TRL teaches a pocket model; the install cell adds it"
-)
+WITHOUT_TRL = pytest.mark.skipif(find_spec("trl") is None, reason="TRL, which the install cell adds, is missing")
 
 
 def case(path, *marks):

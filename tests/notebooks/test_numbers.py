@@ -8,20 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from notebooks.records import (
-    MASTERS,
-    RESULTS,
-    TEXTS,
-    between,
-    board,
-    csv,
-    difference,
-    finals,
-    listed,
-    runs,
-    says,
-    study,
-)
+from notebooks.records import RESULTS, TEXTS, between, board, csv, difference, finals, listed, runs, says, study
 from scripted import Duet, Ladder, Scripted
 
 import mas_lab as lab
@@ -30,7 +17,8 @@ from mas_lab.study.intervals import iqm, probability_of_improvement
 from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
-FINDINGS = (Path(__file__).resolve().parents[2] / "docs" / "findings.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
 ARMS = ["global", "own"]
 
 
@@ -390,7 +378,7 @@ def test_12_the_study_of_the_notebook_is_the_recorded_one():
     cell = TEXTS["12"][TEXTS["12"].index("design = {") :]
     written = {}
     exec(cell[: cell.index("\n}") + 2], {"SMOKE": False}, written)
-    source = MASTERS["12"].parents[2] / "benchmarks" / "studies" / "first_study.yaml"
+    source = ROOT / "benchmarks" / "studies" / "first_study.yaml"
     assert yaml.safe_load(source.read_text(encoding="utf-8")) == written["design"]
     assert study("first_study").provenance["design"] == written["design"]
 

@@ -18,9 +18,7 @@ from mas_lab.table import TableError
 
 def curves(*runs):
     """Return a table of curves; each run: recipe, seed, [(tokens, success), ...], and maybe an env or a file."""
-    rows = [
-        (recipe, seed, tokens, success, *more) for recipe, seed, points, *more in runs for tokens, success in points
-    ]
+    rows = [(recipe, seed, *point, *more) for recipe, seed, points, *more in runs for point in points]
     return pd.DataFrame(rows, columns=["recipe", "seed", "tokens", "success", "env", "file"][: len(rows[0])])
 
 
@@ -129,10 +127,7 @@ def test_recipes_of_unequal_seeds_are_compared_on_those_that_all_have():
 
 
 def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
-    table = curves(
-        level("a", 0, 0.1), level("a", 1, 0.2), level("a", 2, 0.9), level("b", 0, 0.3), level("b", 1, 0.5),
-        level("b", 7, 1.0),
-    )  # fmt: skip
+    table = curves(*levels(a=[0.1, 0.2, 0.9], b=[0.3, 0.5]), level("b", 7, 1.0, ""))
     table = pd.concat([table, curves(level("b", 1, 0.7, "", "bob"))]).fillna("")
     pairs = paired(scores(table), "a")
     assert pairs[["seed", "final"]].to_numpy().tolist() == [[0, pytest.approx(0.2)], [1, pytest.approx(0.4)]]

@@ -1,12 +1,19 @@
-"""What a study asks for, cell by cell, and what is refused of it before anything is trained."""
+"""What a study asks for, cell by cell, and what is refused of it before anything is trained.
 
+Also the learning rate of each arm, chosen by one rule.
+"""
+
+import itertools
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from tiny_study import TINY
 
 from mas_lab.recipes import RECIPES
 from mas_lab.study.design import Design
+from mas_lab.study.runner import best_rate, chosen
 from mas_lab.train.config import ConfigError, Place
 
 
@@ -51,9 +58,8 @@ def test_a_sweep_tries_every_rate_of_every_arm_and_the_comparison_takes_the_best
     assert {cell.seed for cell in sweeps} == {5, 6, 7} and sweeps[0].config["team"]["lr"] == 1e-4
     assert made.comparisons({}) == [], "no rate is known yet"
     compared = made.comparisons({("two", "global"): 1e-4, ("two", "own"): 1e-3})
-    assert {(cell.task, cell.arm): cell.config["team"]["lr"] for cell in compared} == {
-        ("two", "global"): 1e-4, ("two", "own"): 1e-3, ("three", "own"): 1e-3
-    }  # fmt: skip
+    rates = {(cell.task, cell.arm): cell.config["team"]["lr"] for cell in compared}
+    assert rates == {("two", "global"): 1e-4, ("two", "own"): 1e-3, ("three", "own"): 1e-3}
 
 
 def test_equal_configs_have_one_digest_and_any_other_has_another():
@@ -67,24 +73,19 @@ def test_equal_configs_have_one_digest_and_any_other_has_another():
 UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": {"max_norm": None}}}
 
 
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"arm": {}}, r"a\.yaml: unknown key 'arm'"),
-        ({"arms": None}, r"a\.yaml: 'arms' is missing"),
-        ({"budget": None}, r"a\.yaml: .*global: 'budget' is missing"),
-        ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: a budget of 'hours'"),
-        ({"recipe": "grpo", "arms": {"a": {"recipes": "grpo"}}}, r"a\.yaml: arms\.a: unknown key 'recipes'"),
-        ({"arms": {"a": {}}}, r"a\.yaml: .*a: 'recipe' is missing"),
-        ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two: arms: there is no arm 'ours'"),
-        ({"tasks": {"two": {"rates": "three"}}}, r"tasks\.two: rates: no sweep is made on 'three'"),
-        ({"seeds": 0}, r"seeds: 0; give how many"),
-        ({"seeds": [1, 1]}, r"seeds: \[1, 1\]; give how many"),
-        ({"score": "norm"}, r"a\.yaml: score: 'norm'; known are success, return"),
-        ({"sweep": {"lr": [1e-3], "seeds": [1, 2, 3]}}, r"sweep: seed 1 is one of the comparison too"),
-        ({"differ": ["recipe"], "arms": UNLIKE}, r"differ in settings\.max_norm too .*own: None.* names recipe alone"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"arm": {}}, r"a\.yaml: unknown key 'arm'"), ({"arms": None}, r"a\.yaml: 'arms' is missing"),
+    ({"budget": None}, r"a\.yaml: .*global: 'budget' is missing"),
+    ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: a budget of 'hours'"),
+    ({"recipe": "grpo", "arms": {"a": {"recipes": "grpo"}}}, r"a\.yaml: arms\.a: unknown key 'recipes'"),
+    ({"arms": {"a": {}}}, r"a\.yaml: .*a: 'recipe' is missing"),
+    ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two: arms: there is no arm 'ours'"),
+    ({"tasks": {"two": {"rates": "three"}}}, r"tasks\.two: rates: no sweep is made on 'three'"),
+    ({"seeds": 0}, r"seeds: 0; give how many"), ({"seeds": [1, 1]}, r"seeds: \[1, 1\]; give how many"),
+    ({"score": "norm"}, r"a\.yaml: score: 'norm'; known are success, return"),
+    ({"sweep": {"lr": [1e-3], "seeds": [1, 2, 3]}}, r"sweep: seed 1 is one of the comparison too"),
+    ({"differ": ["recipe"], "arms": UNLIKE}, r"differ in settings\.max_norm too .*own: None.* names recipe alone"),
+])  # fmt: skip
 def test_a_design_of_no_study_is_refused_with_its_place(changes, words):
     with pytest.raises(ConfigError, match=words):
         design(**changes)
@@ -96,3 +97,43 @@ def test_arms_may_differ_in_what_the_design_names():
     assert list(differ) == ["recipe.by", "recipe.once_per"]
     assert differ["recipe.by"] == {"global": ["task"], "own": ["task", "agent"]}
     assert not design(arms={"a": {"recipe": "grpo"}, "b": {"recipe": "grpo"}}).differences("ladder")
+
+
+def sweep(finals):
+    """`{(task, arm): {lr: (a score per seed)}}` as a table."""
+    rows = [(*cell, lr, seed, score) for cell, tried in finals.items() for lr, scores in tried.items()
+            for seed, score in enumerate(scores)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task", "arm", "lr", "seed", "final"])
+
+
+TRIED = sweep({
+    ("ladder", "mean"): {1e-3: (0.1, 0.2, 0.3), 3e-3: (0.5, 0.5, 0.8), 1e-2: (0.9, 0.1, 0.2)},
+    ("ladder", "own"): {3e-3: (0.1, 0.2, 0.3), 1e-2: (0.3, 0.2, 0.1), 3e-2: (0.0, 0.0, 0.0)},
+    ("search", "own"): {1e-3: (0.0, 0.0, 0.1), 1e-2: (0.2, 0.2, 0.2), 1e-1: (0.2, 0.2, 0.3)},
+})  # fmt: skip
+
+
+def test_the_highest_mean_is_chosen_and_of_two_the_smaller_rate():
+    found = best_rate(TRIED)
+    best = found[found["chosen"]].set_index(["task", "arm"])
+    assert best["lr"].to_dict() == {("ladder", "mean"): 3e-3, ("ladder", "own"): 3e-3, ("search", "own"): 1e-1}
+    assert chosen(found) == best["lr"].to_dict() and chosen(pd.DataFrame()) == {}
+    assert best["edge"].tolist() == [False, True, True]  # the least, and the highest, of those tried
+    assert best["mean"].tolist() == pytest.approx([0.6, 0.2, 0.7 / 3])
+    assert len(found) == 9 and found["seeds"].tolist() == [3] * 9 and not found.loc[~found["chosen"], "edge"].any()
+    [dropped] = found[(found["arm"] == "mean") & (found["lr"] == 1e-2)].itertuples()
+    assert (dropped.mean, dropped.least, dropped.most) == (pytest.approx(0.4), 0.1, 0.9)
+
+
+def test_a_failed_run_makes_its_rate_the_worst():
+    found = best_rate(sweep({("t", "a"): {1e-3: (0.0, 0.1, 0.1), 1e-2: (0.9, 0.9, -np.inf)}}))
+    assert found.set_index("lr")["mean"].to_dict() == pytest.approx({1e-3: 0.2 / 3, 1e-2: -np.inf})
+    assert chosen(found) == {("t", "a"): 1e-3}
+
+
+def test_the_order_of_the_runs_does_not_matter():
+    """0.1 + 0.2 + 0.3 is another number than 0.3 + 0.2 + 0.1, and their mean must tie all the same."""
+    for order in itertools.permutations((0.1, 0.2, 0.3)):
+        assert chosen(best_rate(sweep({("t", "a"): {1e-3: order, 1e-2: (0.1, 0.2, 0.3)}}))) == {("t", "a"): 1e-3}
+    mixed = best_rate(TRIED.sample(frac=1, random_state=0)).sort_values(["task", "arm", "lr"])
+    pd.testing.assert_frame_equal(mixed.reset_index(drop=True), best_rate(TRIED))

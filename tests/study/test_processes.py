@@ -10,10 +10,9 @@ from pathlib import Path
 
 import jobs
 import pytest
+import small
 
 from mas_lab.study.processes import ended_jobs
-
-HERE = Path(__file__).parents[1]
 
 
 @pytest.mark.slow
@@ -42,11 +41,8 @@ def alive(process: int) -> bool:
 @pytest.mark.parametrize("ending", [pytest.param(signal.SIGINT, marks=pytest.mark.full), signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(ending):
     """Ctrl-C in a terminal reaches the children too; a kill reaches the parent alone."""
-    paths = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
-    program = subprocess.Popen(
-        [sys.executable, str(HERE / "jobs.py")], env=os.environ | {"PYTHONPATH": paths}, stdout=subprocess.PIPE,
-        text=True, start_new_session=True,
-    )  # fmt: skip
+    command, pipe = [sys.executable, jobs.__file__], subprocess.PIPE
+    program = subprocess.Popen(command, env=small.environment(), stdout=pipe, text=True, start_new_session=True)
     children = [int(program.stdout.readline()) for _ in range(2)]
     try:
         os.killpg(program.pid, ending) if ending == signal.SIGINT else program.kill()

@@ -93,10 +93,8 @@ def in_a_cell(source, name):
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
-    asked = TINY | {
-        "tasks": {"two": {"env": own(n_agents=2), "seeds": 1}, "dies": {"env": own(n_agents=3), "seeds": 1}}
-    }
-    asked["settings"] = {"tasks": 2, "check": False}
+    tasks = {"two": {"env": own(n_agents=2), "seeds": 1}, "dies": {"env": own(n_agents=3), "seeds": 1}}
+    asked = TINY | {"tasks": tasks, "settings": {"tasks": 2, "check": False}}
     lost = {"recipe": "grpo", "team": {"model": "no/such/model"}}
     asked["arms"] = {"a": {"recipe": {"name": "dr_mas", "credit": credit}}, "lost": lost}
     found = lab.study(asked, tmp_path / "tiny", workers=2)

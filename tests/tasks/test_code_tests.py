@@ -1,5 +1,9 @@
-"""Coder and tester: rewards by hand, every ending, what neither is shown, the published rule's holes, both sizes."""
+"""Coder and tester: rewards by hand, every ending, what neither is shown, the published rule's holes, both sizes.
 
+Also programs in answers: what is said of one that cannot be judged, and what is remembered.
+"""
+
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -8,15 +12,14 @@ from plays import lacking, task_of, together
 from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests
-from mas_lab.tasks.shared.programs import Problem
+from mas_lab.tasks.shared import programs
+from mas_lab.tasks.shared.programs import Problem, Result, unjudged
 
 TOTAL = Problem(
-    text="The sum of two numbers.",
-    entry="total",
-    examples="assert total(1, 2) == 3",
+    text="The sum of two numbers.", entry="total", examples="assert total(1, 2) == 3",
     cases="assert total(2, 2) == 4\nassert total(0, 5) == 5\nassert total(-1, 1) == 0\nassert total(7, 8) == 15",
     gold="def total(a, b):\n    return a + b",
-)
+)  # fmt: skip
 RIGHT = "```python\ndef total(a, b):\n    return a + b\n```"
 HALF = "def total(a, b):\n    return a + b if a > 0 else 99"  # right on 2, 2 and 7, 8
 CASES = "assert total(4, 5) == 9\nassert total(10, 20) == 30\nassert total(3, 3) == 6"
@@ -189,3 +192,34 @@ def test_a_pocket_case_is_about_three_digits(tests):
     (task,) = env.tasks(1, "train", 0)
     step = env.step(env.start(task), {"coder": "", "tester": tests})
     assert step.valid["tester"] is False and step.local_rewards["tester"] == 0
+
+
+# --- programs in answers
+
+
+LACKS = Result(sandbox.Outcome("unsupported", (None,), "ModuleNotFoundError: No module named 'heapq'"), (False,))
+WRONG = Result(sandbox.Outcome("error", (None,), "ValueError: \ud800"), (False,))
+
+
+def test_who_could_not_be_judged_is_said_and_warned_of_once(monkeypatch):
+    monkeypatch.setattr(programs, "_warned", set())
+    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
+    with pytest.warns(UserWarning, match=r"mine: task t-1, agent 'coder', turn 2: .*heapq.* pip install pyeryx"):
+        told = unjudged(LACKS, "mine", "t-1", "coder", 2)
+    assert told == [{"agent": "coder", "turn": 2, "error": "ModuleNotFoundError: No module named 'heapq'"}]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert unjudged(LACKS, "mine", "t-2", "coder", 0) and unjudged(WRONG, "other", "t-1", "coder", 0) == []
+
+
+def test_only_what_a_program_decided_itself_is_remembered(monkeypatch):
+    ended = [sandbox.Outcome("killed"), sandbox.Outcome("timeout", backstop=True), sandbox.Outcome("timeout")]
+    monkeypatch.setattr(programs, "_known", {})
+    monkeypatch.setattr(sandbox, "run", lambda *_, **__: ended.pop(0))
+    assert [programs.printed("1").outcome.status for _ in range(4)] == ["killed", "timeout", "timeout", "timeout"]
+    assert not ended
+
+
+def test_what_a_program_raised_can_be_written_to_a_file():
+    WRONG.info["error"].encode()
+    assert WRONG.info["status"] == "error" and not WRONG.unknown and LACKS.unknown

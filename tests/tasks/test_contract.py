@@ -1,18 +1,29 @@
-"""What every task keeps: the contract, refused options, splits, known words, demonstrations and pocket models."""
+"""What every task keeps: the contract, refused options, splits, known words, demonstrations and pocket models.
+
+Also the registry of envs, envs as plain data, and the tasks as a table: in a notebook, in the README, on their page.
+"""
 
 import json
 import random
+import runpy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 
+import pandas as pd
 import pytest
+from scripted import Scripted
+from small import Relay
 from transformers import AutoTokenizer
 
 import mas_lab as lab
 from mas_lab.check.env import check_env
-from mas_lab.env import EnvError, spec
+from mas_lab.env import Env, EnvError, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.tasks.shared.rows import SPLITS
 
+ROOT = Path(__file__).parents[2]
 MATH, POSTS, ABSTRACTS, QUESTIONS, CORPUS = (str(data_dir() / f"{place}.jsonl") for place in (
     "math/word_problems", "tldr/posts", "arxiv/abstracts", "search/questions", "search/corpus"))  # fmt: skip
 SOLO, PUBLISHED, FULL = {"single_agent": True}, {"rewards": "published"}, {"size": "full"}
@@ -168,3 +179,81 @@ def test_the_pocket_model_plays_every_form(name, options, valid):
     assert turns["valid"].mean() > valid
     said = {word for prompt in turns["prompt"] for word in prompt.removeprefix("user: ").split()}
     assert said <= set(env.words)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match=r"'chess'; known are: plan_path, .*math, .*tldr"):
+        make_env("chess")
+
+
+def test_an_option_that_an_env_lacks_is_refused_with_its_options():
+    make_env("tldr", n_agents=None)  # a standard option at its default
+    with pytest.raises(ValueError, match="no option walls; its options are: max_turns, mistakes, n_agents"):
+        make_env("plan_path", walls=3)
+    with pytest.raises(ValueError, match="'tldr' has no option n_agents"):
+        make_env("tldr", n_agents=4)
+
+
+def test_an_env_of_ones_own_is_told_by_its_class_and_options():
+    @dataclass(frozen=True)
+    class Mine:
+        words: tuple[str, ...] = ("a", "b")
+        inner: Env = field(default_factory=lambda: make_env("ladder", n_agents=2))
+        read: Callable = json.loads
+
+    told = {"words": ["a", "b"], "inner": {"is": "mas_lab.tasks.ladder:Ladder", "n_agents": 2}, "read": "json:loads"}
+    name = f"{__name__}:test_an_env_of_ones_own_is_told_by_its_class_and_options.<locals>.Mine"
+    assert spec(Mine()) == {"name": name, **told} and json.loads(json.dumps(spec(Mine()))) == spec(Mine())
+
+
+def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
+    class Plain:
+        name = "plain"
+
+    told = spec(Plain())
+    assert set(told) == {"name"} and told["name"].startswith(f"{__name__}:") and told["name"].endswith(".Plain")
+
+
+TASKS, ROUNDS = 3, 2
+SAID = {
+    ("plan_path", "pocket"): ("f6 f6 f6 f6", "f6 f6 f6 f6"),  # beyond the edge: nobody moves, nobody arrives
+    ("plan_path", "full"): (f"<moves>{'U ' * 19}U</moves>", "<moves>U</moves>"),
+    ("math", "pocket"): ("1 2 3 answer 4", "reject"),
+    ("math", "full"): ("so " * 100 + r"\boxed{-77}", "so " * 100 + "<verdict>reject</verdict>"),
+}
+
+
+@pytest.mark.parametrize(("name", "size"), SAID)
+def test_the_cost_of_a_rollout_is_linear_in_its_turns(name, size):
+    options = {"data": MATH} if (name, size) == ("math", "full") else {}
+    words = {}
+    for agents in (2, 4, 8, 16):
+        env = lab.make_env(name, size=size, n_agents=agents, max_turns=ROUNDS, **options)
+        early, last = SAID[name, size]
+        texts = dict.fromkeys(env.agents, early) | {"executor" if name == "plan_path" else "verifier": last}
+        team = lab.Team({agent: Scripted(lambda *_, text=texts[agent]: text, context=50_000) for agent in env.agents})
+        table = lab.rollout(env, team, env.tasks(TASKS, "train", 0))
+        assert len(table) == TASKS * ROUNDS * agents
+        words[agents] = int(table["prompt"].str.split().map(len).sum())
+    assert words[8] - words[4] > 0
+    assert words[16] - words[8] <= 1.25 * 2 * (words[8] - words[4])  # a square would make it 4 times as many
+
+
+def test_the_table_shows_every_task_with_its_agents_and_a_task_of_ones_own(monkeypatch):
+    for name, env in lab.ENVS.items():
+        agents = lab.make_env(name).agents if name != "reasoning_gym" else ("solver", "verifier")
+        assert all(agent in env.order for agent in (agents[0], agents[-1])), name
+        assert name in lab.ENVS._repr_html_() and env.paper in repr(lab.ENVS)
+    monkeypatch.setitem(lab.ENVS, "mine", Relay)
+    assert lab.ENVS.table().set_index("task").loc["mine"].tolist() == ["", ""]
+
+
+@pytest.mark.skipif(not (ROOT / "docs" / "tasks.py").is_file(), reason="the checkout has the page, the wheel does not")
+def test_the_readme_and_the_page_hold_what_is_recorded():
+    made = runpy.run_path(str(ROOT / "docs" / "tasks.py"))
+    readme, page = (ROOT / "README.md").read_text("utf-8"), (ROOT / "docs" / "tasks.md").read_text("utf-8")
+    assert f"{made['BEGIN']}\n{made['table']()}\n{made['END']}" in readme, "python docs/tasks.py"
+    assert all(f"\n## {name}\n" in page for name in lab.ENVS), "python docs/tasks.py"
+    assert made["table"]().replace("docs/tasks.md#", "#") in page, "python docs/tasks.py"
+    runs = pd.read_csv(data_dir() / "results" / "tldr" / "results.csv")
+    assert f"→ {(runs['return'] / 3).min():.2f}-" in made["learned"]("tldr") and made["learned"]("nothing") == ""

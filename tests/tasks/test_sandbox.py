@@ -207,15 +207,11 @@ def test_without_a_library_it_says_what_to_install(monkeypatch):
 # What a tier lacks
 
 LACKING = [
-    "def f():\n    yield 1",
-    "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
-    "import heapq\ndef f(): return 1",
-    "from collections import OrderedDict\ndef f(): return 1",
-    "x = [1]\ndel x[0]\ndef f(): return 1",
-    "def f(): return input()",
-    "import sys\ndef f(): return sys.exit(1)",
+    "def f():\n    yield 1", "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
+    "import heapq\ndef f(): return 1", "from collections import OrderedDict\ndef f(): return 1",
+    "x = [1]\ndel x[0]\ndef f(): return 1", "def f(): return input()", "import sys\ndef f(): return sys.exit(1)",
     "def f(): return int.from_bytes(b'a', 'big')",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("source", LACKING)

@@ -5,7 +5,7 @@ from collections import deque
 from itertools import islice
 
 import pytest
-from plays import in_turn
+from plays import earned, in_turn
 
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
@@ -25,10 +25,6 @@ TWO = Task("two", {"size": 5, "walls": [], "targets": ["c3", "c5"], "boxes": ["b
 def play(env, *answers, task=ROOM):
     """The steps of an episode in which the agents give `answers` in turn."""
     return [step for _, step in in_turn(env, task, answers)]
-
-
-def earned(step):
-    return step.team_reward, *step.local_rewards.values(), step.success, step.done
 
 
 def forwards(room, place):

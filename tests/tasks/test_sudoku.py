@@ -6,7 +6,7 @@ from itertools import islice, permutations, product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from plays import in_turn
+from plays import earned, in_turn
 
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
@@ -26,10 +26,6 @@ OTHER = " ".join(f"{cell}={digit}" for cell, digit in zip(names(4), "43212143341
 def play(env, *answers, task=PUZZLE):
     """The steps of an episode in which the agents give `answers` in turn."""
     return [step for _, step in in_turn(env, task, answers)]
-
-
-def earned(step):
-    return step.team_reward, *step.local_rewards.values(), step.success, step.done
 
 
 BANDS = [one + two for one, two in product(permutations(range(1, 5)), repeat=2)

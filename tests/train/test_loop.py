@@ -1,4 +1,7 @@
-"""The loop: every recipe trains, every setting does what it says, bad input is refused before anything is written."""
+"""The loop: every recipe trains, every setting does what it says, bad input is refused before anything is written.
+
+Also games: self-play against an earlier self, judged by each player's own return.
+"""
 
 import itertools
 import math
@@ -8,6 +11,8 @@ import pandas as pd
 import pytest
 import small
 import torch
+from backends.drawn import same, weights
+from scripted import Duel
 
 import mas_lab as lab
 from mas_lab.train import Report, Settings, step_seed
@@ -18,14 +23,6 @@ QUICK = {"tasks": 2, "check": False}
 @pytest.fixture
 def team(models):
     return small.make_team("shared", models)
-
-
-def weights(policy) -> dict[str, torch.Tensor]:
-    return {name: value.detach().clone() for name, value in policy.parameters.items()}
-
-
-def differ(before: dict, after: dict) -> bool:
-    return any(not torch.equal(before[name], after[name]) for name in before)
 
 
 def smaller(recipe: lab.Recipe) -> lab.Recipe:
@@ -42,7 +39,7 @@ def test_every_recipe_trains(name, models):
     env, team = small.Relay(together=isinstance(recipe.plan, lab.joint)), small.make_team("per_agent", models)
     before = {agent: weights(team[agent]) for agent in team}
     check(list(lab.train(env, team, recipe, steps=2, seed=1, tasks=3)), small.AGENTS)
-    assert all(differ(before[agent], weights(team[agent])) for agent in team)
+    assert not any(same(before[agent], weights(team[agent])) for agent in team)
 
 
 def check(reports: list[Report], agents) -> None:
@@ -84,7 +81,7 @@ def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
     assert set(report.stats["agent"]) == {"doer"} and set(report.turns["agent"]) == set(small.AGENTS)
     alone = small.make_team("shared", models)
     lab.update(alone, report.turns[report.turns["agent"] == "doer"], loss=small.RECIPE.loss, seed=step_seed(0, 0))
-    assert not differ(weights(team["doer"]), weights(alone["doer"]))
+    assert same(weights(team["doer"]), weights(alone["doer"]))
 
 
 def test_settings_reach_the_optimizer(models):
@@ -92,14 +89,13 @@ def test_settings_reach_the_optimizer(models):
     asked = QUICK | {"schedule": "linear", "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01}
     for report in lab.train(small.Relay(max_turns=3), team, small.RECIPE, 5, max_turns=1, **asked):
         rates = report.stats.groupby("agent")["lr"].first()
-        assert rates.to_dict() == pytest.approx(
-            {"asker": 0.01 * (1 - report.step / 4), "doer": 0.005 * (1 - report.step / 4)}
-        )
+        left = 1 - report.step / 4
+        assert rates.to_dict() == pytest.approx({"asker": 0.01 * left, "doer": 0.005 * left})
         assert sorted(report.stats["optimizer_step"].unique()) == [0, 1, 2, 3]
         assert report.stats["turns"].sum() == 2 * len(report.turns) and set(report.turns["turn"]) == {0}
         assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
         seen.append(weights(team["asker"]))
-    assert [differ(one, two) for one, two in itertools.pairwise(seen)] == [True, True, True, False]
+    assert [same(one, two) for one, two in itertools.pairwise(seen)] == [False, False, False, True]
     assert team["asker"].lr == 0.01
 
 
@@ -111,7 +107,7 @@ def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen
     reports = list(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", **QUICK))
     assert set(reports[0].turns["agent"]) == set(small.AGENTS)
     assert set(reports[0].stats["agent"]) == set(small.AGENTS) - set(frozen)
-    assert {agent for agent in team if differ(before[agent], weights(team[agent]))} == set(small.AGENTS) - set(frozen)
+    assert {agent for agent in team if same(before[agent], weights(team[agent]))} == set(frozen)
     assert lab.load_run(tmp_path / "run").steps == 2
 
 
@@ -131,7 +127,7 @@ def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
     assert lab.load_run(tmp_path / "run").steps == 0
     [report] = lab.train(small.Relay(), team, recipe, 1, nonfinite="skip", **QUICK)
     assert report.stats["skipped"].all() and report.stats["culprits"].str.contains("task 'train-").all()
-    assert not differ(before, weights(team["asker"]))
+    assert same(before, weights(team["asker"]))
 
 
 class Flat(small.Relay):
@@ -148,7 +144,7 @@ def test_an_all_flat_batch_is_reported_and_teaches_nothing(team):
     [flat] = lab.train(Flat(), team, small.RECIPE, 1, **QUICK)
     assert repr(flat) == f"Report(step 0: success 0.00, {len(flat.turns)} turns, {flat.tokens} tokens; {flat.notes[0]})"
     assert flat.notes == ("all groups are flat: every advantage is 0, nothing was learned",)
-    assert not differ(before, weights(team["asker"]))
+    assert same(before, weights(team["asker"]))
 
 
 def table(*rows) -> pd.DataFrame:
@@ -198,21 +194,18 @@ def test_groups_of_one_by_their_key_are_refused_when_they_show(team):
         next(lab.train(small.Relay(), team, lone, 1, **QUICK))
 
 
-@pytest.mark.parametrize(
-    ("error", "words", "asked"),
-    [
-        (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
-        (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
-        (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
-        (ValueError, r"wants horizon=", {"schedule": "linear"}),
-        (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
-        (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
-        (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
-        (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
-        (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
-        (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
-    ],
-)
+@pytest.mark.parametrize(("error", "words", "asked"), [
+    (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
+    (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
+    (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
+    (ValueError, r"wants horizon=", {"schedule": "linear"}),
+    (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
+    (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
+    (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
+    (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
+    (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
+    (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
+])  # fmt: skip
 def test_what_makes_no_sense_is_refused_before_the_run_begins(team, tmp_path, error, words, asked):
     refuse(error, words, tmp_path, team=team, **asked)
 
@@ -242,3 +235,45 @@ def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tm
     two_answers = r"env 'relay', task 'train-\d+', agent 'asker', turn 0, text '.*': step gave two answers"
     refuse(lab.EnvError, two_answers, tmp_path, team=team, env=impure)
     refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
+
+
+GAME = {"tasks": 4, "check": False, "save_every": 1}
+SELF_PLAY = lab.Recipe("self_play", lab.episodes(8), ("task", "agent"), lab.own_return())
+
+
+@dataclass(frozen=True)
+class Words(Duel):
+    """A duel in the eight words that small models know: w7 beats w0."""
+
+    def observe(self, state, agent):
+        return [{"role": "user", "content": {"left": "asker", "right": "doer"}[agent]}]
+
+    def step(self, state, actions):
+        ((agent, text),) = actions.items()
+        return super().step(state, {agent: text[1:] if text in small.WORDS else text})
+
+
+def test_a_player_learns_against_its_frozen_earlier_self(models, tmp_path):
+    run, learner = tmp_path / "first", lab.load_policy(models / "a", lr=1e-2)
+    first = lab.Team({"left": learner, "right": lab.load_policy(models / "b")}, frozen="right")
+    [*_, last] = lab.train(Words(), first, SELF_PLAY, steps=2, run=run, **GAME)
+    assert last.turns["advantage"].any() and lab.load_run(run).recipe == SELF_PLAY
+    assert {type(one) for one in last.turns["info"]} == {dict}
+    assert lab.load_run(run).turns["info"].tolist()[-len(last.turns) :] == last.turns["info"].tolist()
+
+    earlier = lab.load_run(run).team()["left"]
+    second = lab.Team({"left": learner, "right": earlier}, frozen="right")
+    before = weights(earlier)
+    assert same(weights(learner), before)
+    list(lab.train(Words(), second, SELF_PLAY, steps=3, **GAME))
+    assert same(weights(earlier), before) and not same(weights(learner), before)
+
+
+def test_evaluation_reports_what_each_player_won(models):
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
+    env = Words()
+    scores = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8)
+    own = scores.pivot(index="task", columns="agent", values="own_return")
+    assert (own["left"] == -own["right"]).all() and own["left"].any() and (scores["return"] == 0).all()
+    wins = scores[scores["agent"] == "left"].set_index("task")["success"]
+    assert (own["left"] <= wins).all() and wins.max() > 0

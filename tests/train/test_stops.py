@@ -1,6 +1,5 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
-import os
 import re
 import signal
 import subprocess
@@ -239,10 +238,8 @@ play()
 
 
 def script(text: str, *arguments) -> subprocess.Popen:
-    paths = [str(Path(small.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment, command = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, [sys.executable, "-c", text]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([*command, *map(str, arguments)], env=environment, **pipes)
+    command, pipe = [sys.executable, "-c", text, *map(str, arguments)], subprocess.PIPE
+    return subprocess.Popen(command, env=small.environment(), stdout=pipe, stderr=pipe, text=True)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Reports sent to trackers: what is logged, that the loop is the same, and the real ones after `make trackers`."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from accelerate.tracking import GeneralTracker
-from small import RECIPE, SETTINGS, Relay, make_team
+from small import RECIPE, SETTINGS, Relay, environment, make_team
 
 import mas_lab as lab
 from mas_lab.train.tracking import TrackingError, traces
@@ -112,9 +111,8 @@ def test_trackio_holds_the_numbers(models, tmp_path):
         "reports = lab.train(Relay(), team, RECIPE, 3, **SETTINGS)\n"
         "print(len(list(lab.track(reports, to='trackio', project='mine', config={'seed': 0}, traces=2))))\n"
     )
-    places = {"TRACKIO_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])}
-    command = [sys.executable, "-c", program, str(models)]
-    done = subprocess.run(command, env=os.environ | places, capture_output=True, text=True, timeout=300)
+    command, places = [sys.executable, "-c", program, str(models)], environment(TRACKIO_DIR=str(tmp_path))
+    done = subprocess.run(command, env=places, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     with closing(sqlite3.connect(tmp_path / "mine.db")) as kept:
         logged = [(step, json.loads(metrics)) for step, metrics in kept.execute("select step, metrics from metrics")]

@@ -5,6 +5,7 @@ from pathlib import Path
 import evil_names
 import nbformat
 import pytest
+import small
 from nbclient import NotebookClient
 
 
@@ -27,16 +28,18 @@ def open_page(browser):
     assert [trouble for trouble in troubles if not trouble.startswith(("data:", "blob:"))] == []
 
 
+@pytest.fixture(scope="module")
+def team(models):
+    return small.make_team("shared", models)
+
+
 HOSTILE = {
     "markup": "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b>&amp;",
     "closing": "</script></pre></iframe><script>window.hacked = 1</script><!--",
     "ansi": "\x1b[31mred\x1b[0m\x07",
-    "null": "before\x00after",
-    "right to left": "abc\u202egnp.exe\u200f",
-    "surrogate": "half \ud800 a pair",
-    "long": "x" * 100_000,
-    "invisible": "a\u200bb\ufeffc\u2028d",
-}
+    "null": "before\x00after", "right to left": "abc\u202egnp.exe\u200f", "surrogate": "half \ud800 a pair",
+    "long": "x" * 100_000, "invisible": "a\u200bb\ufeffc\u2028d",
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -27,13 +27,11 @@ def live(_, models):
 
 
 MADE = {
-    "rewards": lambda run, _: lab.RewardInspector(run),
-    "rollouts": lambda run, _: lab.RolloutViewer(run),
+    "rewards": lambda run, _: lab.RewardInspector(run), "rollouts": lambda run, _: lab.RolloutViewer(run),
     "spikes": lambda run, _: lab.SpikeInspector(run),
     "norms without spikes": lambda run, _: lab.SpikeInspector(lab.load_run(run).stats),
-    "board": lambda *_: lab.AblationBoard(curves()),
-    "live": live,
-}
+    "board": lambda *_: lab.AblationBoard(curves()), "live": live,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module", params=list(MADE))

@@ -1,5 +1,7 @@
 """The figures of AblationBoard over several tasks: profiles as steps, with bands from five seeds on."""
 
+from itertools import product
+
 import pandas as pd
 import pytest
 
@@ -10,14 +12,9 @@ from mas_lab.widgets.recipe_colors import recipe_colors
 
 def board(seeds, envs="xy", recipes="ab"):
     """Recipe a scores seed / 10 in every env, b a half more."""
-    rows = [
-        {"env": env, "recipe": recipe, "seed": seed, "tokens": tokens, "success": seed / 10 + (recipe == "b") / 2}
-        for env in envs
-        for recipe in recipes
-        for seed in range(seeds)
-        for tokens in (0, 10)
-    ]
-    return lab.AblationBoard(pd.DataFrame(rows))
+    rows = product(envs, recipes, range(seeds), (0, 10))
+    table = pd.DataFrame(rows, columns=["env", "recipe", "seed", "tokens"])
+    return lab.AblationBoard(table.assign(success=table["seed"] / 10 + (table["recipe"] == "b") / 2))
 
 
 def test_a_profile_is_a_line_of_steps_and_below_five_seeds_without_a_band():

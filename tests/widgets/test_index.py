@@ -27,11 +27,7 @@ def by_loop(turns):
                 kept.setdefault(row["depth"], []).append(row)
         branches = any(len({row["agent"] for row in at}) < len(at) for at in kept.values())
         unlike = any(len({row["team_reward"] for row in at}) > 1 for at in kept.values())
-        advantages = [
-            one
-            for row in rows
-            for one in np.broadcast_to(np.asarray(row["advantage"], float), max(1, len(row["completion_ids"])))
-        ]
+        advantages = [one for row in rows for one in np.atleast_1d(np.asarray(row["advantage"], float))]
         largest = max(map(abs, advantages))
         means = [-sum(row["logprobs"]) / len(row["logprobs"]) for row in rows if len(row["logprobs"])]
         found[step, episode] = {
@@ -75,12 +71,9 @@ def made(**columns):
 
 
 def test_what_tells_much_by_hand():
-    index = made(
-        success=[True, False, None, False, False],
-        advantage=[-2.5, 0.5, np.nan, -7.0, 3.0],
-        surprise=[0.25, np.nan, 4.0, 4.0, 1.0],
-        lone=[0, 0, 2, 1, 0], truncated=[0, 0, 1, 5, 0], invalid=[0, 0, 0, 1, 0],
-    )  # fmt: skip
+    told = {"success": [True, False, None, False, False], "advantage": [-2.5, 0.5, np.nan, -7.0, 3.0]}
+    odd = {"lone": [0, 0, 2, 1, 0], "truncated": [0, 0, 1, 5, 0], "invalid": [0, 0, 0, 1, 0]}
+    index = made(surprise=[0.25, np.nan, 4.0, 4.0, 1.0], **told, **odd)
     assert informative(index).tolist() == [2.75, 2.5, 3.0, 9.0, 6.0]
 
 

@@ -31,13 +31,11 @@ def curves():
 
 
 MADE = {
-    "rewards": lambda run, _: lab.RewardInspector(run),
-    "rollouts": lambda run, _: lab.RolloutViewer(run),
+    "rewards": lambda run, _: lab.RewardInspector(run), "rollouts": lambda run, _: lab.RolloutViewer(run),
     "spikes": lambda run, _: lab.SpikeInspector(run),
     "board": lambda run, _: lab.AblationBoard({EVIL: run, "other": run}),
-    "board of two tasks": lambda *_: lab.AblationBoard(curves()),
-    "live": live,
-}
+    "board of two tasks": lambda *_: lab.AblationBoard(curves()), "live": live,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", MADE)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from small import AGENTS, RECIPE, Relay, make_team
+from small import AGENTS, RECIPE, Relay
 
 import mas_lab as lab
 from mas_lab.explain.spike_rule import spike_steps
@@ -11,11 +11,6 @@ from mas_lab.widgets.episodes import token_shares
 from mas_lab.widgets.source import Source
 
 RELAY = Relay()
-
-
-@pytest.fixture(scope="module")
-def team(models):
-    return make_team("shared", models)
 
 
 @pytest.fixture(scope="module")

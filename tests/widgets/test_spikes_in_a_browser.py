@@ -4,11 +4,15 @@ from urllib.parse import parse_qsl
 
 import pandas as pd
 import pytest
-from browsing import press
 
 import mas_lab as lab
 
 pytestmark = pytest.mark.browser
+
+
+def press(element):
+    """A click on the element itself: Chromium may lose one of the mouse that follows a scroll at once."""
+    element.evaluate("element => element.click()")
 
 
 @pytest.fixture(scope="module")
@@ -94,16 +98,11 @@ def test_a_sample_opens_in_its_episode_below(shown, width):
     tokens = page.locator("#episodes .candidate.now .token")
     assert "".join(tokens.all_inner_texts()).replace(" ", "").startswith(said.replace(" ", "")[:10])
     assert "share" in tokens.first.get_attribute("title")
-    assert (
-        max(
-            float(part) for part in tokens.evaluate_all("all => all.map((one) => one.style.getPropertyValue('--part'))")
-        )
-        == 1
-    )
+    parts = "all => all.map((one) => one.style.getPropertyValue('--part'))"
+    assert max(map(float, tokens.evaluate_all(parts))) == 1
     press(page.get_by_role("button", name="back to the sample"))
-    assert page.evaluate("document.activeElement.textContent") == link.text_content() and in_view(
-        page, "#anatomy .into a"
-    )
+    assert page.evaluate("document.activeElement.textContent") == link.text_content()
+    assert in_view(page, "#anatomy .into a")
     assert page.url.endswith(link.get_attribute("href"))
     page.set_viewport_size({"width": 1280, "height": 720})
 
@@ -113,10 +112,8 @@ def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky,
     spike = inspector.spikes[0]
     page = open_page(inspector.to_html(tmp_path / "page.html"))
     assert page.locator("#anatomy .share").count() > 2 and "Without sample" in page.locator("#anatomy").inner_text()
-    for label, norms, judged in (
-        ("global baseline", spike["baselines"]["global"], spike["judged"]["global"]),
-        ("agent-wise baseline", spike["baselines"]["agent"], spike["judged"]["agent"]),
-    ):
+    for label, name in (("global baseline", "global"), ("agent-wise baseline", "agent")):
+        norms, judged = spike["baselines"][name], spike["judged"][name]
         page.get_by_role("button", name=label, exact=True).focus()
         page.keyboard.press("Enter")
         assert page.get_by_role("button", name=label, exact=True).get_attribute("aria-pressed") == "true"

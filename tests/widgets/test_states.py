@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import pytest
-from small import Relay, make_team, recorded
+from small import Relay, recorded
 
 import mas_lab as lab
 from mas_lab.display.svg_rules import validate_svg
@@ -13,12 +13,9 @@ from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import NoStates, States, states
 
 PLANS = {
-    "episodes": lab.episodes(2),
-    "tree": lab.tree(3),
-    "followed": lab.tree(2, follow=1),
-    "aligned": lab.joint(2),
+    "episodes": lab.episodes(2), "tree": lab.tree(3), "followed": lab.tree(2, follow=1), "aligned": lab.joint(2),
     "cross": lab.joint(2, mode="cross"),
-}
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,19 +46,13 @@ def walked(env, task, rows):
             node, picks = action[: action.rindex(".")], action[action.rindex(".") + 1 :].split("-")
             said = {}
             for agent, pick in zip(env.acting(state), picks, strict=True):
-                said[agent] = next(
-                    one["completion"]
-                    for one in rows
-                    if (one["node"], one["agent"], one["candidate"]) == (node, agent, int(pick))
+                chosen = node, agent, int(pick)
+                [said[agent]] = (
+                    one["completion"] for one in rows if (one["node"], one["agent"], one["candidate"]) == chosen
                 )
             state = env.step(state, said).state
         found[row["node"]] = state
     return found
-
-
-@pytest.fixture(scope="module")
-def team(models):
-    return make_team("shared", models)
 
 
 @pytest.fixture(scope="module")
@@ -104,14 +95,12 @@ def played(team, **changes):
 
 
 DIFFER = {
-    "team_reward": (0.25, "has team_reward=0.0, and the table says 0.25"),
-    "success": (True, "has success=False"),
-    "valid": (False, "has valid=True"),
-    "completion": ("w9 eos", "the agent is told something else at"),
+    "team_reward": (0.25, "has team_reward=0.0, and the table says 0.25"), "success": (True, "has success=False"),
+    "valid": (False, "has valid=True"), "completion": ("w9 eos", "the agent is told something else at"),
     "prompt": ("user: asker now w9", "is told something else at"),
     "agent": ("nobody", r"act at .* in the table \["),
     "parent": ("gone/0.1", "lacks the rows of 'gone/0'"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", DIFFER)
@@ -181,13 +170,10 @@ def test_what_a_run_does_not_tell_gives_a_reason(run, spiky, tmp_path):
 
 def test_tables_in_memory_are_of_the_tasks_given_or_of_seed_0(team):
     env = Drawn()
-    for tasks, given in (
-        (env.tasks(3, "train", 0), ()),
-        (env.tasks(3, "test", 0), ()),
-        (env.tasks(3, "train", 7),) * 2,
-    ):
+    for split, seed, passed in (("train", 0, False), ("test", 0, False), ("train", 7, True)):
+        tasks = env.tasks(3, split, seed)
         turns = lab.rollout(env, team, tasks, lab.episodes(1))
-        held, found = of(turns, 0, 2, env=env, tasks=given)
+        held, found = of(turns, 0, 2, env=env, tasks=tasks if passed else ())
         assert found and held.why == {}
     held, found = of(turns, env=env)
     assert found == {} and "pass tasks=" in next(iter(held.why))

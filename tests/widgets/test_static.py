@@ -1,19 +1,20 @@
 """What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of."""
 
 import base64
+import html
 import re
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import ipywidgets
-import pandas as pd
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from scripted import Ladder, team_of
+from widgets.test_names import DRAWN
 
 import mas_lab as lab
-from mas_lab.widgets import answers, baselines, credit_figures, drawing, figures, sliders, spikes
+from mas_lab.widgets import answers, drawing, sliders
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.picture import Figure, numbers, subplots, told
@@ -98,35 +99,14 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
     assert 'alt="rows over credit, advantage' in bundle["text/html"]
 
 
-def test_every_figure_of_the_kit_has_a_picture(spiky):
-    for figure in every_figure(spiky):
-        drawn = ElementTree.fromstring(svg(figure))
-        assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 3, told(figure)
-        titles = [axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis) if axis.title.text]
-        assert all(title.split("<br>")[0] in words(drawn) for title in titles)
-        assert "nan" not in svg(figure) and "None" not in svg(figure)
-
-
-def every_figure(spiky):
-    inspector = lab.SpikeInspector(spiky)
-    yield inspector.figure()
-    yield lab.RolloutViewer(spiky).figure()
-    one = lab.RewardInspector(spiky)
-    yield from (one.figure(), credit_figures.rewards_over_steps(one.curve(), ("asker", "doer")))
-    yield credit_figures.calls_over_steps(one.calls())
-    yield lab.AblationBoard([spiky]).figure()
-    yield spikes.norm_curves(inspector.scores, ("asker", "doer"))
-    scores = pd.DataFrame({"recipe": "a", "seed": [0, 0, 1, 1], "tokens": [0, 10, 0, 9], "success": [0, 1, 0.5, 1.0]})
-    yield figures.learning_curves(scores)
-    yield figures.norm_lines(scores.assign(step=[0, 1, 0, 1], policy_norm=[0.1, 0, 3, 2]))
-    pairs = pd.DataFrame({"agent": ["a", "b"] * 3, "step": [0, 0, 1, 1, 2, 2]})
-    pairs = pairs.assign(norm_global=[1, 2, 3, 4, 5, 6.0], norm_agent=[1, 0, 2, 3, 1, 2.0])
-    yield baselines.ratio_dots(pairs, ("a", "b"))
-    ratios = pd.DataFrame({"agent": ["a", "b"], "F": [1, 3.0], "V": [1, 0.5]})
-    ratios = ratios.assign(predicted=[1, 5.0], measured=[1, 4.0])
-    yield baselines.theory_against_measurement(ratios, ("a", "b"))
-    points = pd.DataFrame({"called": [2, 2], "shift": [0, 4], "F": [1, 2.0]})
-    yield baselines.controlled_curves(points.assign(predicted=[1, 2.1], measured=[1, 1.9]))
+@pytest.mark.parametrize("name", DRAWN)
+def test_every_figure_of_the_kit_has_a_picture(name, spiky, models):
+    figure = DRAWN[name](lab.load_run(spiky), models)
+    drawn = ElementTree.fromstring(svg(figure))
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 3, told(figure)
+    titles = [axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis) if axis.title.text]
+    assert all(html.unescape(title.split("<br>")[0]) in words(drawn) for title in titles)
+    assert "nan" not in svg(figure) and "None" not in svg(figure)
 
 
 def test_values_stand_where_the_axes_say():

@@ -284,3 +284,17 @@ def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):
     assert page.evaluate("window.hacked") is None and page.locator("img").count() == 0
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky, tmp_path):
+    page = browser.new_context(java_script_enabled=False).new_page()
+    inspector, viewer = lab.SpikeInspector(spiky), lab.RolloutViewer(spiky)
+    page.goto(inspector.to_html(tmp_path / "spikes.html").as_uri())
+    assert page.locator("#spikes tbody tr:visible").count() == inspector.scores["spike"].sum() > 0
+    page.goto(viewer.to_html(tmp_path / "rollouts.html").as_uri())
+    turns = lab.load_run(spiky).turns
+    said = turns.loc[(turns["episode"] == viewer.episodes[0]) & turns["kept"], "completion"]
+    played = page.get_by_role("group", name="as it was played")
+    assert played.locator("tbody tr:visible").count() == len(said)
+    assert all(text in played.inner_text() for text in said)
+    page.context.close()

@@ -2,7 +2,6 @@
 once; a rank that ends is told of, and its run goes on."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,17 +15,14 @@ from safetensors.torch import load_file
 
 import mas_lab as lab
 
-HERE = Path(__file__).parents[2]
 LAUNCHER = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
 KINDS, NAMES = small.KINDS, ("one", "two")
 
 
 def launched(*arguments, ranks: bool = True) -> subprocess.CompletedProcess:
     """`rank_children.py` under two ranks, or alone."""
-    paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
-    command = [*(LAUNCHER if ranks else [sys.executable]), str(HERE / "rank_children.py"), *map(str, arguments)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
+    command = [*(LAUNCHER if ranks else [sys.executable]), rank_children.__file__, *map(str, arguments)]
+    return subprocess.run(command, env=small.environment(), capture_output=True, text=True, timeout=600)
 
 
 def said(done: subprocess.CompletedProcess) -> list[dict]:
@@ -112,13 +108,10 @@ def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("why", "kind", "words"),
-    [
-        ("env", "RolloutError", "the world ended"),
-        pytest.param("nan", "NotFiniteError", "are not finite", marks=pytest.mark.full),
-    ],
-)
+@pytest.mark.parametrize(("why", "kind", "words"), [
+    ("env", "RolloutError", "the world ended"),
+    pytest.param("nan", "NotFiniteError", "are not finite", marks=pytest.mark.full),
+])  # fmt: skip
 def test_an_error_on_rank_0_ends_all_ranks_with_the_same_words(models, tmp_path, why, kind, words):
     done = launched("fail", models, tmp_path / "run", why)
     assert done.returncode != 0

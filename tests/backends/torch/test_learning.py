@@ -1,14 +1,17 @@
-"""Log-probabilities with gradients, however they are packed, and optimizer steps."""
+"""Log-probabilities with gradients, however they are packed, optimizer steps, and gradients in float16 (on a T4)."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from backends.drawn import KINDS, drawn, old_logprobs, same, weights
 
 import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
-from mas_lab.backends.loading import load_policy
+from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.torch.fast import trie
+from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.cells.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
@@ -175,3 +178,48 @@ def test_what_cannot_be_trained_on_is_refused_and_never_steps(qwen3):
     policy.parameters["stray"] = torch.nn.Parameter(torch.zeros(3))  # it would be saved and never trained
     with pytest.raises(PolicyError, match="'stray'"):
         policy.forward_backward([sample], CLIPPED)
+
+
+def half_gradient(qwen3, dtype, weight, twice=False):
+    """Gradient of two samples, each weighing `weight`, divided by it; of the same again where `twice`."""
+    policy = load_base(qwen3, adapters=1, rank=4, dtype=dtype, packing="padded").adapter("a")
+    with torch.random.fork_rng(), torch.no_grad():
+        torch.manual_seed(1)
+        for parameter in policy.parameters.values():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    for scale in (1, 256)[: 1 + twice]:
+        samples = [Sample((5, 6, 7), (8, 9, 10), (-1.0,) * 3, 1.0, a, weight * scale) for a in (1.0, -0.5)]
+        policy.forward_backward(samples, lab.reinforce())
+    return torch.cat([g.flatten() for _, g in policy.gradients()]) / weight
+
+
+def test_a_gradient_does_not_depend_on_how_small_its_weights_are(qwen3):
+    exact = half_gradient(qwen3, None, 1.0)
+    for weight in (1.0, 1e-3, 1e-5, 1e-7):
+        half = half_gradient(qwen3, "float16", weight)
+        assert (half - exact).norm() < 0.02 * exact.norm()
+        assert (half != 0).float().mean() > 0.98
+    waiting = half_gradient(qwen3, "float16", 1e-5, twice=True)  # gradients that wait keep their size
+    assert (waiting - 257 * exact).norm() < 257 * 0.02 * exact.norm()
+
+
+LINEAR, SQUARE = packing_module.Cost(linear=1.0, attention=0.0), packing_module.Cost(linear=0.0, attention=1.0)
+FEW = [(4, 9, 6), (4, 9, 7, 5), (4, 9, 7), (8, 9, 6), (4, 8, 3, 3, 5)]
+
+
+def test_each_distinct_beginning_is_one_node():
+    tree = Trie()
+    assert tree.walk((4, 9, 7, 5)) == [-1, 0, 1, 2, 3] and tree.walk((4, 9, 6)) == [-1, 0, 1, 4]
+    assert tree.walk((8,), start=2) == [2, 5] and tree.walk((8, 9)) == [-1, 6, 7], "another root"
+    assert tree.ids == [4, 9, 7, 5, 6, 8, 8, 9] and tree.parents == [-1, 0, 1, 2, 1, 2, -1, 6]
+    assert tree.positions().tolist() == [0, 1, 2, 3, 2, 3, 0, 1]
+    assert [np.flatnonzero(tree.visible()[node]).tolist() for node in (5, 7)] == [[0, 1, 2, 5], [6, 7]]
+
+
+def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
+    sizes = {prompt: len(prompt) + 2 for prompt in FEW}
+    assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
+    assert [len(one) for one in merge_prefixes(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
+    monkeypatch.setattr(trie, "MERGED", 12)
+    assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
+    assert list(merge_prefixes({}, LINEAR)) == []
