@@ -6,8 +6,9 @@ A row is what the task wants where that is not the usual: options of `make_env`,
 of its own for each agent, who is frozen, fields of `lab.train`'s settings. Its name names the folder: the task, or the
 task and an arm (`sokoban outcome`). Of each are written `results.csv`, a row per seed: success and return on held-out
 tasks before and after, seconds of training without scoring; `curves.csv`, the scores on the way by sampled tokens;
-`malformed.csv`, where tools are called: the share of calls that cannot be made, at each step; `calls.csv`, where agents are called on a condition: in how many turns of an episode each speaks, at each step; and
-`provenance.json`, the command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
+`malformed.csv`, where tools are called: the share of calls that cannot be made, at each step; `calls.csv`, where agents
+are called on a condition: in how many turns of an episode each speaks, at each step; and `provenance.json`, the
+command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
 """
 
 import argparse
@@ -89,7 +90,8 @@ def learn(name: str, seed: int) -> tuple[str, dict[str, pd.DataFrame]]:
     """One training: the name of the trial, and its tables by the names of their files."""
     trial = TRIALS[name]
     env = lab.make_env(**trial.env)
-    team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
+    team = demo.make_team(env, trial.lr, trial.per_agent)
+    team = lab.Team(team, frozen=trial.frozen)
     scores, calls, malformed, tokens, seconds = [], [], [], {0: 0}, 0.0
     for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
@@ -128,7 +130,8 @@ def ship(out: Path, name: str, runs: list[dict[str, pd.DataFrame]]) -> None:
         "versions": libraries | {"python": platform.python_version()},
     }
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
-    print(pd.concat([run["results"] for run in runs]).sort_values("seed").to_string(index=False), f"-> {folder}", sep="\n")
+    results = pd.concat([run["results"] for run in runs]).sort_values("seed")
+    print(results.to_string(index=False), f"-> {folder}", sep="\n")
 
 
 def main() -> None:

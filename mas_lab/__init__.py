@@ -27,6 +27,10 @@ class _Lab(ModuleType):
         if not (isinstance(value, ModuleType) and _HOMES.get(name, __name__) != __name__):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Let a part that a notebook defines go to another process: it holds `lab`, by its name."""
+        return import_module, (__name__,)
+
 
 sys.modules[__name__].__class__ = _Lab
 

@@ -44,7 +44,7 @@ from pathlib import Path
 
 from mas_lab.arguments import check_arguments
 from mas_lab.check.env import check_env
-from mas_lab.env import Env, EnvError, Task, tools_of, transcript
+from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage
 from mas_lab.pocket.play import Said, hostile_play, longest_answer, name_of
@@ -137,8 +137,9 @@ def _drawn(env: Env, tasks: int, seed: int) -> list[list[Task]]:
 def _context(env: Env, played: Sequence[Said], name: str) -> int:
     """Return a context length for twice the longest chat seen; raise EnvError if that is too long."""
     longest = max(
-        sum(2 + len(parts_of(transcript([message]), bool(one.tools))) for message in one.messages)  # 2: room for marks
-        + len(parts_of(json.dumps(list(one.tools)), True))
+        sum(2 + _length(message["content"] or "", one) for message in one.messages)  # 2: room for marks
+        + sum(_length(json.dumps(calls), one) for message in one.messages for calls in message.get("tool_calls", ()))
+        + sum(_length(json.dumps(tool), one) for tool in one.tools)
         for one in played
     )
     longest += max(longest_answer(env, agent) for agent in env.agents)
@@ -148,3 +149,7 @@ def _context(env: Env, played: Sequence[Said], name: str) -> int:
         f"make_pocket: {name!r} showed {longest} words in one chat, answer included; a pocket model reads at most "
         f"{CONTEXTS[-1] // 2}: show less of what was said before, or lower max_tokens"
     )
+
+
+def _length(text: str, one: Said) -> int:
+    return len(parts_of(text, bool(one.tools)))

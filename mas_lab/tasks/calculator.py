@@ -105,7 +105,7 @@ class Calculator(DrawnTask):
     single_agent: bool = False
     """Whether one agent, `solo`, does both operations."""
     largest: int = 99
-    """Largest number of a chain; the smallest is 10."""
+    """Largest number of a chain, at least 20; the smallest is 10."""
     max_turns: int = 4
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
@@ -116,7 +116,7 @@ class Calculator(DrawnTask):
     max_return, max_tokens = 1.0, 32
 
     def __post_init__(self):
-        self.require("largest", self.largest >= 10, "use a number from 10")
+        self.require("largest", self.largest >= 20, "use a number from 20")
         self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
         self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
 

@@ -73,7 +73,7 @@ class Tokenized:
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return make_tool_tokenizer(("30", "4", "+", "calculate", "a", "op", "b"))
+    return make_tool_tokenizer(("3", "0", "4", "+", "calculate", "a", "op", "b"))
 
 
 @pytest.mark.parametrize(
@@ -115,5 +115,5 @@ def test_a_chat_template_of_a_known_model_gets_its_response_template_of_trl(toke
 def test_a_model_that_nothing_can_read_is_refused(tokenizer):
     unknown = make_tool_tokenizer(())
     unknown.chat_template, unknown.response_template = "{{ messages }}", None
-    with pytest.raises(PolicyError, match="set policy.tokenizer.response_template"):
+    with pytest.raises(PolicyError, match=r"set policy\.tokenizer\.response_template"):
         response_template(unknown)
