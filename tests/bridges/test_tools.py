@@ -203,6 +203,7 @@ REFUSED = [
     (tool_with({"items": [{"$ref": "http://127.0.0.1:9/schema.json"}]}), "no JSON schema"),
     (tool_with({"pattern": "("}), "'(' is not a 'regex'"),
     (tool_with(3), "are no JSON schema"),
+    (tool_with({"description": "\ud800"}), "a lone surrogate"),
     ({"tool_choice": "always"}, "give 'auto', 'none', 'required' or a function of tools (add, other)"),
     ({"tool_choice": {"function": {"name": "gone"}}}, "give 'auto', 'none', 'required'"),
     ({"tool_choice": ["add"]}, "give 'auto', 'none', 'required'"),
