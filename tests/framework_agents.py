@@ -1,11 +1,25 @@
-"""Agents of five frameworks as programs, as their users would write them.
+"""Agents of the OpenAI SDK and of five frameworks as programs, as their users would write them.
 
 Leaves out: the same calls without a framework (`plain_agents`).
 """
 
-from plain_agents import TOLD, calculate, calculator, score
+from plain_agents import LANGGRAPH, TOLD, calculate, calculator, chat_of, offer, results_of, score
 
 from mas_lab.tasks.calculator import value
+
+# The OpenAI SDK
+
+
+def openai_sdk(task, endpoint):
+    messages = chat_of(task)
+    with endpoint.client() as client:
+        while True:
+            answer = client.chat.completions.create(model="solver", messages=messages, tools=[offer(LANGGRAPH)])
+            message = answer.choices[0].message
+            if not message.tool_calls:
+                return score(message.content, task)
+            messages += [message, *results_of(message.model_dump())]
+
 
 # LangGraph
 

@@ -58,6 +58,7 @@ def results(prompt, draw):
 
 
 CLIENTS = {
+    real.openai_sdk: ("openai", plain.langgraph, solves),
     real.langgraph: ("langchain", plain.langgraph, solves),
     real.langgraph_streamed: ("langchain", plain.langgraph, solves),
     real.structured: ("langchain_openai", plain.structured, answers),
