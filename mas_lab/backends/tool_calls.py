@@ -6,7 +6,7 @@ Leaves out: running a tool, which is up to the environment or the program.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -96,13 +96,31 @@ def _problem(function: Any, tools: Tools) -> str:
 
 @lru_cache(maxsize=256)
 def validator(schema: str) -> Callable[[Any], bool]:
-    """Return the function that tells whether arguments fit a JSON schema; jsonschema's SchemaError for a bad schema."""
+    """Return the function that tells whether arguments fit a JSON schema, which may refer to its own parts only.
+
+    Raises jsonschema's SchemaError, or referencing's Unresolvable, for a bad schema.
+    """
     from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
 
     loaded = json.loads(schema)
     kind = validator_for(loaded)
     kind.check_schema(loaded)
-    return kind(loaded).is_valid
+    parts = Registry().with_resource("", DRAFT202012.create_resource(loaded)).resolver()
+    for reference in _references(loaded):
+        parts.lookup(reference)
+    return kind(loaded, registry=Registry()).is_valid  # without a registry it would load references from the network
+
+
+def _references(schema: Any) -> Iterator[str]:
+    if isinstance(schema, Mapping):
+        if isinstance(reference := schema.get("$ref"), str):
+            yield reference
+        schema = schema.values()
+    if not isinstance(schema, str | int | float | None):
+        for part in schema:
+            yield from _references(part)
 
 
 def answer_of(

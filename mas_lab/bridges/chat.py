@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mas_lab.backends.tool_calls import validator
-from mas_lab.env import Message, no_message
+from mas_lab.env import Message, no_message, not_plain
 from mas_lab.runs.forms import first_problem
 
 IGNORED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
@@ -83,6 +83,8 @@ def _read_tool(tool: Any) -> dict[str, Any]:
         raise ValueError(f"it is {tool!r:.80}; give {{'type': 'function', 'function': {{'name', 'parameters'}}}}")
     kept = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
     kept.setdefault("parameters", {"type": "object", "properties": {}})
+    if problem := not_plain(kept, "it"):
+        raise ValueError(problem)
     try:
         validator(json.dumps(kept["parameters"]))
     except Exception as error:
@@ -154,7 +156,7 @@ def _add_format(asked: Asked) -> None:
         asked.response_format = {}
         return
     form = asked.response_format.get("json_schema")
-    if kind != "json_schema" or not isinstance(form, Mapping):
+    if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
         told = f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
         raise Refused(400, "unsupported_parameter", told)
     function = {"name": form.get("name") or FORMAT, "parameters": form.get("schema"),

@@ -26,6 +26,8 @@ class Gateway(ThreadingHTTPServer):
     `address` is the base URL for clients. `episodes` maps a key to the function that answers that episode's calls.
     """
 
+    request_queue_size = 1024  # all episodes may connect at once; beyond the queue, connections are reset
+
     def __init__(self):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.episodes: dict[str, Ask] = {}
@@ -48,6 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Gateway
     protocol_version = "HTTP/1.1"
     timeout = 600
+    wbufsize = -1  # one packet an answer: a second one would wait for the acknowledgement of the first
 
     def do_POST(self) -> None:
         """Send what the asking episode answers, or the error that it raises."""

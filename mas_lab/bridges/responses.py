@@ -7,13 +7,28 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from pydantic import BaseModel, ValidationError
+
 from mas_lab.bridges.chat import Refused
+from mas_lab.runs.forms import first_problem
 
 SAME = ("model", "temperature", "top_p", "parallel_tool_calls", "stream", "metadata", "store", "user")
 """Parameters that mean the same in both."""
 PASSED = ("input", "instructions", "max_output_tokens", "text", "tools", "tool_choice", "include", "truncation",
           "reasoning", "prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier")  # fmt: skip
 """Parameters that are translated below, or change no token."""
+
+
+class _Text(BaseModel):
+    format: dict[str, Any] = {}
+
+
+class _Shape(BaseModel):
+    """The parts of a request that are read here; the rest is read as a chat completion."""
+
+    input: str | list[dict[str, Any]] = []
+    tools: list[dict[str, Any]] = []
+    text: _Text = _Text()
 
 
 def answer_of(ask: Callable[[Any], dict[str, Any]], body: Any) -> dict[str, Any]:
@@ -25,6 +40,10 @@ def answer_of(ask: Callable[[Any], dict[str, Any]], body: Any) -> dict[str, Any]
 
 def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return a request for a response as one for a chat completion."""
+    try:
+        _Shape.model_validate(body)
+    except ValidationError as error:
+        raise Refused(400, "invalid_value", first_problem(error)) from None
     for name in body.keys() - {*SAME, *PASSED}:
         told = f"{name} is not supported here: leave it out, or use chat completions"
         raise Refused(400, "unsupported_parameter", told)
@@ -32,7 +51,7 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     messages = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
     given = body.get("input", [])
     for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
-        _add(messages, item if isinstance(item, Mapping) else {"type": repr(item)[:40]})
+        _add(messages, item)
     chat["messages"] = messages
     if "max_output_tokens" in body:
         chat["max_tokens"] = body["max_output_tokens"]
@@ -43,7 +62,7 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     choice = body.get("tool_choice")
     if choice is not None:
         chat["tool_choice"] = {"function": choice} if isinstance(choice, Mapping) else choice
-    form = (body.get("text") or {}).get("format", {})
+    form = body.get("text", {}).get("format", {})
     if form.get("type", "text") != "text":
         chat["response_format"] = {"type": form["type"], "json_schema": form}
     return chat
@@ -54,7 +73,9 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
     kind, content = item.get("type", "message"), item.get("content", "")
     if kind == "message":
         if isinstance(content, list):
-            content = [{"type": "text", "text": part.get("text", "")} if "text" in part else part for part in content]
+            texts = [part["text"] if isinstance(part, Mapping) and "text" in part else None for part in content]
+            content = [part if text is None else {"type": "text", "text": text}
+                       for part, text in zip(content, texts, strict=True)]  # fmt: skip
         messages.append({"role": item.get("role"), "content": content})
     elif kind == "function_call":
         if not messages or messages[-1]["role"] != "assistant":
@@ -96,11 +117,28 @@ def as_response(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def events_of(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a response as the events of a stream, each item in one piece."""
+    """Yield a response as the events of a stream, each text in one piece."""
     started = {**response, "status": "in_progress", "output": [], "usage": None}
     events = [{"type": "response.created", "response": started}]
     for index, item in enumerate(response["output"]):
-        events += [{"type": f"response.output_item.{what}", "output_index": index, "item": item}
-                   for what in ("added", "done")]  # fmt: skip
+        events += [{"output_index": index, **event} for event in _events_of(item)]
     events.append({"type": f"response.{response['status']}", "response": response})
     yield from ({**event, "sequence_number": number} for number, event in enumerate(events))
+
+
+def _events_of(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of an item; clients read its text from the deltas alone."""
+    empty = {"message": {"content": []}, "function_call": {"arguments": ""}}.get(item["type"], {})
+    yield {"type": "response.output_item.added", "item": {**item, **empty}}
+    at = {"item_id": item["id"]}
+    if item["type"] == "message":
+        [part], at = item["content"], {**at, "content_index": 0}
+        yield {"type": "response.content_part.added", **at, "part": {**part, "text": ""}}
+        yield {"type": "response.output_text.delta", **at, "delta": part["text"], "logprobs": []}
+        yield {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
+        yield {"type": "response.content_part.done", **at, "part": part}
+    elif item["type"] == "function_call":
+        given = {"name": item["name"], "arguments": item["arguments"]}
+        yield {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]}
+        yield {"type": "response.function_call_arguments.done", **at, **given}
+    yield {"type": "response.output_item.done", "item": item}
