@@ -10,7 +10,7 @@
 #   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
 #   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
 #   make games           adds TextArena and PettingZoo; the same
-#   make clients         adds the OpenAI SDK, LangGraph and AutoGen, whose programs speak to the gateway; the same
+#   make clients         adds the OpenAI SDK and five frameworks of agents, whose programs speak to the gateway; the same
 #   make test-tinker     the cells with their weights behind SkyRL's server, where a Python 3.12 is found
 #   make test-verl       a run handed over to verl, judged by verl's own code on a CPU; wants a Python below 3.13
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline

@@ -6,8 +6,9 @@ A row is what the task wants where that is not the usual: options of `make_env`,
 of its own for each agent, who is frozen, fields of `lab.train`'s settings. Its name names the folder: the task, or the
 task and an arm (`sokoban outcome`). Of each are written `results.csv`, a row per seed: success and return on held-out
 tasks before and after, seconds of training without scoring; `curves.csv`, the scores on the way by sampled tokens;
-`calls.csv`, where agents are called on a condition: in how many turns of an episode each speaks, at each step; and
-`provenance.json`, the command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
+`malformed.csv`, where tools are called: the share of calls that cannot be made, at each step; `calls.csv`, where agents
+are called on a condition: in how many turns of an episode each speaks, at each step; and `provenance.json`, the
+command, the row and the versions. Leaves out: what they say (`data/results/README.md`).
 """
 
 import argparse
@@ -45,6 +46,8 @@ class Trial:
     settings: Mapping[str, Any] = field(default_factory=lambda: {"tasks": 32, "minibatches": 2})
     calls: bool = False
     """Is `calls.csv` written?"""
+    malformed: bool = False
+    """Is `malformed.csv` written?"""
 
 
 SEARCH = Trial({"name": "search"}, "dr_mas", lr=3e-4, steps=50, per_agent=True, calls=True)
@@ -72,20 +75,31 @@ TRIALS: dict[str, Trial] = {
     "paid_help": replace(CALLED, env={"name": "paid_help"}, frozen=("solver",)),
     "finisher": replace(CALLED, env={"name": "finisher"}, frozen=("solver",)),
     "cascade": replace(CALLED, env={"name": "cascade"}, recipe="own_pooled"),
+    "calculator": Trial({"name": "calculator"}, "dr_mas", lr=5e-4, steps=60, settings={"tasks": 16}, malformed=True),
     "stakes": replace(CALLED, env={"name": "stakes"}, recipe="own_pooled", frozen=("solver", "clerk")),
 }
 
 
-def learn(name: str, seed: int) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """One training: the name of the trial, its row of results, its curve, and its calls."""
+def malformed_share(turns: pd.DataFrame) -> float:
+    """Return the share of tool calls that cannot be made."""
+    called = turns[turns["call_status"] != "none"]
+    return float((called["call_status"] != "ok").mean())
+
+
+def learn(name: str, seed: int) -> tuple[str, dict[str, pd.DataFrame]]:
+    """One training: the name of the trial, and its tables by the names of their files."""
     trial = TRIALS[name]
     env = lab.make_env(**trial.env)
-    team = demo.make_team(env, trial.lr, trial.per_agent, trial.frozen)
-    scores, calls, tokens, seconds = [], [], {0: 0}, 0.0
+    team = demo.make_team(env, trial.lr, trial.per_agent)
+    team = lab.Team(team, frozen=trial.frozen)
+    scores, calls, malformed, tokens, seconds = [], [], [], {0: 0}, 0.0
     for report in lab.train(env, team, trial.recipe, trial.steps, seed, **trial.settings, **SCORED):
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
         tokens[done] = tokens[report.step] + report.tokens
-        calls.append(call_table(report.turns, env.agents).assign(seed=seed, step=done))
+        if trial.calls:
+            calls.append(call_table(report.turns, env.agents).assign(seed=seed, step=done))
+        if trial.malformed:
+            malformed.append({"seed": seed, "step": done, "malformed": malformed_share(report.turns)})
         if report.held_out is not None:
             scores.append(mean_scores(report.held_out))
     curve = pd.concat(scores, ignore_index=True)
@@ -93,15 +107,19 @@ def learn(name: str, seed: int) -> tuple[str, pd.DataFrame, pd.DataFrame, pd.Dat
     first, last = curve.iloc[0], curve.iloc[-1]
     row = {"seed": seed, "success_before": first["success"], "success": last["success"], "return_before":
            first["return"], "return": last["return"], "max_return": env.max_return, "seconds": seconds}  # fmt: skip
-    return name, pd.DataFrame([row]), curve, pd.concat(calls)[["seed", "step", "agent", "calls"]]
+    tables = {"results": pd.DataFrame([row]), "curves": curve}
+    if calls:
+        tables["calls"] = pd.concat(calls)[["seed", "step", "agent", "calls"]]
+    if malformed:
+        tables["malformed"] = pd.DataFrame(malformed)
+    return name, tables
 
 
-def ship(out: Path, name: str, runs: list[tuple[str, pd.DataFrame, pd.DataFrame, pd.DataFrame]]) -> None:
+def ship(out: Path, name: str, runs: list[dict[str, pd.DataFrame]]) -> None:
     folder = out / name.replace(" ", "_")
     folder.mkdir(parents=True, exist_ok=True)
-    tables = ("results", "curves", *(["calls"] if TRIALS[name].calls else []))
-    for number, table in enumerate(tables, start=1):
-        rows = pd.concat([run[number] for run in runs]).sort_values("seed", kind="stable")
+    for table in runs[0]:
+        rows = pd.concat([run[table] for run in runs]).sort_values("seed", kind="stable")
         rows.to_csv(folder / f"{table}.csv", index=False, float_format="%.5g")
     libraries = {library: version(library) for library in ("torch", "transformers", "pandas", "numpy")}
     provenance = {
@@ -112,7 +130,8 @@ def ship(out: Path, name: str, runs: list[tuple[str, pd.DataFrame, pd.DataFrame,
         "versions": libraries | {"python": platform.python_version()},
     }
     (folder / "provenance.json").write_text(json.dumps(provenance, indent=1) + "\n")
-    print(pd.concat([run[1] for run in runs]).sort_values("seed").to_string(index=False), f"-> {folder}", sep="\n")
+    results = pd.concat([run["results"] for run in runs]).sort_values("seed")
+    print(results.to_string(index=False), f"-> {folder}", sep="\n")
 
 
 def main() -> None:
@@ -125,7 +144,7 @@ def main() -> None:
     jobs = [(learn, name, seed) for name in args.trials for seed in args.seeds]
     runs = list(side_by_side(jobs, args.workers))
     for name in args.trials:
-        ship(args.out, name, [run for run in runs if run[0] == name])
+        ship(args.out, name, [tables for trial, tables in runs if trial == name])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,9 @@ Message = dict[str, Any]
 """One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
 that chat templates know: `name`, `reasoning_content`, `tool_call_id` and `tool_calls`. `content` may be None beside
 `tool_calls`."""
+Tools = Sequence[Mapping[str, Any]]
+"""Tools in the form of OpenAI's chat completions, `{"type": "function", "function": {"name", "description",
+"parameters"}}`, where `parameters` is a JSON schema."""
 LARGEST_REWARD = 1e100
 """Largest reward, whose square and whose sums are still numbers."""
 ROLES = ("system", "user", "assistant", "tool")
@@ -72,6 +75,11 @@ class Env(Protocol):
 
     An env may also have:
     - `demonstrate(state, agent, rng) -> str`: imperfect play. `check_env` tries it, and `make_pocket` teaches it.
+    - `tools(agent) -> list`: the tools that an agent may call, in OpenAI's form (`Tools`); the same in each turn. Its
+      action is then the assistant's message, a dict with `content` and, if it made calls, `tool_calls` with `id` and
+      `function`. `step` runs the tools, and `observe` shows their results as messages of the role "tool". A malformed
+      call arrives as plain content, and the column `call_status` names the defect. `demonstrate` writes calls as Qwen3
+      does.
     - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
       it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
       style sheet. `check_env` checks it (`display.svg_rules`).
@@ -140,12 +148,12 @@ class Env(Protocol):
             Chat messages.
         """
 
-    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+    def step(self, state: Any, actions: Mapping[str, Any]) -> Step:
         """Return the result of a joint action; `state` stays unchanged.
 
         Args:
             state: The present state.
-            actions: Text of each agent that acts.
+            actions: Text of each agent that acts; a message if the env has `tools` for it.
 
         Returns:
             The new state, the rewards and the end of the episode.
@@ -228,19 +236,26 @@ def _option(value: Any) -> Any:
     return {"is": name, **held} if held else name
 
 
-def transcript(messages: Sequence[Message]) -> str:
-    """Return chat messages as one text for people: a line `user: ...` for each, tool calls as JSON."""
-    return "\n".join(map(_line, messages))
+def tools_of(env: Env, agent: str) -> Tools:
+    """Return the tools that an env offers to an agent; none for an env without `tools`."""
+    return env.tools(agent) if hasattr(env, "tools") else ()
+
+
+def transcript(messages: Sequence[Message], tools: Tools = ()) -> str:
+    """Return chat messages as one text for people: a line `user: ...` for each, tools and tool calls as JSON."""
+    offered = [f"tools: {_json([tool['function'] for tool in tools])}"] if tools else []
+    return "\n".join([*offered, *map(_line, messages)])
 
 
 def _line(message: Message) -> str:
     about = [str(message[key]) for key in ("name", "tool_call_id") if key in message]
-    said = [message.get("reasoning_content"), message["content"], _calls(message.get("tool_calls"))]
+    calls = message.get("tool_calls")
+    said = [message.get("reasoning_content"), message["content"], None if calls is None else _json(calls)]
     return f"{' '.join([message['role'], *about])}: {' '.join(part for part in said if part is not None)}"
 
 
-def _calls(calls: Any) -> str | None:
-    return None if calls is None else json.dumps(calls, ensure_ascii=False)
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def no_message(message: Any) -> str:

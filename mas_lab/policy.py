@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from mas_lab.env import Message
+from mas_lab.env import Message, Tools
 
 if TYPE_CHECKING:
     import torch
@@ -156,10 +156,15 @@ class Policy(Protocol):
     """The `mas_lab.locks.ModelLock` of its model."""
     capabilities: Capabilities
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        """Return the token ids of a chat, up to the place where the policy answers."""
+    def encode(self, messages: Sequence[Message], tools: Tools = (), choice: str = "auto") -> list[int]:
+        """Return the token ids of a chat, up to the place where the policy answers.
 
-    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+        The prompt offers `tools`. It ends with the opening of a call if `choice` is "required" or a tool's name.
+        """
+
+    def encode_all(
+        self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"
+    ) -> list[list[int]]:
         """Encode many chats in one call."""
 
     def decode(self, ids: Sequence[int]) -> str:

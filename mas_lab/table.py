@@ -61,6 +61,8 @@ NUMBERS = {"check": _is_number_or_list, "error": "neither a finite number nor a 
 FLAG = {"check": _is_flag, "error": "neither True nor False"}
 ENDS = ("eos", "stop", "length")
 """The ways in which a completion may end."""
+CALL_STATUSES = ("none", "ok", "invalid_json", "unclosed", "unknown_tool", "wrong_arguments")
+"""What becomes of the tool calls of a completion: there are none, all can be made, or the defect of the first."""
 ROLLOUT = {
     "step": Column("training step, from 0"),
     "task": Column("task id"),
@@ -83,6 +85,8 @@ ROLLOUT = {
     "temperature": Column("temperature of that distribution", **NUMBER),
     "finish": Column("why the completion ended: 'eos', 'stop' (one of Sampling.stop) or 'length'",
                      ENDS.__contains__, "none of 'eos', 'stop', 'length'"),
+    "call_status": Column("what became of its tool call: 'ok', the defect of a malformed one, or 'none' for no call",
+                          CALL_STATUSES.__contains__, f"none of {', '.join(map(repr, CALL_STATUSES))}", required=False),
     "valid": Column("did the environment understand the completion", **FLAG),
     "team_reward": Column("what this action earned the team; 0 for an action that does not move the world", **NUMBER),
     "local_reward": Column("what this action earned its own agent", **NUMBER),

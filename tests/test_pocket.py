@@ -19,12 +19,13 @@ from mas_lab.pocket import own
 from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
-from mas_lab.pocket.words import MARKED, UNKNOWN, different, make_tokenizer
+from mas_lab.pocket.words import MARKED, UNKNOWN, Said, different, make_tokenizer, make_tool_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
 
 needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="TRL teaches a pocket model; Colab has none")
 SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in families().items()]
+OF_WORDS = [one for one in SHIPPED if not one.values[1].tools]
 
 
 @pytest.mark.parametrize("folder, recipe", SHIPPED)
@@ -57,7 +58,7 @@ def test_a_program_may_leave_the_limit_to_a_shipped_model(folder, recipe, limit)
     assert 0 < len(row.completion_ids) <= team["one"].context - len(row.prompt_ids)
 
 
-@pytest.mark.parametrize("folder, recipe", SHIPPED)
+@pytest.mark.parametrize("folder, recipe", OF_WORDS)
 def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
     from transformers import AutoTokenizer
 
@@ -74,7 +75,7 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
             assert shipped.convert_tokens_to_ids(UNKNOWN) not in ids[0]
 
 
-@pytest.mark.parametrize("folder, recipe", SHIPPED)
+@pytest.mark.parametrize("folder, recipe", OF_WORDS)
 def test_the_column_prompt_is_what_the_prompt_ids_decode_to_in_all_four_roles(folder, recipe, monkeypatch):
     env, policy = make_env(recipe.env), lab.load_policy(folder)
     chat = [{"role": role, "content": f"{word} {word}"} for role, word in zip(MARKED, env.words, strict=False)]
@@ -86,6 +87,19 @@ def test_the_column_prompt_is_what_the_prompt_ids_decode_to_in_all_four_roles(fo
         assert [role for role, _ in lines] == list(MARKED)
         told = [f"{speaks} {text} <eos>" if role == "assistant" else f"{said} {text}" for role, text in lines]
         assert policy.tokenizer.decode(ids) == " ".join([*told, speaks])
+
+
+def test_the_tokenizer_of_tool_calls_gives_the_prompt_back_in_all_four_roles(monkeypatch):
+    env, policy = make_env("calculator"), lab.load_policy("calculator")
+    fresh = make_tool_tokenizer(env.words, policy.context)
+    assert policy.tokenizer.get_vocab() == fresh.get_vocab() and policy.tokenizer.chat_template == fresh.chat_template
+    chat = [{"role": role, "content": f"43 + {number}"} for number, role in enumerate(MARKED)]
+    monkeypatch.setattr(type(env), "observe", lambda self, state, agent: chat)
+    [row] = lab.rollout(env, lab.Team.shared(policy, env.agents), env.tasks(1, "test", 0)).head(1).itertuples()
+    text = policy.tokenizer.decode(row.prompt_ids)
+    assert all(text.count(message["content"]) == row.prompt.count(message["content"]) == 1 for message in chat)
+    assert "<tools>\ncalculate a op b\n</tools>" in text and '"name": "calculate"' in row.prompt
+    assert UNKNOWN not in text
 
 
 TINY = Family(
@@ -215,7 +229,7 @@ def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
 
 def test_an_env_of_prose_is_told_to_say_less():
     letters = random.Random(0)
-    prose = [([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
+    prose = [Said([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
     with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
     with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):

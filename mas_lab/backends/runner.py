@@ -23,6 +23,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pandas as pd
 
+from mas_lab.backends.tool_calls import answer_of
 from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
@@ -34,7 +35,7 @@ from mas_lab.cells.episode import (
     error_context,
     place_of,
 )
-from mas_lab.env import Env, EnvError, Task, transcript, unwritable, validate_step
+from mas_lab.env import Env, EnvError, Task, Tools, tools_of, transcript, unwritable, validate_step
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, Policy, PolicyError, Request
 from mas_lab.table import TableError, place
@@ -201,11 +202,16 @@ class Runner:
                 )
             said = {"completion": completion.text, "completion_ids": list(completion.ids),
                     "logprobs": list(completion.logprobs), "finish": completion.finish}  # fmt: skip
-            self.answer((plan, slot), Generation(one.agent, one.candidate, completion.text, columns | said))
+            message = None
+            if tools := self.prompts.tools[one.agent]:
+                message, said["call_status"] = answer_of(
+                    self.team[one.agent], columns["prompt_ids"], completion, tools, one.at.depth
+                )
+            self.answer((plan, slot), Generation(one.agent, one.candidate, completion.text, columns | said, message))
 
     def step_env(self, plan: RunningPlan, slot: int, request: StepEnv) -> None:
         """Step the environment, in a worker thread if there are any."""
-        actions = {one.agent: one.text for one in request.said}
+        actions = {one.agent: one.action for one in request.said}
         if self.workers is None:
             step = self.checked_step(plan.episode, request, lambda: self.env.step(request.at.state, actions))
             self.answer((plan, slot), step)
@@ -255,8 +261,8 @@ class Prompts:
     """Write the prompts of one rollout. Each (node, agent) is observed once; each distinct chat is encoded once."""
 
     def __init__(self, env: Env):
-        self.env = env
-        self._chats: dict[tuple[str, str], tuple[list, str, str, str]] = {}  # messages, their repr, text, place
+        self.env, self.tools = env, {agent: tools_of(env, agent) for agent in env.agents}
+        self._chats: dict[tuple[str, str], tuple[list, Tools, str, str, str]] = {}  # with a key, a text and a place
         self._ids: dict[tuple[int, str], tuple[int, ...]] = {}
 
     def __call__(self, policy: Policy, requests: Sequence[tuple[Any, Generate]]) -> list[tuple[str, tuple[int, ...]]]:
@@ -269,24 +275,28 @@ class Prompts:
         Both errors name task, agent and turn.
         """
         chats = [self._chat(task, one) for task, one in requests]
-        new = {key: (messages, place) for messages, key, _, place in chats if (id(policy), key) not in self._ids}
-        for key, ids in zip(new, self._encode(policy, list(new.values())), strict=True):
-            self._ids[id(policy), key] = tuple(ids)
-        return [(text, self._ids[id(policy), key]) for _, key, text, _ in chats]
+        by_tools: dict[str, dict[str, tuple[list, Tools, str]]] = {}
+        for messages, tools, key, _, where in chats:
+            if (id(policy), key) not in self._ids:
+                by_tools.setdefault(repr(tools), {})[key] = messages, tools, where
+        for new in by_tools.values():
+            for key, ids in zip(new, self._encode(policy, list(new.values())), strict=True):
+                self._ids[id(policy), key] = tuple(ids)
+        return [(text, self._ids[id(policy), key]) for _, _, key, text, _ in chats]
 
-    def _chat(self, task: Any, one: Generate) -> tuple[list, str, str, str]:
-        key = one.at.name, one.agent
+    def _chat(self, task: Any, one: Generate) -> tuple[list, Tools, str, str, str]:
+        key, tools = (one.at.name, one.agent), self.tools[one.agent]
         if key not in self._chats:
             where = place_of(task, one.at, one.agent)
             with error_context(self.env, "observe", where):
                 messages = self.env.observe(one.at.state, one.agent)
-            self._chats[key] = messages, repr(messages), self._text(messages, where), where
+            self._chats[key] = messages, tools, repr((messages, tools)), self._text(messages, tools, where), where
         return self._chats[key]
 
-    def _text(self, messages: Any, where: str) -> str:
+    def _text(self, messages: Any, tools: Tools, where: str) -> str:
         observe = f"{type(self.env).__name__}.observe"
         try:
-            text = transcript(messages)
+            text = transcript(messages, tools)
         except Exception as error:
             raise EnvError(
                 f"{observe} gave {messages!r:.200} for {where}; give a list of {{'role': ..., 'content': text}}"
@@ -298,10 +308,11 @@ class Prompts:
             )
         return text
 
-    def _encode(self, policy: Policy, chats: Sequence[tuple[list, str]]) -> list[Sequence[int]]:
-        """Encode all chats in one call. If that fails, encode them one by one, to name the one that failed."""
+    def _encode(self, policy: Policy, chats: Sequence[tuple[list, Tools, str]]) -> list[Sequence[int]]:
+        """Encode chats with the same tools in one call. If that fails, encode each alone, to name the bad one."""
+        offered = {"tools": chats[0][1]} if chats[0][1] else {}
         try:
-            return policy.encode_all([messages for messages, _ in chats])
+            return policy.encode_all([messages for messages, _, _ in chats], **offered)
         except Exception as error:
             if len(chats) > 1:
                 return [self._encode(policy, [chat])[0] for chat in chats]
@@ -311,7 +322,7 @@ class Prompts:
                     f"its policy's chat template cannot write the prompt: {type(error).__name__}: {error}; have "
                     "observe return what the template takes, or pass load_policy(..., template={'chat_template': ...})"
                 )
-            raise RolloutError(f"rollout: {chats[0][1]}: {problem}") from error
+            raise RolloutError(f"rollout: {chats[0][2]}: {problem}") from error
 
 
 def max_tokens(env: Env, agent: str) -> int:

@@ -10,10 +10,11 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from mas_lab.backends.runner import PendingRequests, draw_seed
+from mas_lab.bridges.chat import Refused
 from mas_lab.bridges.episode import Call, Episode
-from mas_lab.bridges.gateway import Gateway, Refused
+from mas_lab.bridges.gateway import Gateway
 from mas_lab.locks import locked
-from mas_lab.policy import Request
+from mas_lab.policy import Completion, Request
 from mas_lab.team import Team
 
 SLICE = 0.05
@@ -79,7 +80,15 @@ class Dispatcher:
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
         for (call, request), completion in self.pending.answers() if self.pending else ():
             if not call.answer.done():
-                call.episode.take(call, request, self.team.name_of(call.asked.agent), completion)
+                self._take(call, request, completion)
+
+    def _take(self, call: Call, request: Request, completion: Completion) -> None:
+        agent = call.asked.agent
+        try:
+            call.episode.take(call, request, self.team[agent], self.team.name_of(agent), completion)
+        except Exception as error:  # from the response template or the schema of a tool; it costs this call alone
+            told = f"the answer of agent {agent!r} cannot be read: {type(error).__name__}: {error!s:.300}"
+            call.settle(Refused(500, "answer", told))
 
     def _hear(self, seconds: float) -> list[Episode]:
         """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""
@@ -105,12 +114,14 @@ class Dispatcher:
     def _request(self, call: Call) -> Request:
         """Return the request for the engine, or raise `Refused`."""
         asked, policy, sampling = call.asked, self.team[call.asked.agent], self.team.sampling[call.asked.agent]
-        if (length := sum(len(message["content"] or "") for message in asked.messages)) > CHARACTERS * policy.context:
+        length = sum(len(message["content"] or "") for message in asked.messages) + len(repr(asked.offered))
+        if length > CHARACTERS * policy.context:
             told = f"{length:,} characters are more than agent {asked.agent!r} reads ({policy.context} tokens)"
             raise Refused(400, "context_length_exceeded", told)
         try:
-            ids = tuple(policy.encode(asked.messages))
-        except Exception as error:  # from the chat template, which may not support tools, for example
+            offered = {"tools": asked.offered, "choice": asked.tool_choice} if asked.offered else {}
+            ids = tuple(policy.encode(asked.messages, **offered))
+        except Exception as error:  # from the chat template, which may not take a role, for example
             told = f"the chat template of agent {asked.agent!r} cannot write it: {error}"
             raise Refused(400, "messages", told) from error
         limit = min(asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)

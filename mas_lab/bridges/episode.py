@@ -6,6 +6,7 @@ Leaves out: how a call is answered (`dispatcher`).
 import asyncio
 import inspect
 import secrets
+import ssl
 import time
 import traceback
 from collections import Counter
@@ -19,9 +20,10 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.bridges.gateway import Asked, Refused, answer_to, asked_of
+from mas_lab.backends.tool_calls import answer_of
+from mas_lab.bridges.chat import Answered, Asked, Refused, answer_to, asked_of
 from mas_lab.env import Message, Task, not_plain, transcript
-from mas_lab.policy import Completion, Request
+from mas_lab.policy import Completion, Policy, Request
 
 Program = Callable[[Task, "Endpoint"], Any]
 """Function or coroutine function `program(task, endpoint)` of a user.
@@ -62,18 +64,27 @@ class Endpoint:
 
         A plain text is sent as one message of the user. `options`: temperature, max_tokens, stop.
         """
+        return self.message(agent, messages, **options)["content"] or ""
+
+    def message(self, agent: str, messages: str | Sequence[Message], **options: Any) -> Message:
+        """Return the message that `agent` answers with; with the option `tools`, it may have `tool_calls`.
+
+        Messages, tools and calls have the form of OpenAI's chat completions, as do the other options.
+        """
         told = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        answer = self.ask({"model": agent, "messages": told, **options})
-        return answer["choices"][0]["message"]["content"]
+        return self.ask({"model": agent, "messages": told, **options})["choices"][0]["message"]
 
     def client(self, **options: Any) -> Any:
         """Return an `openai.OpenAI` client for this episode, without retries.
 
         Requires the package `openai`. `options` go to the client's constructor.
         """
-        from openai import OpenAI
+        from openai import DefaultHttpxClient, OpenAI
 
-        return OpenAI(**{"base_url": self.base_url, "api_key": self.api_key, "max_retries": 0, **options})
+        # Loopback needs no certificates, and reading them all takes 20 ms of each episode.
+        plain = DefaultHttpxClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        own = {"base_url": self.base_url, "api_key": self.api_key, "max_retries": 0, "http_client": plain}
+        return OpenAI(**own | options)
 
 
 @dataclass(eq=False)
@@ -90,7 +101,7 @@ class Call:
     def place(self) -> str:
         return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
 
-    def settle(self, answer: dict[str, Any] | Refused) -> None:
+    def settle(self, answer: Answered | Refused) -> None:
         """Set the answer, unless the call already has one.
 
         An episode may end in its own thread while another thread answers its call.
@@ -118,6 +129,8 @@ class Episode:
     """Reason why the episode failed; empty if it did not."""
     refusal: str = ""
     """Why its first unanswered call got no answer."""
+    issued: dict[str, Message] = field(default_factory=dict)
+    """The messages with tool calls that it was answered, by the ids of their calls."""
     open: set[Call] = field(default_factory=set)
     """Calls that wait for an answer."""
     since: float = 0.0
@@ -149,16 +162,27 @@ class Episode:
     def ask(self, body: Any) -> dict[str, Any]:
         """Wait for the answer to one request and return it, or raise `Refused`."""
         try:
-            call = self._call(asked_of(body))
-            self.tell(self, call)
-            if isinstance(answer := call.answer.result(), Refused):
-                raise answer
+            asked = asked_of(body)
+            asked.messages = [self._issued(message) for message in asked.messages]
+            calls = self._make_calls(asked)
+            for call in calls:
+                self.tell(self, call)
+            answers = [call.answer.result() for call in calls]
+            for answer in answers:
+                if isinstance(answer, Refused):
+                    raise answer
         except Refused as refused:
             self.refusal = self.refusal or str(refused)
             raise
-        return answer
+        return answer_to(asked, answers)
 
-    def _call(self, asked: Asked) -> Call:
+    def _issued(self, message: Message) -> Message:
+        """Return the message with tool calls that this episode sent; clients write its arguments in their own way."""
+        ids = [call["id"] for call in message.get("tool_calls", ())]
+        return self.issued.get(ids[0], message) if ids else message
+
+    def _make_calls(self, asked: Asked) -> list[Call]:
+        """Return a call for each of the `n` draws of a request."""
         with self._lock:
             if self._over:
                 raise self._ended()
@@ -166,14 +190,14 @@ class Episode:
                 known = ", ".join(self.agents)
                 self.why = f"it called agent {asked.agent!r:.80}, and the agents are {known}"
                 raise Refused(404, "model_not_found", f"no agent is called {asked.agent!r:.80}; the agents are {known}")
-            depth = self._calls.total()
-            if depth >= self.max_calls:
+            if self._calls.total() + asked.n > self.max_calls:
                 self.why = f"it made more than max_calls={self.max_calls} calls"
                 raise Refused(403, "too_many_calls", self.why)
-            call = Call(self, asked, self._calls[asked.agent], depth)
-            self._calls[asked.agent] += 1
-            self.open.add(call)
-        return call
+            first, depth = self._calls[asked.agent], self._calls.total()
+            calls = [Call(self, asked, first + draw, depth + draw) for draw in range(asked.n)]
+            self._calls[asked.agent] += asked.n
+            self.open.update(calls)
+        return calls
 
     def _work(self, endpoint: Endpoint) -> None:
         try:
@@ -199,21 +223,28 @@ class Episode:
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def take(self, call: Call, request: Request, policy: str, completion: Completion) -> None:
-        """Answer a call with a completion, and keep its row."""
-        self.rows.append({
-            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": call.asked.agent,
-            "candidate": 0, "kept": True, "probe": False, "policy": policy,
-            "prompt": transcript(call.asked.messages), "prompt_ids": list(request.prompt_ids),
-            "temperature": request.temperature, "completion": completion.text,
-            "completion_ids": list(completion.ids), "logprobs": list(completion.logprobs),
-            "finish": completion.finish, "valid": True, "team_reward": 0.0, "local_reward": 0.0, "success": False,
-            "done": False, "info": {},
-        })  # fmt: skip
-        text = completion.text
+    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> None:
+        """Answer a call with a completion of the policy called `name`, and keep its row."""
+        asked, tools, ids = call.asked, call.asked.offered, list(completion.ids)
+        message, status = {"role": "assistant", "content": completion.text}, "none"
+        if tools:
+            message, status = answer_of(policy, request.prompt_ids, completion, tools, call.depth)
         for one in request.stop if completion.finish == "stop" else ():
-            text = text.partition(one)[0]  # OpenAI's answers do not include the stop text
-        call.settle(answer_to(call.asked, call.depth, len(request.prompt_ids), completion, text))
+            message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
+        self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
+        self.rows.append({
+            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": asked.agent,
+            "candidate": 0, "kept": True, "probe": False, "policy": name,
+            "prompt": transcript(asked.messages, tools) + asked.demand, "prompt_ids": list(request.prompt_ids),
+            "temperature": request.temperature, "completion": completion.text, "completion_ids": ids,
+            "logprobs": list(completion.logprobs), "finish": completion.finish,
+            **({"call_status": status} if tools else {}), "valid": status in ("none", "ok"), "team_reward": 0.0,
+            "local_reward": 0.0, "success": False, "done": False,
+            "info": {"ignored": asked.ignored} if asked.ignored else {},
+        })  # fmt: skip
+        tokens = [policy.tokenizer.decode([token]) for token in ids] if asked.logprobs else ids
+        prompted = len(request.prompt_ids)
+        call.settle(Answered(message, completion.finish, tokens, completion.logprobs, prompted, call.depth))
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
         """Return the rows of all answered calls as one path, in the order of the calls.
@@ -233,7 +264,7 @@ class Episode:
         won = self.earned.team >= max_return - 1e-9 if success is None else success
         for row in rows[-1:]:
             row |= {"team_reward": float(self.earned.team), "success": bool(won), "done": True,
-                    "info": dict(self.earned.info)}  # fmt: skip
+                    "info": row["info"] | dict(self.earned.info)}  # fmt: skip
         return rows
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mas_lab.cells.credits import Credit
-from mas_lab.env import Env, EnvError, Step, Task
+from mas_lab.env import Env, EnvError, Message, Step, Task
 
 
 class RolloutError(RuntimeError):
@@ -57,6 +57,13 @@ class Generation:
     """Text of the completion."""
     columns: Mapping[str, Any]
     """Columns of the row that come from the policy: prompt, completion, token ids, log-probabilities and others."""
+    message: Message | None = None
+    """The answer as a message, for an agent with tools."""
+
+    @property
+    def action(self) -> str | Message:
+        """Return what the environment gets: the text, or the message of an agent with tools."""
+        return self.text if self.message is None else self.message
 
 
 @dataclass(frozen=True)

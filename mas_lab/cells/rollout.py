@@ -76,10 +76,10 @@ def instances(tasks: Sequence[Task], plan: Plan) -> Iterator[tuple[Task, str]]:
 
 
 def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
-    """Return recorded rows with the columns `mas_lab.table.ROLLOUT`; `info` only if a row has any."""
-    has_info = any(row["info"] for row in rows)
-    columns = [name for name in ROLLOUT if name != "info" or has_info]
-    return pd.DataFrame([{"step": step, **row} for row in rows], columns=columns)
+    """Return recorded rows with the columns `mas_lab.table.ROLLOUT`; an optional one only if a row has it."""
+    present = {name for name, column in ROLLOUT.items() if column.required or any(row.get(name) for row in rows)}
+    columns = [name for name in ROLLOUT if name in present]
+    return pd.DataFrame([{"step": step, "call_status": "none", **row} for row in rows], columns=columns)
 
 
 def _refuse_truncated_sampling(env: Env, team: Team) -> None:

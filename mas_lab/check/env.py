@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
+from mas_lab.backends.tool_calls import as_action
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript, validate_step
 
@@ -167,7 +168,8 @@ class _Check:
             self.closely = steps < CLOSELY or steps % THEN_EVERY == 0
             self.picture(state, task, turns)
             acting = self.acting(state, task, turns)
-            actions = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
+            texts = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
+            actions = {agent: as_action(self.env, agent, text, steps) for agent, text in texts.items()}
             where = {"task": task.id, "agent": "+".join(acting), "turn": turns[acting[0]]}
             said = actions[acting[0]] if len(acting) == 1 else actions
             step = self.pure("step", state, lambda s=state, a=actions: self.env.step(s, dict(a)), **where, text=said)

@@ -21,7 +21,7 @@ from mas_lab.paths import data_dir
 from mas_lab.pocket.families import Design, families
 from mas_lab.pocket.play import Said, as_rows, demonstrations
 from mas_lab.pocket.warm_start import make_model, require_trl, supervise
-from mas_lab.pocket.words import make_tokenizer
+from mas_lab.pocket.words import make_tokenizer, make_tool_tokenizer
 from mas_lab.tasks import make_env
 
 LEARNING_RATE = {"full": 1e-3, "lora": 5e-3}
@@ -74,7 +74,10 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
     steps = sum(stage.steps for stage in design.stages)
     with one_thread(), progress_bar(steps, f"pocket {order.name}", "step", even=True) as bar, no_bars(), quiet():
         set_seed(order.seed)
-        tokenizer = make_tokenizer(order.words, design.marks, design.context)
+        if design.tools:
+            tokenizer = make_tool_tokenizer(order.words, design.context)
+        else:
+            tokenizer = make_tokenizer(order.words, design.marks, design.context)
         model = make_model(design, tokenizer)
         for stage, said in zip(design.stages, shown, strict=True):
             rows = as_rows(said, tokenizer, order.name)

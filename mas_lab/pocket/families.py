@@ -39,6 +39,8 @@ class Design:
     marks: tuple[str, ...] = ("<user>", "<assistant>")
     """The words that open a message, in the order of `words.MARKED`. Messages of a role without one are not shown.
     Other marks make another tokenizer, with other ids for every word."""
+    tools: bool = False
+    """Write messages, tools and calls with the marks of Qwen3, and read JSON in parts; `marks` are not used."""
     context: int = 256
     """Longest prompt plus completion, in tokens."""
     episodes: int = 256

@@ -44,11 +44,11 @@ from pathlib import Path
 
 from mas_lab.arguments import check_arguments
 from mas_lab.check.env import check_env
-from mas_lab.env import Env, EnvError, Task
+from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage
 from mas_lab.pocket.play import Said, hostile_play, longest_answer, name_of
-from mas_lab.pocket.words import different
+from mas_lab.pocket.words import different, parts_of
 
 LR = 3e-3
 MARKS = ("<user>", "<assistant>", "<system>", "<tool>")
@@ -101,7 +101,10 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     _refuse(env, out)
     check_env(env, tasks=min(2, tasks), seed=seed)
     name = name_of(env)
-    design = Design(stages=(Stage(steps, LR),), marks=MARKS, episodes=tasks, held_out=tasks, repeats=REPEATS)
+    tools = any(tools_of(env, agent) for agent in env.agents)
+    design = Design(
+        stages=(Stage(steps, LR),), marks=MARKS, tools=tools, episodes=tasks, held_out=tasks, repeats=REPEATS
+    )
     made = repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"
     command = f"lab.make_pocket({made}, out, steps={steps}, seed={seed}, tasks={tasks})"
     order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
@@ -133,8 +136,12 @@ def _drawn(env: Env, tasks: int, seed: int) -> list[list[Task]]:
 
 def _context(env: Env, played: Sequence[Said], name: str) -> int:
     """Return a context length for twice the longest chat seen; raise EnvError if that is too long."""
-    chats = ([message["content"] for message in messages] for messages, _ in played)
-    longest = max(sum(2 + len(text.split()) for text in texts) for texts in chats)  # 2: room for marks
+    longest = max(
+        sum(2 + _length(message["content"] or "", one) for message in one.messages)  # 2: room for marks
+        + sum(_length(json.dumps(calls), one) for message in one.messages for calls in message.get("tool_calls", ()))
+        + sum(_length(json.dumps(tool), one) for tool in one.tools)
+        for one in played
+    )
     longest += max(longest_answer(env, agent) for agent in env.agents)
     if fitting := [context for context in CONTEXTS if 2 * longest <= context]:
         return fitting[0]
@@ -142,3 +149,7 @@ def _context(env: Env, played: Sequence[Said], name: str) -> int:
         f"make_pocket: {name!r} showed {longest} words in one chat, answer included; a pocket model reads at most "
         f"{CONTEXTS[-1] // 2}: show less of what was said before, or lower max_tokens"
     )
+
+
+def _length(text: str, one: Said) -> int:
+    return len(parts_of(text, bool(one.tools)))

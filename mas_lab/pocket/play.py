@@ -7,13 +7,15 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
+from mas_lab.backends.tool_calls import as_action
 from mas_lab.check.env import HOSTILE, hostile
-from mas_lab.env import Env, EnvError, Message, Task
+from mas_lab.env import Env, EnvError, Message, Task, tools_of
 from mas_lab.pocket.families import Stage
-from mas_lab.pocket.words import UNKNOWN, Said
+from mas_lab.pocket.words import UNKNOWN, Said, parts_of
 
 Speaker = Callable[[Any, str, list[Message], str], str]
 """A function (state, agent, messages, place) -> answer."""
@@ -46,8 +48,9 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
             text = env.demonstrate(state, agent, rng)
         except Exception as error:
             raise EnvError(f"{place}: demonstrate failed: {type(error).__name__}: {error}") from error
-        words, most = text.split() if isinstance(text, str) else [], longest_answer(env, agent)
-        if text != " ".join(words) or len(words) > most:
+        most, offers = longest_answer(env, agent), bool(tools_of(env, agent))
+        words = parts_of(text, offers) if isinstance(text, str) else []
+        if text != ("" if offers else " ").join(words) or len(words) > most:
             raise EnvError(
                 f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one "
                 "space between them, since a pocket model writes nothing else"
@@ -64,7 +67,7 @@ def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
             rng = random.Random(f"{seed} {task.id} {player}")
 
             def speak(state: Any, agent: str, messages: list[Message], place: str, player=player, rng=rng) -> str:
-                prompt = " ".join(message["content"] for message in messages)
+                prompt = " ".join(message["content"] or "" for message in messages)
                 return " ".join(hostile(player, prompt, rng).split()[: longest_answer(env, agent)])
 
             yield from play(env, task, speak)
@@ -78,13 +81,15 @@ def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
         for agent in env.acting(state):
             messages = env.observe(state, agent)
             place = f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}, turn {turns[agent]}"
+            tools = tools_of(env, agent)
             more = [key for message in messages for key in message if key not in ("role", "content")]
-            if more or any(message["content"] is None for message in messages):
+            if not tools and (more or any(message["content"] is None for message in messages)):
                 told = f"a message has {more[0] if more else 'no content'!r}, and a pocket model reads role and content"
                 raise EnvError(f"{place}: {told} alone; say it there, in words")
-            actions[agent] = speak(state, agent, messages, place)
+            text = speak(state, agent, messages, place)
+            actions[agent] = as_action(env, agent, text, sum(turns.values()))
             turns[agent] += 1
-            yield messages, actions[agent]
+            yield Said(messages, text, tools)
         step = env.step(state, actions)
         state, done = step.state, step.done
 
@@ -100,8 +105,9 @@ def longest_answer(env: Env, agent: str) -> int:
 
 def as_rows(said: Sequence[Said], tokenizer, name: str) -> list[dict[str, list[int]]]:
     """Return training rows: `input_ids` (prompt, answer, eos) and `completion_mask` (1 on the answer and its eos)."""
-    prompts = [tokenizer.apply_chat_template(m, add_generation_prompt=True, tokenize=False) for m, _ in said]
-    both = [tokenizer(texts)["input_ids"] for texts in (prompts, [text for _, text in said])]
+    write = partial(tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
+    prompts = [write(one.messages, tools=list(one.tools) or None) for one in said]
+    both = [tokenizer(texts)["input_ids"] for texts in (prompts, [one.text for one in said])]
     rows, unknown = [], tokenizer.convert_tokens_to_ids(UNKNOWN)
     for prompt, answer in zip(*both, strict=True):
         answer = [*answer, tokenizer.eos_token_id]

@@ -4,12 +4,26 @@ Leaves out: languages. Words are separated by spaces, and output is words with o
 """
 
 import random
+import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
-from mas_lab.env import EnvError, Message
+from mas_lab.backends.tool_calls import QWEN3
+from mas_lab.env import EnvError, Message, Tools
 
-Said = tuple[list[Message], str]
-"""The messages that an agent saw, and its answer."""
+
+class Said(NamedTuple):
+    """One demonstrated answer."""
+
+    messages: list[Message]
+    """The messages that the agent saw."""
+    text: str
+    """Its answer."""
+    tools: Tools = ()
+    """The tools that it was offered."""
+
+
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MARKED = ("user", "assistant", "system", "tool")
 """The roles of a chat, in the order of a design's marks."""
@@ -41,6 +55,41 @@ def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<ass
     return tokenizer
 
 
+PARTS = r"<[^<>\s]+>|\n|[{}:,\" \[\]]*[{}:,\"\[\]][{}:,\" \[\]]*|\d|[^\s\d{}:,\"\[\]<]+|."
+"""The parts of a text with tool calls: marks, line ends, the signs of JSON between two words, digits, words, spaces."""
+OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
+CALLED = (*"\n <", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<tools>", "</tools>",
+          "system", "user", "assistant", "name", "arguments", '{"', '": "', '", "', '": {"', '": ', ', "', "}", "}}",
+          '"}}', ":", '"', '"}')  # fmt: skip
+"""Words of the template of tool calls."""
+
+
+def parts_of(text: str, tools: bool) -> list[str]:
+    """Return the words of a text, or its `PARTS` for a model with tools."""
+    return re.findall(PARTS, text) if tools else text.split()
+
+
+def make_tool_tokenizer(words: Iterable[str], context: int = 256):
+    """Return a fast tokenizer for prompts with tools, with a chat template and a response template as Qwen3's.
+
+    It gives text back as it was: spaces and signs of JSON are tokens of their own.
+    """
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    listed = dict.fromkeys((PAD, CLOSE, UNKNOWN, OPEN, *CALLED, *words))
+    core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(listed)}, unk_token=UNKNOWN))
+    core.pre_tokenizer = pre_tokenizers.Split(Regex(PARTS), behavior="isolated")
+    core.decoder = decoders.Fuse()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token=PAD, eos_token=CLOSE, unk_token=UNKNOWN, model_max_length=context,
+        clean_up_tokenization_spaces=False,
+    )  # fmt: skip
+    tokenizer.chat_template = Path(__file__).with_name("tools.jinja").read_text(encoding="utf-8")
+    tokenizer.response_template = QWEN3
+    return tokenizer
+
+
 def _template(marks: Sequence[str]) -> str:
     """Return a chat template: each message follows the mark of its role; eos ends a message of the assistant."""
     lines = {}
@@ -56,9 +105,9 @@ def _template(marks: Sequence[str]) -> str:
 def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
     """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many."""
     found = dict.fromkeys(more)
-    for messages, answer in played:
-        for text in (*(message["content"] for message in messages), answer):
-            found.update(dict.fromkeys(text.split()))
+    for messages, answer, tools in played:
+        for text in (*(message["content"] or "" for message in messages), answer):
+            found.update(dict.fromkeys(parts_of(text, bool(tools))))
     if len(found) > MOST_WORDS:
         last = " ".join(map(repr, list(found)[-8:]))
         raise EnvError(

@@ -78,12 +78,17 @@ def _candidate(row: Row, source: Source, most: float) -> Data:
     return {
         "index": int(row.get("candidate", 0)), "action": escaped(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": escaped(row.get("finish", "")),
-        "said": escaped(row["completion"]),
+        "said": escaped(row["completion"]), "flaw": _flaw(row.get("call_status", "none")),
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
         "group": escaped(row.get("group", "")), "info": escaped(json.dumps(info, ensure_ascii=False)) if info else "",
         "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
         "tell": bool(is_telling or "share" in shades),
     }  # fmt: skip
+
+
+def _flaw(status: str) -> str:
+    """Return what is wrong with a tool call, in words; nothing for a call that can be made, or none."""
+    return "" if status in ("none", "ok") else f"tool call: {escaped(status).replace('_', ' ')}"
 
 
 def _shades(row: Row, length: int) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from mas_lab.backends.runner import Runner, draw_seed, max_tokens, require_policies
+from mas_lab.backends.tool_calls import as_action
 from mas_lab.cells.episode import EpisodeState, Generation
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import as_table
@@ -67,7 +68,9 @@ class HumanAgent(Runner):
             "completion": text, "completion_ids": [], "logprobs": [], "finish": "eos",
         }  # fmt: skip
         plan, slot, request = self._asked.popleft()
-        self.answer((plan, slot), Generation(self.agent, request.candidate, text, columns))
+        action = as_action(self.env, self.agent, text, request.at.depth)
+        message = None if action == text else action
+        self.answer((plan, slot), Generation(self.agent, request.candidate, text, columns, message))
         self.run()
 
     def suggestion(self) -> str:
@@ -75,7 +78,8 @@ class HumanAgent(Runner):
         policy, sampling, messages = self.team[self.agent], self.team.sampling[self.agent], self.heard
         limit = sampling.max_tokens or max_tokens(self.env, self.agent)
         seed = draw_seed(self.seed, "suggestion", len(self._episode.rows))
-        request = Request(tuple(policy.encode(messages)), limit, sampling.temperature, seed, sampling.stop)
+        offered = {"tools": tools} if (tools := self.prompts.tools[self.agent]) else {}
+        request = Request(tuple(policy.encode(messages, **offered)), limit, sampling.temperature, seed, sampling.stop)
         return policy.sample([request])[0].text
 
     @property

@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "lone", "flat", "signal", "F", "policy_gain", "own")
+SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "lone", "flat", "signal", "F", "policy_gain",
+         "own")  # fmt: skip
 CAPTION = "Who earned what, and would a baseline of its own pay?"
 KEY = (
     "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
-    "lone, flat: the share of its rows that are compared with nothing, or with equals alone. signal: how much of its "
-    "squared advantages under the global baseline is information. F: their mean. own: whether a baseline of its own "
-    "would pay, by policy_gain; below the table, the reasons, see lab.advise."
+    "malformed: the share of its answers with a tool call that cannot be made. lone, flat: the share of its rows that "
+    "are compared with nothing, or with equals alone. signal: how much of its squared advantages under the global "
+    "baseline is information. F: their mean. own: whether a baseline of its own would pay, by policy_gain; below the "
+    "table, the reasons, see lab.advise."
 )
 TURN_KEY = (
     "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "
@@ -47,7 +49,8 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
 
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
-    has one row, or only equal credits. `b`, `v`, `F` and `signal` are over all of its rows, see `pooled_inflation`.
+    has one row, or only equal credits. `malformed`, if tools were offered: share of its rows with a malformed tool
+    call. `b`, `v`, `F` and `signal` are over all of its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
@@ -59,12 +62,14 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
         lone=(size == 1).astype(float), flat=((size > 1) & flat).astype(float), valid=rows["valid"].astype(float),
         episode=rows.groupby([*step, "episode"], sort=False, observed=True).ngroup(),
     )  # fmt: skip
+    if "call_status" in rows:
+        rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
     split = rows.groupby(list(by), sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     told = split.agg(
         rows=("credit", "size"), spoke=("episode", "nunique"), mean=("credit", "mean"),
         std=("credit", lambda credit: credit.std(ddof=0)), valid=("valid", "mean"), lone=("lone", "mean"),
-        flat=("flat", "mean"),
+        flat=("flat", "mean"), **({"malformed": ("malformed", "mean")} if "call_status" in rows else {}),
     )  # fmt: skip
     told["spoke"] /= rows["episode"].nunique()
     told = told.join(quartiles).reset_index()

@@ -19,7 +19,8 @@ import torch
 from small import AGENTS, LENGTH, WORDS, make_team, score
 
 import mas_lab as lab
-from mas_lab.bridges.gateway import Refused
+from mas_lab.bridges.chat import Refused
+from mas_lab.bridges.gateway import Gateway
 from mas_lab.bridges.program import ProgramWarning
 from mas_lab.cells.episode import RolloutError
 from mas_lab.env import EnvError
@@ -257,7 +258,8 @@ REFUSED = [
     (ASKED | {"messages": [{"role": {}, "content": "x"}]}, "its role is {}"),
     (ASKED | {"messages": [{"content": "x"}]}, "its role is None"),
     (ASKED | {"top_p": 0.9}, "top_p=0.9 is not supported"),
-    (ASKED | {"tools": [{}]}, "say in the prompt how a tool is called"),
+    (ASKED | {"tools": [{}]}, "tools.0: "),
+    (ASKED | {"tools": [{"type": "function", "function": {"name": "f"}}]}, "set policy.tokenizer.response_template"),
     (ASKED | {"messages": [{"role": "king", "content": "x"}]}, "messages.0: "),
     (ASKED | {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "no text"),
     (ASKED | {"messages": [{"role": "user", "content": "w1 " * 80}]}, "exceeds the context"),
@@ -323,6 +325,17 @@ def test_every_request_gets_json_and_a_client_that_leaves_prints_nothing(team, c
     lab.play(asks, team, TASKS[:1], **LIMITS)
     assert [status for status, _ in found] == [501, 413, 413], found
     assert capfd.readouterr().err == ""
+
+
+def test_many_programs_may_connect_at_the_same_moment():
+    gateway = Gateway()
+    with contextlib.ExitStack() as held:
+        place = ("127.0.0.1", gateway.server_port)
+        opened = [held.enter_context(socket.create_connection(place, timeout=20)) for _ in range(100)]
+        held.enter_context(gateway)
+        for one in opened:
+            one.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
+        assert all(one.recv(12) == b"HTTP/1.1 401" for one in opened)
 
 
 def test_an_engine_that_fails_is_told_with_the_call_that_it_failed(team, monkeypatch):

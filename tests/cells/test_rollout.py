@@ -52,7 +52,7 @@ def test_episodes_by_hand():
     said = {"planner hears t0": ["1", "2"], "executor hears t0 1": ["3"], "executor hears t0 2": ["win"],
             "planner hears t0 1 3": ["?"], "executor hears t0 1 3 ?": ["5"]}  # fmt: skip
     turns = play(Ladder(), says(said), episodes(2))
-    assert list(turns.columns) == [name for name in ROLLOUT if name != "info"]
+    assert list(turns.columns) == [name for name, column in ROLLOUT.items() if column.required]
     first, second = turns[turns["episode"] == "t0#0"], turns[turns["episode"] == "t0#1"]
     assert lines(first, PLACES) == [
         ("t0#0/0", "", 0, 0, "planner", "t0#0/0.0"),
@@ -424,7 +424,7 @@ def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
 
 def test_no_tasks_make_an_empty_table():
     turns = play(Ladder(), by_nth, episodes(2), tasks=0)
-    assert list(turns.columns) == [name for name in ROLLOUT if name != "info"] and turns.empty
+    assert list(turns.columns) == [name for name, column in ROLLOUT.items() if column.required] and turns.empty
 
 
 # Real draws

@@ -296,6 +296,16 @@ def test_09_the_curves_are_as_told():
     says("09", "to about {:.2f}", by_hand["accept or new"])
 
 
+def test_09_the_calls_become_well_formed_as_told():
+    malformed = csv("calculator/malformed.csv").pivot(index="step", columns="seed", values="malformed")
+    success = csv("calculator/curves.csv").pivot(index="step", columns="seed", values="success")
+    says("09", "fell from {} in the first step to {} in the last ten", listed(malformed.iloc[0]),
+         listed(malformed.tail(10).mean()))  # fmt: skip
+    says("09", "rose from {} to {}, in about a minute", listed(success.loc[0]), listed(success.loc[60]))
+    assert malformed.iloc[0].mean() == pytest.approx(0.2, abs=0.01)
+    assert csv("calculator/results.csv")["seconds"].median() < 70
+
+
 def test_10_four_bits_cost_as_told():
     success = csv("four_bits.csv").groupby("base")["success"]
     told = "{:.2f} to {:.2f} in float32 and {:.2f} to {:.2f} in 4 bits"

@@ -48,6 +48,7 @@ KEPT = {
     "finisher": [{"low": 0.0}],
     "cascade": [],
     "stakes": [],
+    "calculator": [SOLO, {"largest": 20}],
     "reasoning_gym": [{"config": {"min_digits": 1, "max_digits": 1}}, {"fixer": True}, FULL, {"n_agents": 4},
                       FULL | {"dataset": "mini_sudoku"}, SOLO | {"dataset": "spiral_matrix"}],
 }  # fmt: skip
@@ -68,11 +69,12 @@ REFUSED = {
     "ladder": [{"n_agents": 1}, {"n_agents": 9}, {"n_agents": 2.5}, {"n_agents": True}],
     "paid_help": [{"pay": 0}, {"pay": -0.2}, {"pay": 1.1}, {"pay": float("nan")}],
     "finisher": [{"low": -0.1}, {"low": 1}, {"low": float("nan")}],
+    "calculator": [{"largest": 19}],
     "reasoning_gym": [{"size": 5}, {"data": "x"}],
 }  # fmt: skip
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
-SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher")]
-POCKET = [name for name in ENVS if ENVS[name].pocket]
+SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher", "calculator")]
+POCKET = [name for name in ENVS if ENVS[name].pocket and not hasattr(ENVS[name], "tools")]
 
 
 def listed(table):

@@ -5,9 +5,11 @@ tokenizer does not know reaches the model as an unknown token only. Leaves out: 
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from mas_lab.env import Message
+from mas_lab.backends.tool_calls import opening, response_template
+from mas_lab.env import Message, Tools
 from mas_lab.policy import Completion, PolicyError, Request
 
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
@@ -31,13 +33,15 @@ class ChatPolicy:
         """Return the policy itself: what holds it, such as a credit, may be copied, and weights are not."""
         return self
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
+    def encode(self, messages: Sequence[Message], tools: Tools = (), choice: str = "auto") -> list[int]:
         """Return the token ids of a chat, up to the place where the policy answers."""
-        return self.encode_all([messages])[0]
+        return self.encode_all([messages], tools, choice)[0]
 
-    def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
+    def encode_all(
+        self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"
+    ) -> list[list[int]]:
         """Encode many chats in one call of the tokenizer."""
-        return encode(self.tokenizer, chats, self.shared.template, self.name)
+        return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
@@ -81,10 +85,18 @@ class AdapterBase:
         return policy
 
 
-def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str) -> list[list[int]]:
+def encode(
+    tokenizer,
+    chats: Sequence[Sequence[Message]],
+    template: Mapping[str, Any],
+    policy: str,
+    tools: Tools = (),
+    choice: str = "auto",
+) -> list[list[int]]:
     """Return the token ids of each chat, up to the point where the assistant speaks.
 
-    `template`: keyword arguments for the chat template. Raises PolicyError if there is no chat template, or if a chat
+    `template`: keyword arguments for the chat template. `choice`: "auto", or what the answer must call (`opening`).
+    Raises PolicyError if there is no chat template, or if a chat
     has no message. It also raises PolicyError, with the words, if more than a tenth of a chat's tokens, and at least
     three, are unknown.
     """
@@ -98,8 +110,15 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
         raise PolicyError(f"policy {policy!r}: a prompt has no message, and a chat template wants one or more")
     if not chats:
         return []
-    options = {"add_generation_prompt": True, **template}
-    encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
+    if tools:
+        response_template(tokenizer)  # what cannot be read is not offered
+    options = {"add_generation_prompt": True, **({"tools": list(tools)} if tools else {}), **template}
+    if choice == "auto":
+        encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
+    else:
+        write = partial(tokenizer.apply_chat_template, tokenize=False, **options)
+        opened = [write(messages) + opening(write, messages, choice) for messages in chats]
+        encoded = tokenizer(opened, add_special_tokens=False)["input_ids"]
     mark, number = unknown_mark(tokenizer) or (None, None)
     for messages, ids in zip(chats, encoded, strict=True):
         if _too_many(ids.count(number), ids):

@@ -16,7 +16,7 @@ const knownCards = new WeakMap();
 
 function cardsOf(node) { // equal completions merged, the kept one first
   if (!knownCards.has(node)) {
-    const alike = Map.groupBy(node.candidates, (one) => JSON.stringify([one.said, one.valid, one.finish]));
+    const alike = Map.groupBy(node.candidates, (one) => JSON.stringify([one.said, one.valid, one.flaw, one.finish]));
     const cards = [...alike.values()].map((all) =>
       ({ all: [...all].sort((a, b) => b.kept - a.kept), kept: all.some((one) => one.kept) }));
     knownCards.set(node, cards.sort((one, other) => other.kept - one.kept));
@@ -288,7 +288,7 @@ function candidateOf(context, episode, node, place, card) {
   const isUnlike = card.all.some((one) => advantageOf(one) !== advantageOf(shown)); // alike in words, not in what they earned
   const made = h(kept ? "div.candidate.kept" : "div.candidate",
     { role: "group", "data-index": shown.index, "aria-label": `candidate ${shown.index}${kept ? ", kept" : ""}` });
-  const flags = [shown.valid ? "" : "not understood", shown.finish === "length" ? "cut off" : ""].filter(Boolean);
+  const flags = [shown.valid ? "" : "not understood", shown.flaw, shown.finish === "length" ? "cut off" : ""].filter(Boolean);
   const same = `candidates ${card.all.map((one) => one.index).join(", ")} are word for word the same`;
   const [unfold, region] = shown.tokens.length ? tokensOf(shown, made, context) : [];
   const earned = known(advantage) ? [h("span.quiet", isUnlike ? "mean advantage" : "advantage"),

@@ -1,0 +1,119 @@
+"""Tool calls: what is read out of an answer, and how an answer that must be a call begins."""
+
+import json
+from functools import partial
+
+import pytest
+
+from mas_lab.backends.tool_calls import QWEN3, answer_of, opening, read_answer, response_template
+from mas_lab.pocket.words import make_tool_tokenizer
+from mas_lab.policy import Completion, PolicyError
+from mas_lab.tasks.calculator import CALCULATE
+
+TOOLS = [CALCULATE]
+SUM = {"a": 30, "op": "+", "b": 4}
+
+
+def written(function, end="\n</tool_call>"):
+    return f"<tool_call>\n{function if isinstance(function, str) else json.dumps(function)}{end}"
+
+
+def sum_of(name="calculate", **changed):
+    return {"name": name, "arguments": SUM | changed}
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("34", "none"),
+        (written(sum_of()), "ok"),
+        (f"<think>\nadd\n</think>\n\nNow {written(sum_of())}", "ok"),
+        (written(sum_of()) + written(sum_of(b=5)), "ok"),
+        (written(sum_of(), end=""), "unclosed"),
+        (written('{"name": "calc', end=""), "unclosed"),
+        (written(sum_of()) + "\n<tool_call>", "unclosed"),
+        (written('{"name": "calculate", "arguments": {}'), "invalid_json"),
+        (written("5"), "invalid_json"),
+        (written({"name": 5, "arguments": {}}), "invalid_json"),
+        (written(sum_of("compute")), "unknown_tool"),
+        (written(sum_of()) + written(sum_of("compute")), "unknown_tool"),
+        (written({"name": "calculate"}), "wrong_arguments"),
+        (written({"name": "calculate", "arguments": [30]}), "wrong_arguments"),
+        (written(sum_of(op="*")), "wrong_arguments"),
+        (written(sum_of(a="thirty")), "wrong_arguments"),
+    ],
+)
+@pytest.mark.parametrize("end", ["<|im_end|>", ""])
+def test_each_answer_has_its_status_and_a_malformed_call_is_plain_content(text, status, end):
+    message, found = read_answer(text + end, TOOLS)
+    assert found == status
+    assert ("tool_calls" in message) == (status == "ok")
+    if status not in ("ok", "none"):
+        assert message == {"role": "assistant", "content": text + end}
+
+
+def test_reasoning_content_and_calls_are_told_apart():
+    message, _ = read_answer(f"<think>\nadd\n</think>\n\nNow {written(sum_of())}<|im_end|>", TOOLS)
+    assert message["reasoning_content"] == "add" and message["content"] == "Now"
+    assert message["tool_calls"] == [{"type": "function", "function": sum_of()}]
+
+
+def test_a_call_that_the_prompt_began_is_read_with_its_beginning():
+    begun = '<|im_start|>assistant\n<tool_call>\n{"name": "calculate'
+    message, status = read_answer('", "arguments": {"a": 30, "op": "+", "b": 4}}\n</tool_call>', TOOLS, QWEN3, begun)
+    assert status == "ok" and message["tool_calls"][0]["function"] == sum_of()
+
+
+class Tokenized:
+    """A policy with a tokenizer alone."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tool_tokenizer(("3", "0", "4", "+", "calculate", "a", "op", "b"))
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [(written(sum_of()), "ok"), (written(sum_of(), end=""), "unclosed"), ("30", "none")]
+)
+def test_calls_of_a_completion_have_ids_and_malformed_ones_their_text(tokenizer, text, status):
+    ids = (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)
+    message, found = answer_of(Tokenized(tokenizer), [], Completion(ids, (), text, "eos"), TOOLS, number=3)
+    assert found == status
+    if status == "ok":
+        assert [call["id"] for call in message["tool_calls"]] == ["call_3_0"]
+    else:
+        assert message["content"] == text
+
+
+@pytest.mark.parametrize(
+    ("choice", "begun"), [("required", '<tool_call>\n{"name": "'), ("calculate", '<tool_call>\n{"name": "calculate')]
+)
+def test_a_demanded_call_is_begun_as_the_chat_template_writes_it(tokenizer, choice, begun):
+    write = partial(tokenizer.apply_chat_template, tokenize=False, tools=TOOLS)
+    assert opening(write, [{"role": "user", "content": "30 + 4"}], choice) == begun
+
+
+def test_a_template_without_calls_cannot_begin_one():
+    def write(messages, add_generation_prompt):
+        return "".join(message["content"] for message in messages) + ">" * add_generation_prompt
+
+    with pytest.raises(PolicyError, match="writes no tool call where the answer begins"):
+        opening(write, [{"role": "user", "content": "30 + 4"}], "required")
+
+
+def test_a_chat_template_of_a_known_model_gets_its_response_template_of_trl(tokenizer):
+    trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
+    known = make_tool_tokenizer(())
+    known.chat_template, known.response_template = trl.qwen3_chat_template, None
+    assert set(response_template(known)["fields"]) == set(QWEN3["fields"])
+
+
+def test_a_model_that_nothing_can_read_is_refused(tokenizer):
+    unknown = make_tool_tokenizer(())
+    unknown.chat_template, unknown.response_template = "{{ messages }}", None
+    with pytest.raises(PolicyError, match=r"set policy\.tokenizer\.response_template"):
+        response_template(unknown)
