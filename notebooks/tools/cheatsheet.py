@@ -94,6 +94,8 @@ def _row(recipe: Recipe) -> Iterator[str]:
 def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) -> str:
     """Describe the center or the scale; a star if an episode counts once, for any number of rows."""
     held = getattr(recipe, which)
+    if callable(held):
+        return f"<code>{escape(short(held))}</code>"
     told = f"{of} by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
     once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
     return f"{told}*" if once else told
