@@ -32,7 +32,7 @@ TOOLS = (
     ("lab.RewardInspector(report)", "who earned what, under either baseline"),
     ("lab.RolloutViewer(report)", "who said what, and what was not chosen"),
     ("lab.SpikeInspector(run)", "a tall norm, opened to its tokens"),
-    ("lab.advise(turns)", "would an agent's own baseline pay?"),
+    ("lab.advise(turns, team=team)", "would an agent's own baseline pay?"),
     ("lab.evaluate(env, team, tasks)", "success on tasks that training never shows"),
     ("lab.AblationBoard(folder)", "recipes over seeds, every run a dot"),
     ("lab.export(run, zip)", "a run to hand in"),
