@@ -14,6 +14,8 @@ from mas_lab.bridges.load_team import load_team as load_team
 from mas_lab.bridges.program import ProgramEnv as ProgramEnv
 from mas_lab.bridges.program import play as play
 from mas_lab.bridges.save_team import save_team as save_team
+from mas_lab.cells.centers import optimal_mean as optimal_mean
+from mas_lab.cells.centers import shrunken_mean as shrunken_mean
 from mas_lab.cells.credits import counterfactual as counterfactual
 from mas_lab.cells.credits import episode_return as episode_return
 from mas_lab.cells.credits import mixed as mixed

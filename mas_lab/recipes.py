@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mas_lab.cells.centers import optimal_mean, shrunken_mean
 from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
@@ -70,11 +71,13 @@ class Recipe:
         """
         return dataclasses.replace(self, **changes)
 
-    def advantages(self, turns):
+    def advantages(self, turns, team=None):
         """Apply cells 2 and 3, and the selector if there is one.
 
         Args:
             turns: Table of turns, as `rollout` returns it.
+            team: The team that played `turns`, with the same weights. Only a center or scale with a parameter `team`
+                looks at it. `None`: there is none.
 
         Returns:
             The table with `credit`, `group`, `center`, `scale` and `advantage`, and `selected` if the recipe has a
@@ -84,7 +87,7 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
         """
         grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
-        compared = normalize(grouped, **self.normalization)
+        compared = normalize(grouped, **self.normalization, team=team)
         return compared if self.select is None else select(compared, self.select)
 
     @property
@@ -123,6 +126,10 @@ SHIPPED = (
     # Each agent's own mean per task, and one standard deviation per agent over all its credits in the batch. This is
     # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
+    # The same with other centers: the baseline of least noise, and the agent's mean with a prior, moved towards it.
+    # Not yet tried over seeds.
+    Recipe("own_optimal", episodes(8), TASK_AGENT, episode_return(), optimal_mean(), ("agent",), peers=TASK_AGENT),
+    Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), peers=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
     # Each row's own reward, as in AT-GRPO, with GRPO's grouping and without a tree. It isolates the effect of the
@@ -148,7 +155,7 @@ def find(recipe: str | Recipe) -> Recipe:
 
 
 KNOWN = (Recipe, episodes, tree, joint, episode_return, own_return, mixed, return_to_go, counterfactual, running_mean,
-         pooled_deviation, not_flat, clipped, reinforce)  # fmt: skip
+         pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped, reinforce)  # fmt: skip
 PARTS = {part.__name__: part for part in KNOWN}
 """The parts that can be made from data, by name."""
 

@@ -114,6 +114,94 @@ def own_pooled_within(rows):
     return advantages
 
 
+def own_share(n, values, groups):
+    """n tau^2 / (n tau^2 + sigma^2) of one agent, by the moments of an analysis of variance of its groups' values."""
+    sizes, total = [len(groups[g]) for g in groups], sum(map(len, groups.values()))
+    if len(groups) == 1 or total == len(groups):
+        return 1.0
+    sigma_2 = math.fsum((values[i] - mean([values[j] for j in g])) ** 2 for g in groups.values() for i in g)
+    sigma_2 /= total - len(groups)
+    grand = mean([values[i] for g in groups.values() for i in g])
+    between = math.fsum(len(g) * (mean([values[i] for i in g]) - grand) ** 2 for g in groups.values())
+    tau_2 = max(0.0, (between - (len(groups) - 1) * sigma_2) / (total - sum(n * n for n in sizes) / total))
+    return n * tau_2 / (n * tau_2 + sigma_2) if tau_2 or sigma_2 else 1.0
+
+
+def with_center(rows, credits, center_of):
+    """(R - center) / (the agent's deviation over the batch + eps), 0 for a row without a peer."""
+    found = []
+    for i, gone in enumerate(peerless(rows, credits, ("task", "agent"))):
+        mine = [credits[j] for j, row in enumerate(rows) if row["agent"] == rows[i]["agent"]]
+        found.append(0.0 if gone else (credits[i] - center_of(i)) / (std(mine) + EPS))
+    return found
+
+
+def of_agent(rows, i):
+    """Places of the agent's rows: by task, and those of its other episodes in the task of row i, of its other tasks."""
+    groups = {}
+    for j, row in enumerate(rows):
+        if row["agent"] == rows[i]["agent"]:
+            groups.setdefault(row["task"], []).append(j)
+    others = [j for j in groups[rows[i]["task"]] if rows[j]["episode"] != rows[i]["episode"]]
+    return groups, others, [j for task, g in groups.items() if task != rows[i]["task"] for j in g]
+
+
+def blend(own, prior, share):
+    return own if prior is None else prior if own is None else share * own + (1 - share) * prior
+
+
+def own_optimal(rows, squares):
+    """b* of the agent's other episodes in the task, mixed with b* of its other tasks."""
+    credits = row_credits(rows)
+
+    def optimum(places):
+        weight = math.fsum(squares[j] for j in places)
+        return math.fsum(squares[j] * credits[j] for j in places) / weight if weight else None
+
+    def center(i):
+        groups, others, rest = of_agent(rows, i)
+        unit = mean([squares[j] for g in groups.values() for j in g])
+        n = math.fsum(squares[j] for j in others) / unit
+        found = blend(optimum(others), optimum(rest), own_share(n, credits, groups))
+        return credits[i] if found is None else found
+
+    return with_center(rows, credits, center)
+
+
+def own_robust(rows, squares=None):
+    """The mean of the agent's other episodes in the task, mixed with what the team and its other tasks let expect, and
+    moved by the pooled covariance of |z|^2 and R over the mean of |z|^2, if there are squares."""
+    credits = row_credits(rows)
+    task_of, earned = {}, {}
+    for row, credit in zip(rows, credits, strict=True):
+        task_of[row["episode"]] = row["task"]
+        earned.setdefault(row["episode"], []).append(credit)
+
+    def task_mean(task, without=None):
+        own = [mean(earned[e]) for e in earned if task_of[e] == task and e != without]
+        return mean(own) if own else None
+
+    away = [credit - task_mean(row["task"]) for row, credit in zip(rows, credits, strict=True)]
+
+    def residual(j):
+        _, others, _ = of_agent(rows, j)
+        return credits[j] - mean([credits[i] for i in others]) if others else None
+
+    def center(i):
+        groups, others, rest = of_agent(rows, i)
+        own = mean([credits[j] for j in others]) if others else None
+        expected = task_mean(rows[i]["task"], rows[i]["episode"])
+        prior = expected + mean([away[j] for j in rest]) if rest and expected is not None else None
+        found = blend(own, prior, own_share(len(others), away, groups))
+        if found is None:
+            return credits[i]
+        left = [(squares[j], residual(j)) for j in rest if residual(j) is not None] if squares else []
+        weight = math.fsum(square for square, _ in left)
+        return found + (math.fsum(square * r for square, r in left) / weight if weight else 0.0)
+
+    return with_center(rows, credits, center)
+
+
 def grpo_turns(rows):
     """The same, but a trajectory counts once for every turn in it."""
     return compare(rows, row_credits(rows), ("task",), ("task",))

@@ -24,6 +24,8 @@ TABLE = {
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "own_pooled": (PLAYED, ROLE, RETURN, (None, None), None, ("agent",), CLIPPED, "token"),
+    "own_optimal": (PLAYED, ROLE, RETURN, (None, None), lab.optimal_mean(), ("agent",), CLIPPED, "token"),
+    "own_robust": (PLAYED, ROLE, RETURN, (None, None), lab.shrunken_mean(), ("agent",), CLIPPED, "token"),
     "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
     "grpo_mixed": (PLAYED, TASK, lab.episode_return(own=1.0), (None, None), None, None, CLIPPED, "token"),
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
@@ -44,7 +46,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
     for name, expected in TABLE.items():
         assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
         assert lab.RECIPES[name].same_prompt == (name == "at_grpo")
-        assert lab.RECIPES[name].peers == (ROLE if name == "grpo_masked" else None)
+        assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_optimal", "own_robust") else None)
         text = json.dumps(to_data(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]
         assert json.dumps(to_data(from_data(json.loads(text)))) == text
@@ -63,6 +65,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         {"by": ("task", "agent"), "credit": lab.mixed(np.float32(0.5))},
         {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
         {"ddof": 1, "eps": 0.0, "flat": "center"},
+        {"center": lab.shrunken_mean(rows=32), "once_per": None},
         {"scale": lab.pooled_deviation(("agent", "turn")), "peers": ("agent",)},
     ],
 )

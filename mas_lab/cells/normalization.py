@@ -5,10 +5,11 @@ The center and the scale may come from different groups. The ablation of Dr. MAS
 (`update`).
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from math import fsum
 from numbers import Real
 from typing import Any
@@ -19,9 +20,10 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
 from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require, trained
+from mas_lab.team import Team
 
-Center = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
-Scale = Sequence[str] | str | Callable[[pd.DataFrame], pd.Series] | None
+Center = Sequence[str] | str | Callable[..., pd.Series] | None
+Scale = Sequence[str] | str | Callable[..., pd.Series] | None
 TALLEST = 1e150
 """Credits must stay below this number; the squares of larger ones overflow."""
 FLAT = ("zero", "center")
@@ -38,6 +40,7 @@ def normalize(
     eps: float = 1e-6,
     flat: str = "zero",
     peers: Sequence[str] | None = None,
+    team: Team | None = None,
 ) -> pd.DataFrame:
     """Add the columns `center`, `scale` and `advantage` to the table.
 
@@ -45,7 +48,8 @@ def normalize(
         turns: Table with `credit` and `group`.
         center: The baseline. `None`: the mean credit over the row's `group`. A tuple of columns: the mean over the rows
             that are equal in them. "loo": the mean of the others in the group (leave one out). "max": the group's
-            maximum. "none": 0. Or any callable `table -> Series`, such as `running_mean`.
+            maximum. "none": 0. Or any callable `table -> Series`, such as `running_mean`. A callable with a parameter
+            `team` also gets the team, such as `optimal_mean`.
         scale: The divisor. `None`: the standard deviation over the row's `group`, plus `eps`. A tuple of columns: the
             standard deviation over the rows that are equal in them, plus `eps`. "none": 1. Or any callable `table ->
             Series`, see `pooled_deviation`, plus `eps`.
@@ -58,6 +62,7 @@ def normalize(
             deviation of its center group instead, unless that group is lone or flat too.
         peers: Columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
             flat, whatever center and scale say. `None`: such rows are trained on.
+        team: The team that played `turns`, for a center or scale that looks at it. `None`: there is none.
 
     Returns:
         The table with `center`, `scale` and `advantage`, a float per row each.
@@ -94,6 +99,7 @@ def normalize(
     units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
 
     statistics = cache(lambda by, once: statistics_of(turns, by, once))
+    center, scale = (_given(part, team) for part in (center, scale))
     divisor, still = _scale(turns, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
     if flat == "center":
         of_center = statistics(_columns(center, ("loo", "max"), "center"), units.get("center"))
@@ -159,6 +165,19 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
         others = stats["mean"] + (stats["mean"] - own) / (stats["n"] - 1).clip(lower=1)
         return others.mask(lone, own), lone
     return stats["mean"], lone
+
+
+def takes_team(function: Callable) -> bool:
+    """Return whether a function has a parameter `team`."""
+    try:
+        return "team" in inspect.signature(function).parameters
+    except ValueError:  # a function in C that does not say
+        return False
+
+
+def _given(part: Any, team: Team | None) -> Any:
+    """Return a center or scale; a callable with a parameter `team` gets the team beside the table."""
+    return partial(part, team=team) if callable(part) and takes_team(part) else part
 
 
 def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, part: str) -> pd.Series:

@@ -1,4 +1,4 @@
-"""Predict from an agent's credits alone whether its own baseline would help, before any training.
+"""Predict whether an agent's own baseline would help, before any training: from its credits, and from its gradients.
 
 The criterion is the signal-to-noise ratio, not the size of advantages. Agent k's gradient under a center is the sum
 over its rows of (R - center) z, with z = grad log pi. The global mean mu adds mu_k - mu to every advantage, which is
@@ -19,10 +19,17 @@ The ratio was checked in simulations of a tabular softmax policy that says 16 wo
 is accurate within 15 % (1.4 to 6.4 rows per task, up to half of them lone, one turn or up to three turns per episode,
 b^2 up to 20 sigma_k^2). For a policy of one word, whose gradient is nearly all signal, it is up to 2.3 times too high.
 It is also too high for a language model under two conditions: its wrong answers are less probable, so that their z is
-larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example.
+larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example. With the team, |z| is
+measured (`weighted`): S and S_k then weigh each row by its |z|^2.
 
-Leaves out: the scale (a division by sigma_k changes the weights of tasks), gradients (`diagnostics`), and the effect on
-training.
+More signal helps only as far as it was too weak. At the best learning rate, one step of gradient descent lowers the
+loss by an amount that grows like SNR^2 / (1 + SNR^2). With s = SNR^2 under the global mean and the gain g, own over
+global is
+
+    progress = g (1 + s) / (1 + g s),
+
+which stays below (1 + s) / s for any g. So at s = 4 or more no own mean "pays": 1.25 = (1 + 4) / 4. docs/theory.md
+derives this. Leaves out: the effect of the scale beyond a warning, Adam, and the dependence between an agent's turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,27 +37,31 @@ from collections.abc import Collection, Sequence
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
+from mas_lab.explain.advice_words import COSTS, FEW, MOSTLY, PAYS, PEERLESS, UNKNOWN, sentences
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
+from mas_lab.explain.weighted import weighted_advice
 from mas_lab.table import TableError, require, trained
+from mas_lab.team import Team
 
-PAYS, COSTS = 1.25, 0.8
-"""An own baseline "pays" if its gain is above the first, "costs" below the second, else it "hardly matters"."""
-FEW = 10
-"""Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
+LEAST, TAIL = 3, 0.1
+"""Rows of a group whose deviation counts for this ratio, and the share of groups left out at either end. Groups of two
+normal credits of one deviation would have a ratio of 13, those of three 4.7."""
 NUMBERS = ["rows", "n_k", "N", "lone", "flat", "signal", "offset", "threshold", "gain"]
-UNKNOWN = "cannot be told"
-RATIO = "its gradient's squared signal-to-noise ratio"
+MEASURED = ["weighted_gain", "snr", "progress"]
 
 
-def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+def advise(
+    turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = ("agent",), team: Team | None = None
+) -> pd.DataFrame:
     """Predict for each agent whether its own mean would serve it better than a global mean.
 
     The comparison is between the mean over an agent's rows in a task (`dr_mas_mean`) and the mean over the task's
     episodes (`grpo`). In trees, the second is the mean over all rows of the task. `turns` may come from any recipe.
 
-    The advice holds for the policies that played `turns`. A gain in signal helps training only as far as the signal was
-    too weak.
+    The advice holds for the policies that played `turns`, which should be as many as in a training step. From credits
+    alone, `gain` leaves out how much each row moves the weights, whether the signal is high already, and the scale.
 
     Args:
         turns: Table with the columns `task`, `episode`, `agent` and `credit`. `step`, `policy` and `node` are used if
@@ -59,11 +70,16 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
             order of `turns`.
         by: ("agent",), the default, gives a row per agent. With "turn", each turn of an agent is judged as an agent of
             its own, whose own mean is over (task, agent, turn).
+        team: The team that played `turns`, with the same weights. It adds the columns `weighted_gain`, `snr` and
+            `progress`, from |z|^2 of at most 64 rows per agent that learns, drawn with a fixed seed. Each costs a
+            forward and a backward pass. z is exact, over all parameters that the agent's policy trains.
 
     Returns:
         A table with a row per agent, and per `turn` if `by` names it. Its columns are:
-        - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. It is
-          "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
+        - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. With a team
+          it is from `progress`, for an agent that was measured. It is "mostly without a peer" if `peerless` is above
+          `MOSTLY`: what matters then is whether such rows are trained on. It is "cannot be told" for an agent with
+          fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
         - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
           the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
@@ -82,12 +98,23 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
           that their expected gradients are alike. Without shared weights it equals `gain`. With "turn" in `by`, the
           turns of an agent share its weights: `gain` is for the part of one turn, `policy_gain` and `own` are for
           everything that the weights learn from.
+        - `peerless`: the share of rows that only a global mean trains on: alone, or among equal credits, in a task
+          whose credits vary. It is a share of the agent's rows in such tasks.
+        - `sigma_ratio`: how far the agent's standard deviation differs between its groups, as the ratio of their upper
+          to their lower tenth. Above `UNEVEN`, `why` warns of an own deviation per task. NaN if fewer than two groups
+          have three rows and credits that vary.
+        - `weighted_gain` (with a team): as `policy_gain`, with E[(R - mu)^2 |z|^2] / E[(R - mu_k)^2 |z|^2] in the place
+          of S / S_k. `snr`: the squared signal-to-noise ratio of the policy's gradient in one step under the global
+          mean, estimated from the products of different rows' gradients. `progress`: what the own mean would make of
+          the progress of a step, see the top of this file. All are NaN for an agent that was not measured, because it
+          is frozen or its back end keeps the gradient.
         - `why`: the verdict in sentences.
 
     Raises:
         TableError: A column is missing or holds no number, or no row is left to judge.
-        ValueError: `by` lacks "agent", or names another column.
+        ValueError: `by` lacks "agent", or names another column, or an argument is of another type.
     """
+    check_arguments(advise, {"agents": agents, "team": team})
     rows = _rows(turns, by)
     of = _speakers(rows, agents, by)
     codes = pd.Index(of.index, name="agent")
@@ -104,13 +131,16 @@ def advise(turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = 
     table["policy_gain"] = [
         _together(found, weights, [code, *peers[code]]) if peers[code] else gain for code, gain in table["gain"].items()
     ]
+    table = table.join(_groups(found))
+    if team is not None:
+        table = table.join(weighted_advice(team, rows, found, weights, {code: [code, *peers[code]] for code in codes}))
     table["own"] = [_verdict(row) for row in table.itertuples()]
     names = table["name"]
-    table["why"] = [" ".join(_words(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
+    table["why"] = [" ".join(sentences(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
     told = of.join(table)
-    return documented(
-        told[[*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "why"]].reset_index(drop=True), "advise"
-    )
+    measured = MEASURED if team is not None else []
+    shown = [*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "peerless", "sigma_ratio", *measured, "why"]
+    return documented(told[shown].reset_index(drop=True), "advise")
 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
@@ -125,7 +155,7 @@ def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     """Replace each agent by its number in `of`; without a column `policy`, each agent has its own weights."""
     policy = rows["policy"] if "policy" in rows.columns else rows["agent"]
     codes = rows[list(by)].merge(of.reset_index(names="code"), on=list(by), how="left")["code"]
-    return rows.assign(policy=policy, agent=codes.to_numpy())
+    return rows.assign(policy=policy, speaker=rows["agent"], agent=codes.to_numpy())
 
 
 def _name(row) -> str:
@@ -136,7 +166,7 @@ def _rows(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     if "agent" not in by or set(by) - {"agent", "turn"}:
         raise ValueError(f"advise: by={by!r}; it is 'agent', and maybe 'turn'")
     require(turns, ["task", "episode", "agent", "credit", *by], "advise", optional=["step", "policy", "node"])
-    rows = turns[trained(turns)]
+    rows = turns[trained(turns)].reset_index(drop=True)
     if not len(rows):
         raise TableError("advise: the table has no row to judge by; pass the turns of a rollout, with their credits")
     return rows
@@ -175,6 +205,16 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     return table.reset_index()[["agent", *NUMBERS]]
 
 
+def _groups(found: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns `peerless` and `sigma_ratio`, a row per `agent` of `inflation`'s table."""
+    varied = found[~found["flat"]]
+    rows = varied[["n_k"]].assign(alone=varied["n_k"].where((varied["n_k"] == 1) | varied["flat_k"], 0))
+    rows = rows.groupby(varied["agent"], observed=True).sum()
+    sigmas = found[(found["n_k"] >= LEAST) & ~found["flat_k"]].groupby("agent", observed=True)["sigma_k"]
+    low, high = (sigmas.quantile(tail, interpolation=near) for tail, near in ((TAIL, "lower"), (1 - TAIL, "higher")))
+    return pd.DataFrame({"peerless": rows["alone"] / rows["n_k"], "sigma_ratio": (high / low)[sigmas.size() > 1]})
+
+
 def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
     """Return for each row of `of` the other rows that use its weights."""
     spoken = rows.groupby("agent", sort=False, observed=True)["policy"].agg(set).to_dict()
@@ -191,57 +231,15 @@ def _together(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[int]
 
 
 def _verdict(row) -> str:
+    if row.rows >= FEW and row.peerless > MOSTLY:
+        return PEERLESS
     if row.rows < FEW or np.isnan(row.policy_gain) or np.isnan(row.gain):
         return UNKNOWN
-    return "pays" if row.policy_gain > PAYS else "costs" if row.policy_gain < COSTS else "hardly matters"
+    ratio = _told(row)
+    return "pays" if ratio > PAYS else "costs" if ratio < COSTS else "hardly matters"
 
 
-def _words(row, peers: Sequence[str]) -> list[str]:
-    """Return the verdict on an agent as sentences."""
-    if not row.rows:
-        return [f"{row.name} never spoke."]
-    compared = f"{round(row.n_k, 9):.1f} rows to compare in a task"
-    said = f"{row.name} spoke in {_percent(row.spoke)} of the episodes, with {compared}"
-    if row.N == 1:
-        return [f"{said}. Its tasks hold a single episode each, so that nothing is compared: sample more of them."]
-    if row.n_k == 1:
-        told = [f"{said}: never in two episodes of one, and its own mean would leave it nothing to learn from."]
-    elif np.isnan(row.gain):
-        return [f"{said}. Within a task its credits never differ, so that nothing tells its good turns from its bad."]
-    else:
-        shares = {"alone there": row.lone, "among equal credits": row.flat}
-        aside = ", ".join(f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005)
-        said += f" ({aside})" if aside else ""
-        told = [f"{said}.", f"{_offset(row)}; with its own mean, {RATIO} would be {_times(row.gain)}."]
-    if row.rows < FEW:
-        return [*told, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
-    freedom = row.rows * (1 - 1 / row.n_k)
-    if freedom < FEW and row.n_k > 1:
-        told.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
-    if peers:
-        others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
-        told.append(
-            f"Its weights also speak for {others}: the ratio of the gradient that they share would be "
-            f"{_times(row.policy_gain)}, and offsets that meet in one gradient have done less harm than apart."
-        )
-    return told
-
-
-def _offset(row) -> str:
-    away = np.sqrt(max(row.offset, 0.0))
-    if away < 0.05:
-        return "The global mean does not shift its credits"
-    return (
-        f"The global mean shifts its credits by {away:.1f} of their own standard deviations, and "
-        f"{_percent(row.signal)} of its squared advantages is signal"
-    )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %" if share >= 0.095 or share == 0 else f"{100 * share:.1g} %"
-
-
-def _times(gain: float) -> str:
-    if np.isnan(gain) or abs(gain - 1) < 0.005:
-        return "unknown" if np.isnan(gain) else "the same"
-    return f"{gain:.0f} times as high" if gain >= 10 else f"{gain:.2g} times as high"
+def _told(row) -> float:
+    """Return the number that decides: `progress` if it was measured, else `policy_gain`."""
+    measured = getattr(row, "progress", np.nan)
+    return row.policy_gain if np.isnan(measured) else measured

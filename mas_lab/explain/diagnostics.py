@@ -3,19 +3,19 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.cells.losses import Loss, clipped
+from mas_lab.cells.scores import clean_gradients, each_score
 from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import both_baselines
 from mas_lab.locks import locked
-from mas_lab.policy import PolicyError, Sample
+from mas_lab.policy import PolicyError
 from mas_lab.table import require
 from mas_lab.team import Team
 
@@ -162,15 +162,9 @@ def baseline_ratio(
     return documented(pd.DataFrame(found), "baseline_ratio")
 
 
-@contextmanager
-def gradients_kept(batch: PolicyStep) -> Iterator[None]:
+def gradients_kept(batch: PolicyStep) -> AbstractContextManager:
     """Start without gradients, and put the policy's own back afterwards."""
-    before = [gradient.clone() for _, gradient in batch.policy.gradients()]
-    batch.policy.set_gradients(None)
-    try:
-        yield
-    finally:
-        batch.policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
+    return clean_gradients(batch.policy)
 
 
 def norm_without(batch: PolicyStep, row: int) -> float:
@@ -198,16 +192,8 @@ def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[st
 
 def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
     """Return |z|^2 of each row, where z, its weighted score, is the gradient of -log pi at advantage 1."""
-    unit = batch.rows.loc[rows].assign(advantage=1.0)
-    weights = batch.weights.loc[rows]
-    columns = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
-    squares = []
-    with gradients_kept(batch):
-        for row, weight in zip(unit[columns].itertuples(index=False, name=None), weights, strict=True):
-            batch.policy.forward_backward([Sample(*row, weight)], reinforce())
-            squares.append(batch.norm**2)
-            batch.policy.set_gradients(None)
-    return np.array(squares)
+    squares = [square for _, square in each_score(batch.policy, batch.rows.loc[rows])]
+    return np.array(squares) * batch.weights.loc[rows].to_numpy() ** 2
 
 
 def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:

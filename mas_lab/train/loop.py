@@ -21,7 +21,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.episode import RolloutError
-from mas_lab.cells.normalization import refuse_nonsense
+from mas_lab.cells.normalization import refuse_nonsense, takes_team
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
 from mas_lab.check.env import check_env
@@ -305,7 +305,8 @@ class Training:
                 with _timed(seconds, "advantages"):
                     recipe_memory.load_state(before)
                     turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
-                    turns = self.recipe.advantages(turns)
+                    judge = self.recipe.advantages  # one of your own may take the table alone
+                    turns = judge(turns, self.team) if takes_team(judge) else judge(turns)
                     refuse_lone_groups(turns, "train")
                 missing = chosen.tasks - turns.loc[selected(turns), "task"].nunique()
             with _timed(seconds, "update"):

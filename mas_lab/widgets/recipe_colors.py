@@ -8,17 +8,18 @@ from itertools import chain, count
 from zlib import crc32
 
 COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
-          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A")  # fmt: skip
+          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A", "#1278F0",
+          "#B48A8A")  # fmt: skip
 """Colours after schemes of Paul Tol (technical note SRON/EPS/TN/09-002), and others found by a search. The first seven
 are distinct for colour-blind readers too (Machado, Oliveira and Fernandes 2009). For readers who lack one kind of
 cones, they are at least 6 apart in OKLab (times 100). The others come with a dash. For readers with all cones, any two
-of the fourteen are 8 apart. Each has a contrast of at least 3:1 on both backgrounds of a page, white and #16181b. Each
+of the sixteen are 8 apart. Each has a contrast of at least 3:1 on both backgrounds of a page, white and #16181b. Each
 is at least 5.5 away from each colour of `figures.PALETTE`."""
 WELL_APART = 7
 KIT = {
     "grpo": 0, "dr_mas": 1, "at_grpo": 2, "magrpo": 3, "grpo_mixed": 4, "dr_mas_mean": 5, "dr_mas_std": 6,
     "grpo_turns": 7, "dr_mas_episodes": 8, "mareinforce": 9, "marloo": 10, "maremax": 11,
-    "grpo_masked": 12, "own_pooled": 13,
+    "grpo_masked": 12, "own_pooled": 13, "own_optimal": 14, "own_robust": 15,
 }  # fmt: skip
 """The place in `COLORS` of each recipe of the kit."""
 ARMS = {"global": 0, "own": 1, "own mean": 5, "own scale": 6}

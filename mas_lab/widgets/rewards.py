@@ -34,7 +34,8 @@ KEY = (
     "malformed: the share of its answers with a tool call that cannot be made. lone, flat: the share of its rows that "
     "are compared with nothing, or with equals alone. signal: how much of its squared advantages under the global "
     "baseline is information. F: their mean. own: whether a baseline of its own would pay, by policy_gain; below the "
-    "table, the reasons, see lab.advise."
+    "table, the reasons, see lab.advise. From credits alone this leaves out how much each row moves the weights, "
+    "whether the signal is high already, and the scale."
 )
 TURN_KEY = (
     "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "

@@ -86,7 +86,7 @@ def gain(n_k, N, signal):
 lab.course.check("07.1", gain)
 
 # %% [markdown]
-# `lab.advise` gives this number per agent with a verdict: an own mean "pays" above 1.25, "costs" below 0.8, "hardly matters" between. **Roll out once, and ask before training.** Here for `paid_help` on the untrained pocket model, 16 tasks of 8 episodes. The solver is frozen, so that all that can change is the helper.
+# `lab.advise` gives this number per agent with a verdict: an own mean "pays" above 1.25, "costs" below 0.8, "hardly matters" between. An agent most of whose rows are alone or among equals it calls "mostly without a peer". **Roll out once, and ask before training.** Here for `paid_help` on the untrained pocket model, 16 tasks of 8 episodes. The solver is frozen, so that all that can change is the helper.
 
 
 # %%
@@ -227,7 +227,7 @@ for name, options in {"math": {}, "math with a fixer": {"fixer": True}, "search"
 pd.concat(asked)[["team", "agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
 
 # %% [markdown]
-# *Explain:* of solvers, verifiers, searchers and answerers it says "hardly matters": they speak in nearly every episode, so their mean *is* everybody's and `signal` is near 1. The fixer is the interesting one. Its signal is low, as the helper's is; but it has few rows in a task, and most of them are alone there or all earned the same (`lone`, `flat`), so that its own mean has little to compare. Its verdict hangs on the batch: on ours a gain of 1.4; over the ten seeds of the record "costs" four times, "pays" and "hardly matters" three times each.
+# *Explain:* of solvers, verifiers, searchers and answerers it says "hardly matters": they speak in nearly every episode, so their mean *is* everybody's and `signal` is near 1. The fixer is the interesting one. Its signal is low, as the helper's is; but it has few rows in a task, and most of them are alone there or all earned the same (`lone`, `flat`), so that its own mean has little to compare: it is "mostly without a peer". Its gain hangs on the batch: on ours 1.4; over the ten seeds of the record, by the gain alone, "costs" four times, "pays" and "hardly matters" three times each.
 #
 # What came of it, after 3,840 episodes each? The paper took its method apart on `search`, with a 7B model: 28.0 for (μ, σ), which is `grpo`, 39.1 with its own mean alone, 42.9 with its own deviation alone, 43.8 with both, which is `dr_mas`.
 

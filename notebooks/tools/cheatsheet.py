@@ -32,7 +32,7 @@ TOOLS = (
     ("lab.RewardInspector(report)", "who earned what, under either baseline"),
     ("lab.RolloutViewer(report)", "who said what, and what was not chosen"),
     ("lab.SpikeInspector(run)", "a tall norm, opened to its tokens"),
-    ("lab.advise(turns)", "would an agent's own baseline pay?"),
+    ("lab.advise(turns, team=team)", "would an agent's own baseline pay?"),
     ("lab.evaluate(env, team, tasks)", "success on tasks that training never shows"),
     ("lab.AblationBoard(folder)", "recipes over seeds, every run a dot"),
     ("lab.export(run, zip)", "a run to hand in"),
@@ -94,6 +94,8 @@ def _row(recipe: Recipe) -> Iterator[str]:
 def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) -> str:
     """Describe the center or the scale; a star if an episode counts once, for any number of rows."""
     held = getattr(recipe, which)
+    if callable(held):
+        return f"<code>{escape(short(held))}</code>"
     told = f"{of} by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
     once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
     return f"{told}*" if once else told

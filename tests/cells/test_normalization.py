@@ -17,7 +17,10 @@ from mas_lab.table import TableError, refuse_lone_groups
 seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=6)
 by_joint_actions = {name: getattr(reference, name) for name in ("magrpo", "mareinforce", "marloo", "maremax")}
-by_episodes = {name: getattr(reference, name) for name in RECIPES if name not in (*by_joint_actions, "at_grpo")}
+of_team = ("own_optimal",)  # it looks at the team: see test_own_centers.py
+by_episodes = {
+    name: getattr(reference, name) for name in RECIPES if name not in (*by_joint_actions, *of_team, "at_grpo")
+}
 
 
 def records(table):
@@ -118,7 +121,7 @@ def test_recipes_over_joint_actions(name, mode, seed, gamma):
     np.testing.assert_allclose(recipe.advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", RECIPES)
+@pytest.mark.parametrize("name", [name for name in RECIPES if name not in of_team])
 @often
 @given(seed=seeds)
 def test_shuffled_rows_have_the_same_advantages_to_the_last_bit(name, seed):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tables import episodes_table
 
 import mas_lab as lab
-from mas_lab.explain.advice import COSTS, FEW, NUMBERS, PAYS
+from mas_lab.explain.advice import COSTS, FEW, NUMBERS, PAYS, PEERLESS
 from mas_lab.explain.moments import baseline_unit, pooled_inflation
 from mas_lab.table import TableError
 
@@ -82,7 +82,7 @@ def test_calls_of_one_episode_count_as_one():
         assert thrice[name] == pytest.approx(once[name])
     assert thrice["rows"] == 3 * once["rows"]
     found = advice(*(team([1.0, 0.0, 1.0, 0.0], (1,), f"t{i}", calls=2) for i in range(6))).loc["helper"]
-    assert found[["n_k", "lone", "flat", "gain", "own"]].tolist() == [1, 0, 1, 0, "costs"]
+    assert found[["n_k", "lone", "flat", "gain", "own"]].tolist() == [1, 0, 1, 0, PEERLESS]
 
 
 def test_a_step_is_compared_within_itself():
@@ -127,10 +127,12 @@ def test_an_agent_without_a_verdict_gets_the_reason():
     assert alone.index.tolist() == ["critic", "solver", "helper"]
     assert alone.loc["critic", ["rows", "spoke", "own"]].tolist() == [0, 0, UNKNOWN]
     assert alone.loc["critic", "why"] == "critic never spoke."
-    assert alone.loc["helper", ["own", "gain", "threshold"]].tolist() == ["costs", 0, np.inf]
+    assert alone.loc["helper", ["own", "gain", "threshold"]].tolist() == [PEERLESS, 0, np.inf]
     assert "never in two episodes of one" in alone.loc["helper", "why"]
     flat = advice(*(team([1.0, 0.0, 0.0, 0.0], (1, 2), f"t{i}") for i in range(12))).loc["helper"]
-    assert flat["own"] == UNKNOWN and np.isnan(flat["gain"]) and "credits never differ" in flat["why"]
+    assert flat["own"] == PEERLESS and np.isnan(flat["gain"]) and "credits never differ" in flat["why"]
+    equal = advice(*(team([1.0, 1.0, 1.0, 1.0], (1, 2), f"t{i}") for i in range(12))).loc["helper"]
+    assert equal["own"] == UNKNOWN and np.isnan(equal["peerless"]), "nobody trains on these rows"
     few = advice(team([1.0, 0.0, 0.7, 0.2], (1, 2))).loc["helper"]
     assert few["own"] == UNKNOWN and "Too few rows for a verdict (2)" in few["why"]
     single = advice(table(*(("t", "t", "a", 1.0), ("u", "u", "a", 0.0)))).loc["a"]
@@ -163,7 +165,7 @@ def test_shared_weights_are_judged_by_the_gradient_that_they_share():
 def test_any_table_is_judged_whatever_its_order(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
     found = advice(turns)
-    assert set(found["own"]) <= {"pays", "costs", "hardly matters", UNKNOWN}
+    assert set(found["own"]) <= {"pays", "costs", "hardly matters", UNKNOWN, PEERLESS}
     assert not found["why"].str.contains("nan|inf").any()
     told = found[found["gain"].notna() & ((found["offset"] - found["threshold"]).abs() > 1e-9)]
     assert ((told["gain"] > 1) == (told["offset"] > told["threshold"])).all()

@@ -1,0 +1,102 @@
+"""Say in sentences what `advise` found out about an agent.
+
+Leaves out: the numbers and the verdict (`advice`).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+PAYS, COSTS = 1.25, 0.8
+"""An own baseline "pays" if its gain (with a team: its progress) is above the first, "costs" below the second, else it
+"hardly matters"."""
+FEW = 10
+"""Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
+MOSTLY = 0.5
+"""An agent is "mostly without a peer" if more than this share of its rows is."""
+UNEVEN = 5.0
+"""Largest ratio of an agent's standard deviations in two of its groups without a warning."""
+UNKNOWN, PEERLESS = "cannot be told", "mostly without a peer"
+RATIO = "its gradient's squared signal-to-noise ratio"
+
+
+def sentences(row, peers: Sequence[str]) -> list[str]:
+    """Return the verdict on an agent as sentences."""
+    if not row.rows:
+        return [f"{row.name} never spoke."]
+    compared = f"{round(row.n_k, 9):.1f} rows to compare in a task"
+    said = f"{row.name} spoke in {_percent(row.spoke)} of the episodes, with {compared}"
+    if row.N == 1:
+        return [f"{said}. Its tasks hold a single episode each, so that nothing is compared: sample more of them."]
+    if row.n_k == 1:
+        told = [f"{said}: never in two episodes of one, and its own mean would leave it nothing to learn from."]
+    elif np.isnan(row.gain):
+        return [f"{said}. Within a task its credits never differ, so that nothing tells its good turns from its bad."]
+    else:
+        shares = {"alone there": row.lone, "among equal credits": row.flat}
+        aside = ", ".join(f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005)
+        said += f" ({aside})" if aside else ""
+        told = [f"{said}.", f"{_offset(row)}; with its own mean, {RATIO} would be {_times(row.gain)}."]
+    if row.rows < FEW:
+        return [*told, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
+    freedom = row.rows * (1 - 1 / row.n_k)
+    if freedom < FEW and row.n_k > 1:
+        told.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
+    told += _of_groups(row) + _of_gradients(row)
+    if peers:
+        others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
+        told.append(
+            f"Its weights also speak for {others}: the ratio of the gradient that they share would be "
+            f"{_times(row.policy_gain)}, and offsets that meet in one gradient have done less harm than apart."
+        )
+    return told
+
+
+def _of_groups(row) -> list[str]:
+    """Return what its groups make doubtful: rows without a peer, and unequal deviations."""
+    told = []
+    if row.peerless > MOSTLY:
+        told.append(
+            f"It is {PEERLESS}: {_percent(row.peerless)} of the rows that a global mean trains on are alone or among "
+            "equal credits. What matters is whether such rows are trained on: compare grpo with grpo_masked."
+        )
+    if row.sigma_ratio > UNEVEN:
+        told.append(
+            f"Its standard deviation differs between its tasks by a factor of {row.sigma_ratio:.0f}: divided by the "
+            "deviation of each task, its smallest differences weigh as much as its largest. Take one deviation per "
+            "agent, as own_pooled does."
+        )
+    return told
+
+
+def _of_gradients(row) -> list[str]:
+    """Return what the team's gradients add to the verdict, if they were measured."""
+    if np.isnan(getattr(row, "progress", np.nan)):
+        return []
+    told = (
+        f"Weighted by how much each row moves the weights, the ratio would be {_times(row.weighted_gain)}. Under the "
+        f"global mean it is {row.snr:.2g} in one step, so that progress would be {_times(row.progress)}"
+    )
+    high = row.weighted_gain > PAYS >= row.progress
+    return [f"{told}: the signal is high already, and more of it changes little." if high else f"{told}."]
+
+
+def _offset(row) -> str:
+    away = np.sqrt(max(row.offset, 0.0))
+    if away < 0.05:
+        return "The global mean does not shift its credits"
+    return (
+        f"The global mean shifts its credits by {away:.1f} of their own standard deviations, and "
+        f"{_percent(row.signal)} of its squared advantages is signal"
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.095 or share == 0 else f"{100 * share:.1g} %"
+
+
+def _times(gain: float) -> str:
+    if np.isnan(gain):
+        return "unknown"
+    said = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"
+    return "the same" if said == "1" else f"{said} times as high"
