@@ -194,7 +194,8 @@ class RewardInspector:
 
     def _tables(self) -> str:
         """Return the tables of the step as HTML: per agent with the advice, and per turn if there are turns."""
-        own = self.table.set_index("agent")[["mean", "std", "lone", "flat", "signal", "F"]]
+        malformed = [name for name in ("malformed",) if name in self.table]
+        own = self.table.set_index("agent")[["mean", "std", *malformed, "lone", "flat", "signal", "F"]]
         shown, by_turn = self.advice.set_index("agent")[["spoke", "rows", "policy_gain", "own"]].join(own), ""
         if self.turn_table is not None:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)

@@ -93,5 +93,7 @@ def test_the_inspectors_show_malformed_calls(policy, tmp_path):
     table = lab.RewardInspector(turns).table.set_index("agent")
     malformed = ~turns["call_status"].isin(["none", "ok"])
     assert table["malformed"].to_dict() == malformed.groupby(turns["agent"]).mean().to_dict() and malformed.any()
+    page = lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert ">malformed</th>" in page
     page = lab.RolloutViewer(turns).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "tool call: unclosed" in page
