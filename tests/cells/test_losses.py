@@ -46,6 +46,11 @@ def test_sums_and_means_of_rows_by_hand():
     assert values.grad.tolist() == [2.0, 2.0, 1.0]
 
 
+def test_a_loss_of_your_own_reports_the_ratio_of_each_token():
+    now, old = torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.0])
+    assert lab.Loss.ratios(lab.reinforce(), now, old, torch.tensor([0, 0])).tolist() == pytest.approx(np.exp([0.5, -1]))
+
+
 @pytest.mark.parametrize("ratio, ratios, losses, clips", [
     ("token", [1.5, 0.5, 1.1], [-1.2, -0.5, 1.1], [True, False, False]),
     ("sequence", [math.sqrt(0.75)] * 2 + [1.1], [-math.sqrt(0.75)] * 2 + [1.1], [False] * 3),
