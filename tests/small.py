@@ -184,7 +184,7 @@ def environment(**variables: str) -> dict[str, str]:
 def child(*arguments, **variables: str) -> list[dict]:
     """What `children.py` printed, a JSON object per line."""
     command = [sys.executable, str(Path(__file__).with_name("children.py")), *map(str, arguments)]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=1800)
+    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=7200)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
