@@ -14,9 +14,8 @@ import pandas as pd
 from scipy.stats import rankdata
 
 sys.path.insert(0, str(Path(__file__).parent))
-from run import OUT, SETTINGS, slug
+from run import OUT, SETTINGS, env_of, slug
 
-import mas_lab as lab
 from mas_lab.explain.advice_words import COSTS, MOSTLY, PAYS
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
@@ -30,9 +29,10 @@ FEWEST = 10
 """Rows of an agent in a rollout, below which nothing is foretold."""
 BOUNDS = {
     "progress": (PAYS, COSTS), "weighted_gain": (PAYS, COSTS), "gain": (PAYS, COSTS), "F": (PAYS, COSTS),
-    "norm_ratio": (PAYS, COSTS), "signal": (1 / PAYS, None), "spoke": (0.5, None),
+    "norm_ratio": (PAYS, COSTS), "signal": (1 / PAYS, None), "spoke": (0.5, None), "constant": (PAYS, COSTS),
 }  # fmt: skip
-"""Predictor -> where "pays" begins, where "costs" begins; `signal` and `spoke` say "pays" below their bound."""
+"""Predictor -> where "pays" begins, where "costs" begins; `signal` and `spoke` say "pays" below their bound.
+`constant` says "hardly matters" of everybody: a control."""
 
 
 def said(predictor: str, value: float) -> str:
@@ -74,7 +74,7 @@ def outcomes(name: str) -> pd.DataFrame:
     record, team = Recorded(OUT / slug(name)), SETTINGS[name]["outcome"] == "team"
     agents = record.agents.query("window == 'end'")
     if team:
-        best = lab.make_env(**SETTINGS[name]["env"]).max_return
+        best = env_of(name).max_return
         agents = agents.merge(record.table[["arm", "seed", "final"]], on=["arm", "seed"])
         agents = agents.assign(own_after=agents["final"] / best)
     return agents.pivot_table(index=["agent", "seed"], columns="arm", values="own_after").reset_index()
@@ -82,7 +82,7 @@ def outcomes(name: str) -> pd.DataFrame:
 
 def of_setting(name: str) -> pd.DataFrame:
     """Return a row per agent: its predictors, the mean difference of each contrast, and what came of it."""
-    looks = pd.read_csv(OUT / "predictions" / f"{slug(name)}.csv")
+    looks = pd.read_csv(OUT / "predictions" / f"{slug(name)}.csv").assign(constant=1.0)
     known = looks.groupby("agent")[[*BOUNDS, "rows", "peerless", "sigma_ratio", "snr"]].median()
     known.loc[known["rows"] < FEWEST, list(BOUNDS)] = np.nan
     rows = []
@@ -98,7 +98,8 @@ def of_setting(name: str) -> pd.DataFrame:
 def hits(agents: pd.DataFrame) -> pd.DataFrame:
     """Return a row per predictor: hits, misses and untold cases, and intervals over settings."""
     rows = []
-    groups = {"all agents": agents, "with peers": agents[~(agents["peerless"] > MOSTLY)]}
+    groups = {"all agents": agents, "with peers": agents[~(agents["peerless"] > MOSTLY)],
+              "called on a condition": agents[agents["spoke"] < 1]}  # fmt: skip
     for which, chosen in groups.items():
         for predictor, (_, costs) in BOUNDS.items():
             told = [said(predictor, value) for value in chosen[predictor]]

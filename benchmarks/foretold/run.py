@@ -16,6 +16,7 @@ from typing import Any
 
 import pandas as pd
 import yaml
+from drawn import Drawn
 
 import mas_lab as lab
 from mas_lab.explain.moments import pooled_inflation
@@ -26,10 +27,13 @@ POCKETS = Path("runs/foretold/pockets")
 SETTINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
 ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
 TASKS, EPISODES, STEPS = 16, 8, 20
-RATES, RATE_SEEDS, SEEDS = (1e-4, 3e-4, 1e-3), (8, 9), tuple(range(8))
+RATES, RATE_SEEDS, SEEDS = (1e-4, 3e-4), (8, 9), tuple(range(8))
+POCKET_STEPS = 1500
 LOOKS = (100, 101, 102)
 """Seeds of the untrained rollouts behind a prediction, which is their median."""
 HELD_OUT, REPEATS = 64, 4
+EQUAL = 1e-9
+UNTRAINED = "grpo and dr_mas give the same advantages, so both are the same training"
 SEEN = ["gain", "policy_gain", "weighted_gain", "snr", "progress", "signal", "spoke", "peerless", "sigma_ratio"]
 
 
@@ -37,14 +41,19 @@ def slug(name: str) -> str:
     return name.replace(" ", "_")
 
 
+def env_of(name: str) -> lab.Env:
+    options = SETTINGS[name]["env"]
+    return lab.make_env(**options) if "name" in options else Drawn(**options)
+
+
 def model_of(name: str) -> str:
     """Return the first weights of a setting; make them if the kit ships none."""
-    env = lab.make_env(**SETTINGS[name]["env"])
+    env = env_of(name)
     if not SETTINGS[name].get("pocket"):
         return env.pocket
     folder = POCKETS / slug(name)
     if not (folder / "provenance.json").is_file():
-        lab.make_pocket(env, folder)
+        lab.make_pocket(env, folder, steps=POCKET_STEPS)
     return str(folder)
 
 
@@ -53,7 +62,7 @@ def design(name: str, model: str) -> dict[str, Any]:
     setting = SETTINGS[name]
     score = {"own": "success", "team": "return"}[setting["outcome"]]
     return {
-        "name": f"foretold/{slug(name)}", "env": setting["env"], "team": {"weights": "per_agent", "model": model},
+        "name": f"foretold/{slug(name)}", "env": env_of(name), "team": {"weights": "per_agent", "model": model},
         "settings": {"tasks": TASKS, "save_every": 100, "score_tasks": HELD_OUT, "score_episodes": REPEATS},
         "budget": {"episodes": TASKS * EPISODES * STEPS}, "score": score,
         "seeds": list(SEEDS), "sweep": {"lr": list(RATES), "seeds": list(RATE_SEEDS)},
@@ -62,15 +71,20 @@ def design(name: str, model: str) -> dict[str, Any]:
 
 
 def looked_at(name: str, model: str, seed: int, tasks: int = TASKS) -> pd.DataFrame:
-    """Return what can be known of each agent from one untrained rollout of the size of a training step."""
-    env = lab.make_env(**SETTINGS[name]["env"])
+    """Return what can be known of each agent from one untrained rollout of the size of a training step.
+
+    `apart` is the largest difference between the advantages of `grpo` and of `dr_mas`.
+    """
+    env = env_of(name)
     team = lab.Team.per_agent(lambda agent: lab.load_policy(model), env.agents)
     turns = lab.rollout(env, team, env.tasks(tasks, "train", seed), lab.episodes(EPISODES), seed=seed)
+    own = lab.RECIPES["dr_mas"].advantages(turns)["advantage"]
     turns = lab.RECIPES["grpo"].advantages(turns)
+    apart = (turns["advantage"] - own).abs().max()
     said = lab.advise(turns, env.agents, team=team)[["agent", "rows", *SEEN]]
     size = pooled_inflation(lab.inflation(turns))[["agent", "F"]]
     norms = lab.baseline_ratio(team, turns, rows=1)[["agent", "measured"]].rename(columns={"measured": "norm_ratio"})
-    return said.merge(size, on="agent", how="left").merge(norms, on="agent", how="left").assign(seed=seed)
+    return said.merge(size, on="agent", how="left").merge(norms, on="agent", how="left").assign(seed=seed, apart=apart)
 
 
 def foretell(name: str) -> Path:
@@ -86,8 +100,11 @@ def foretell(name: str) -> Path:
 
 def train(name: str, workers: int | None) -> None:
     """Make the missing trainings of a setting, and write its record; a prediction must be there."""
-    if not (OUT / "predictions" / f"{slug(name)}.csv").is_file():
+    if not (path := OUT / "predictions" / f"{slug(name)}.csv").is_file():
         raise SystemExit(f"{name}: nothing is foretold yet; run with --only foretell, and commit the file")
+    if pd.read_csv(path)["apart"].max() < EQUAL:
+        print(f"{name}: not trained; {UNTRAINED}")
+        return
     record = OUT / slug(name)
     made = lab.study(design(name, model_of(name)), sources=[record] if is_record(record) else [], workers=workers)
     if made.records():
@@ -97,7 +114,7 @@ def train(name: str, workers: int | None) -> None:
 def check(name: str) -> None:
     """Build a setting, its study and a small rollout; weights that the kit does not ship get two steps of making."""
     with tempfile.TemporaryDirectory() as folder:
-        env = lab.make_env(**SETTINGS[name]["env"])
+        env = env_of(name)
         for split, count in (("test", HELD_OUT), ("train", TASKS)):
             env.tasks(count, split, seed=0)
         model = env.pocket or str(lab.make_pocket(env, Path(folder) / "model", steps=2))
