@@ -126,8 +126,7 @@ SHIPPED = (
     # Each agent's own mean per task, and one standard deviation per agent over all its credits in the batch. This is
     # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
-    # The same with other centers: the baseline of least noise, and the agent's mean with a prior, moved towards it.
-    # Not yet tried over seeds.
+    # The same with other centers: the baseline of least noise, and the agent's mean with a prior.
     Recipe("own_optimal", episodes(8), TASK_AGENT, episode_return(), optimal_mean(), ("agent",), peers=TASK_AGENT),
     Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), peers=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.

@@ -168,9 +168,8 @@ def own_optimal(rows, squares):
     return with_center(rows, credits, center)
 
 
-def own_robust(rows, squares=None):
-    """The mean of the agent's other episodes in the task, mixed with what the team and its other tasks let expect, and
-    moved by the pooled covariance of |z|^2 and R over the mean of |z|^2, if there are squares."""
+def own_robust(rows):
+    """The mean of the agent's other episodes in the task, mixed with what the team and its other tasks let expect."""
     credits = row_credits(rows)
     task_of, earned = {}, {}
     for row, credit in zip(rows, credits, strict=True):
@@ -183,21 +182,13 @@ def own_robust(rows, squares=None):
 
     away = [credit - task_mean(row["task"]) for row, credit in zip(rows, credits, strict=True)]
 
-    def residual(j):
-        _, others, _ = of_agent(rows, j)
-        return credits[j] - mean([credits[i] for i in others]) if others else None
-
     def center(i):
         groups, others, rest = of_agent(rows, i)
         own = mean([credits[j] for j in others]) if others else None
         expected = task_mean(rows[i]["task"], rows[i]["episode"])
         prior = expected + mean([away[j] for j in rest]) if rest and expected is not None else None
         found = blend(own, prior, own_share(len(others), away, groups))
-        if found is None:
-            return credits[i]
-        left = [(squares[j], residual(j)) for j in rest if residual(j) is not None] if squares else []
-        weight = math.fsum(square for square, _ in left)
-        return found + (math.fsum(square * r for square, r in left) / weight if weight else 0.0)
+        return credits[i] if found is None else found
 
     return with_center(rows, credits, center)
 

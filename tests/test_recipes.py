@@ -65,7 +65,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         {"by": ("task", "agent"), "credit": lab.mixed(np.float32(0.5))},
         {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
         {"ddof": 1, "eps": 0.0, "flat": "center"},
-        {"center": lab.shrunken_mean(rows=32), "once_per": None},
+        {"center": lab.shrunken_mean(), "once_per": None},
         {"scale": lab.pooled_deviation(("agent", "turn")), "peers": ("agent",)},
     ],
 )

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from mas_lab.arguments import check_arguments
 from mas_lab.cells.scores import squared_scores
 from mas_lab.table import require, trained
 from mas_lab.team import Team
 
 COLUMNS = ["task", "episode", "agent", "credit", "group"]
 AGENT, OWN = ["agent"], ["agent", "group"]
+LEAST = 1e-9
+"""Smallest sum of |z|^2, relative to the agent's largest |z|^2, that is told from rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -54,41 +55,30 @@ class optimal_mean:
             raise ValueError("optimal_mean: it measures gradients; pass the team, recipe.advantages(turns, team)")
         rows = _in_order(turns, "optimal_mean")
         credit, square = rows["credit"], squared_scores(team, rows).fillna(1.0)
-        others = elsewhere(rows, OWN, "episode", square)
-        own = elsewhere(rows, OWN, "episode", square * credit) / others
-        prior = elsewhere(rows, AGENT, "task", square * credit) / elsewhere(rows, AGENT, "task", square)
+        others, rest = elsewhere(rows, OWN, "episode", square), elsewhere(rows, AGENT, "task", square)
+        least = LEAST * square.groupby(rows["agent"], observed=True).transform("max")
+        own = elsewhere(rows, OWN, "episode", square * credit) / others.where(others > least)
+        prior = elsewhere(rows, AGENT, "task", square * credit) / rest.where(rest > least)
         unit = square.groupby(rows["agent"], observed=True).transform("mean")
         return _in_place(blended(own, prior, share_of_own(rows, others / unit, credit)), turns)
 
 
 @dataclass(frozen=True)
 class shrunken_mean:
-    """Center: the agent's mean, with a prior from the team and its other tasks, moved towards b*.
+    """Center: the agent's mean, with a prior from the team and the agent's other tasks.
 
         center = w * mean of the agent's other episodes in the group
                  + (1 - w) * (mean of the task's other episodes + the agent's usual distance from the task's mean)
-                 + sum |z|^2 (R - mean of the other episodes) / sum |z|^2
 
     The usual distance is a mean over the agent's rows in other tasks. w is the weight at the top of this file, for
-    these distances. The last line estimates Cov(|z|^2, R) / E[|z|^2], pooled over the agent's rows in other tasks,
-    because a single group is too small for it. Without a team, or for an agent whose gradients are not measured (see
-    `squared_scores`), it is 0.
+    these distances.
     """
 
-    rows: int = 64
-    """The most rows of an agent whose |z|^2 is measured, drawn with a fixed seed. 0: none, so that the last line is
-    0."""
-
-    def __post_init__(self):
-        check_arguments(shrunken_mean, vars(self), rows=0)
-
-    def __call__(self, turns: pd.DataFrame, team: Team | None = None) -> pd.Series:
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the baseline of each row.
 
         Args:
-            turns: Table with `task`, `episode`, `agent`, `credit` and `group`; with a team, also the columns of a
-                rollout.
-            team: The team that played `turns`, with the same weights. `None`: without the last line.
+            turns: Table with `task`, `episode`, `agent`, `credit` and `group`.
 
         Returns:
             One baseline per row, on the index of `turns`.
@@ -99,19 +89,10 @@ class shrunken_mean:
         rows = _in_order(turns, "shrunken_mean")
         credit, one = rows["credit"], pd.Series(1.0, rows.index)
         others = elsewhere(rows, OWN, "episode", one)
-        own = elsewhere(rows, OWN, "episode", credit) / others
         of_task, of_others = _task_means(rows)
         usual = elsewhere(rows, AGENT, "task", credit - of_task) / elsewhere(rows, AGENT, "task", one)
-        center = blended(own, of_others + usual, share_of_own(rows, others, credit - of_task))
-        return _in_place(center + self._towards_optimum(rows, credit - own, team), turns)
-
-    def _towards_optimum(self, rows: pd.DataFrame, away: pd.Series, team: Team | None) -> pd.Series | float:
-        """Return sum |z|^2 away / sum |z|^2 over the agent's rows in other tasks; 0 without a measured one."""
-        if team is None or not self.rows:
-            return 0.0
-        square = squared_scores(team, rows, self.rows).where(away.notna()).fillna(0.0)
-        moved = elsewhere(rows, AGENT, "task", square * away.fillna(0.0)) / elsewhere(rows, AGENT, "task", square)
-        return moved.fillna(0.0)
+        own = elsewhere(rows, OWN, "episode", credit) / others
+        return _in_place(blended(own, of_others + usual, share_of_own(rows, others, credit - of_task)), turns)
 
 
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:

@@ -169,7 +169,7 @@ class Own(lab.Loss):
     ("changed", "reason"),
     [
         ({"recipe": {"center": lab.running_mean()}}, "its center, .* remembers from step to step"),
-        ({"recipe": {"center": lab.shrunken_mean()}}, "its center, .* looks at the team"),
+        ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* looks at the team"),
         ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
         ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
         ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
