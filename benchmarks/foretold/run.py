@@ -23,7 +23,7 @@ from mas_lab.explain.moments import pooled_inflation
 from mas_lab.study.record import is_record, ship
 
 HERE, OUT = Path(__file__).parent, Path("data/results/foretold")
-POCKETS = Path("runs/foretold/pockets")
+RUNS = Path("runs/foretold")
 SETTINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
 ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
 TASKS, EPISODES, STEPS = 16, 8, 20
@@ -51,7 +51,7 @@ def model_of(name: str) -> str:
     env = env_of(name)
     if not SETTINGS[name].get("pocket"):
         return env.pocket
-    folder = POCKETS / slug(name)
+    folder = RUNS / "pockets" / slug(name)
     if not (folder / "provenance.json").is_file():
         lab.make_pocket(env, folder, steps=POCKET_STEPS)
     return str(folder)
@@ -106,7 +106,8 @@ def train(name: str, workers: int | None) -> None:
         print(f"{name}: not trained; {UNTRAINED}")
         return
     record = OUT / slug(name)
-    made = lab.study(design(name, model_of(name)), sources=[record] if is_record(record) else [], workers=workers)
+    sources = [record] if is_record(record) else []
+    made = lab.study(design(name, model_of(name)), RUNS / slug(name), sources, workers)
     if made.records():
         ship(made, record, f"python benchmarks/foretold/run.py {name!r}")
 
