@@ -17,6 +17,7 @@ from mas_lab.bridges.save_team import save_team as save_team
 from mas_lab.cells.centers import optimal_mean as optimal_mean
 from mas_lab.cells.centers import shrunken_mean as shrunken_mean
 from mas_lab.cells.credits import counterfactual as counterfactual
+from mas_lab.cells.credits import difference_return as difference_return
 from mas_lab.cells.credits import episode_return as episode_return
 from mas_lab.cells.credits import mixed as mixed
 from mas_lab.cells.credits import own_return as own_return
@@ -32,6 +33,7 @@ from mas_lab.cells.losses import clipped as clipped
 from mas_lab.cells.losses import reinforce as reinforce
 from mas_lab.cells.losses import row_mean as row_mean
 from mas_lab.cells.losses import row_sum as row_sum
+from mas_lab.cells.normalization import group_mean as group_mean
 from mas_lab.cells.normalization import group_stats as group_stats
 from mas_lab.cells.normalization import normalize as normalize
 from mas_lab.cells.normalization import pooled_deviation as pooled_deviation
@@ -39,6 +41,7 @@ from mas_lab.cells.normalization import running_mean as running_mean
 from mas_lab.cells.plans import episodes as episodes
 from mas_lab.cells.plans import joint as joint
 from mas_lab.cells.plans import tree as tree
+from mas_lab.cells.plans import without as without
 from mas_lab.cells.rollout import rollout as rollout
 from mas_lab.cells.selection import not_flat as not_flat
 from mas_lab.cells.selection import select as select

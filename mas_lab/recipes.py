@@ -14,12 +14,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.cells.centers import optimal_mean, shrunken_mean
-from mas_lab.cells.credits import Credit, counterfactual, episode_return, mixed, own_return, return_to_go
+from mas_lab.cells.credits import (
+    Credit,
+    counterfactual,
+    difference_return,
+    episode_return,
+    mixed,
+    own_return,
+    return_to_go,
+)
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.normalization import Center, Scale, normalize, pooled_deviation, running_mean
-from mas_lab.cells.plans import episodes, joint, tree
+from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
+from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.fingerprint import fingerprint
 from mas_lab.table import plain
@@ -131,6 +139,14 @@ SHIPPED = (
     Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), peers=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
+    # C3, arXiv 2603.06859: alternatives at a fixed context, each played on to the end, leave-one-out.
+    Recipe("c3", tree(4, follow=2), TURN, counterfactual(), "loo", "none", same_prompt=True, loss=reinforce()),
+    # CCPO, arXiv 2603.21563: what the team earned, minus what it earns without the agent.
+    Recipe("ccpo", without(8), TASK_AGENT, difference_return()),
+    # MARSHAL, arXiv 2510.15414: an agent's own return from this turn on, compared over all turns of its role.
+    Recipe("marshal", episodes(8), ("agent",), own_return(to_go=True)),
+    # `max_rl` of prime-rl: relative to the group's mean, so that rare successes weigh most.
+    Recipe("max_rl", episodes(8), TASK, episode_return(), scale=group_mean(), eps=0.0),
     # Each row's own reward, as in AT-GRPO, with GRPO's grouping and without a tree. It isolates the effect of the
     # reward. Rows of an episode have different credits, so each row counts.
     Recipe("grpo_mixed", episodes(8), TASK, episode_return(own=1.0)),
@@ -153,8 +169,9 @@ def find(recipe: str | Recipe) -> Recipe:
     return RECIPES[recipe]
 
 
-KNOWN = (Recipe, episodes, tree, joint, episode_return, own_return, mixed, return_to_go, counterfactual, running_mean,
-         pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped, reinforce)  # fmt: skip
+KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
+         difference_return, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped,
+         reinforce)  # fmt: skip
 PARTS = {part.__name__: part for part in KNOWN}
 """The parts that can be made from data, by name."""
 

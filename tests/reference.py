@@ -93,6 +93,22 @@ def grpo_masked(rows):
     return [0.0 if gone else advantage for advantage, gone in zip(grpo(rows), out, strict=True)]
 
 
+def marshal(rows):
+    """The agent's own rewards from this call on, against those of all calls of its role in the batch."""
+    to_go = [math.fsum(other["local_reward"] for other in rows if other["kept"] and other["depth"] >= row["depth"]
+                       and (other["episode"], other["agent"]) == (row["episode"], row["agent"]))
+             for row in rows]  # fmt: skip
+    return compare(rows, to_go, ("agent",), ("agent",))
+
+
+def max_rl(rows):
+    """(R - mean) / mean over the rows of a task; 0 where the mean is not above 0, or nothing is compared."""
+    credits, groups = row_credits(rows), units(rows, row_credits(rows), ("task",))
+    means = {task: mean(own) if len(own) > 1 else 0.0 for (task,), own in groups.items()}
+    return [credit / means[row["task"]] - 1 if means[row["task"]] > 0 else 0.0
+            for row, credit in zip(rows, credits, strict=True)]  # fmt: skip
+
+
 def own_pooled(rows, invalid=0.0):
     """The agent's mean over its rows of the task; its deviation over all of its rows in the batch."""
     credits = row_credits(rows, invalid)

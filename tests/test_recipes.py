@@ -26,6 +26,10 @@ TABLE = {
     "own_pooled": (PLAYED, ROLE, RETURN, (None, None), None, ("agent",), CLIPPED, "token"),
     "own_optimal": (PLAYED, ROLE, RETURN, (None, None), lab.optimal_mean(), ("agent",), CLIPPED, "token"),
     "own_robust": (PLAYED, ROLE, RETURN, (None, None), lab.shrunken_mean(), ("agent",), CLIPPED, "token"),
+    "c3": (lab.tree(4, follow=2), TURN, lab.counterfactual(), (None, None), "loo", "none", PLAIN, "token"),
+    "ccpo": (lab.without(8), ROLE, lab.difference_return(), (None, None), None, None, CLIPPED, "token"),
+    "marshal": (PLAYED, ("agent",), lab.own_return(to_go=True), (None, None), None, None, CLIPPED, "token"),
+    "max_rl": (PLAYED, TASK, RETURN, (None, None), None, lab.group_mean(), CLIPPED, "token"),
     "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
     "grpo_mixed": (PLAYED, TASK, lab.episode_return(own=1.0), (None, None), None, None, CLIPPED, "token"),
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
@@ -45,7 +49,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
     assert set(lab.RECIPES) == set(TABLE)
     for name, expected in TABLE.items():
         assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
-        assert lab.RECIPES[name].same_prompt == (name == "at_grpo")
+        assert lab.RECIPES[name].same_prompt == (name in ("at_grpo", "c3"))
         assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_optimal", "own_robust") else None)
         text = json.dumps(to_data(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]

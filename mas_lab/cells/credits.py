@@ -96,9 +96,14 @@ class episode_return:
 class own_return:
     """Credit of one agent: the sum of its own local rewards in the row's episode.
 
-    Only kept calls count. In a game (an env with `competitive = True`) this is what the player has won or lost. The
-    table must hold plain chains, as `episodes(n)` makes them.
+        R = sum of r_local over the agent's kept calls in the episode; with `to_go`, over this call and later ones
+
+    In a game (an env with `competitive = True`) this is what the player has won or lost. With `to_go` it is the
+    turn-level return of MARSHAL, arXiv 2510.15414. The table must hold plain chains, as `episodes(n)` makes them.
     """
+
+    to_go: bool = False
+    """Leave out the rewards of the agent's earlier calls, which the row could not change."""
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the sum of local rewards for each row.
@@ -115,16 +120,20 @@ class own_return:
         """
         require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
-        kept = rows[rows["kept"].astype(bool)]
-        twice = kept.duplicated(["episode", "depth", "agent"])
+        rows = rows.reset_index(drop=True)
+        kept = rows["kept"].astype(bool)
+        twice = rows[kept].duplicated(["episode", "depth", "agent"])
         if twice.any():
             raise TableError(
-                f"own_return: several kept actions at {place(kept[twice].iloc[0])}: the episode branches there, so an "
-                "agent has no single sum; roll out with episodes(n)"
+                f"own_return: several kept actions at {place(rows[kept][twice].iloc[0])}: the episode branches there, "
+                "so an agent has no single sum; roll out with episodes(n)"
             )
-        own = kept.groupby(["episode", "agent"])["local_reward"].sum()
-        found = pd.MultiIndex.from_frame(rows[["episode", "agent"]])
-        return pd.Series(own.reindex(found, fill_value=0.0).to_numpy(float), index=turns.index)
+        earned = rows["local_reward"].where(kept, 0.0).astype(float)
+        own = [rows["episode"], rows["agent"]]
+        found = earned.groupby(own).transform("sum")
+        if self.to_go:
+            found = earned[rows["depth"].sort_values(ascending=False, kind="stable").index].groupby(own).cumsum()
+        return found.sort_index().set_axis(turns.index)
 
 
 def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
@@ -230,6 +239,49 @@ class counterfactual:
         future = episodes.groupby("parent")["earned"].mean()
         credit = turns["team_reward"] + column(turns, "action").map(future).fillna(0.0)
         return credit.where(~probe, played["episode"].map(episodes["earned"]))
+
+
+@dataclass(frozen=True)
+class difference_return:
+    """Credit of CCPO: the episode's return minus the return without the agent.
+
+        R_k = R - R_(-k)
+
+    CCPO, arXiv 2603.21563; the difference reward of Wolpert and Tumer (2002). `without(n)` plays the episodes without
+    an agent. What was earned before the agent's first turn is part of both returns. An agent whose absence was not
+    played gets R.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return R_k for each row.
+
+        Args:
+            turns: Table of `without(n)`, with the rows of the replays.
+
+        Returns:
+            One number per row, on the index of `turns`. A row of a replay (`probe`) gets the return of that replay.
+
+        Raises:
+            TableError: A column is missing, or the table holds no replays.
+        """
+        require(turns, ["episode", "depth", "agent", "team_reward"], "difference_return")
+        if "removed" not in turns:
+            raise TableError("difference_return: the table holds no replays; roll out with without(n)")
+        steps = _joint_steps(turns[column(turns, "kept").astype(bool)], "difference_return")
+        earned, begins = steps.groupby("episode")["team_reward"].sum(), steps.groupby("episode")["depth"].min()
+        before = steps["team_reward"].groupby(steps["episode"]).cumsum() - steps["team_reward"]
+        before = pd.Series(before.to_numpy(), pd.MultiIndex.from_frame(steps[["episode", "depth"]]))
+        missed = {}
+        for episode, agent in turns[["episode", "agent"]].drop_duplicates().itertuples(index=False):
+            replay = replay_name(episode, agent)
+            missed[episode, agent] = before[episode, begins[replay]] + earned[replay] if replay in earned.index else 0.0
+        lost = [missed[key] for key in zip(turns["episode"], turns["agent"], strict=True)]
+        return turns["episode"].map(earned).astype(float) - lost
+
+
+def replay_name(episode: str, removed: str) -> str:
+    """Return the name of an episode that is played again without the agent `removed`."""
+    return f"{episode} without {removed}"
 
 
 def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:

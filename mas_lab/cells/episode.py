@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from mas_lab.cells.credits import Credit
-from mas_lab.env import Env, EnvError, Message, Step, Task
+from mas_lab.cells.credits import Credit, replay_name
+from mas_lab.env import Env, EnvError, Message, Step, Task, tools_of
 
 
 class RolloutError(RuntimeError):
@@ -100,7 +100,9 @@ class EpisodeState:
     probe: bool = False
     """True for a continuation, which only values the action that led to its root."""
     root: Node | None = None
-    """First node of a continuation. `None`: the environment starts the episode."""
+    """First node of a continuation or a replay. `None`: the environment starts the episode."""
+    removed: str = ""
+    """Agent that is left out of a replay."""
 
     def start(self) -> Node:
         """Return the first node."""
@@ -169,6 +171,12 @@ class EpisodeState:
         root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
         return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root)
 
+    def replay(self, node: Node, removed: str) -> "EpisodeState":
+        """Return an episode that is played again from `node` without the agent `removed`."""
+        episode = replay_name(self.episode, removed)
+        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
+        return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root, removed=removed)
+
     def _refuse_other_agents(self, at: Node, agents: set[str]) -> None:
         for agent in agents:
             raise EnvError(
@@ -205,6 +213,7 @@ class EpisodeState:
             "kept": True,
             "action": action,
             "probe": self.probe,
+            "removed": self.removed,
             **one.columns,
             "valid": all(step.valid[one.agent] for step in steps),
             "team_reward": mean * sum(step.team_reward for step in steps),
@@ -213,6 +222,14 @@ class EpisodeState:
             "done": all(step.done for step in steps),
             "info": infos[0] if len(infos) == 1 else infos,
         }
+
+
+def silent(env: Env, agent: str, text: str) -> Generation:
+    """Return a generation of no policy, in which `agent` says a fixed text."""
+    message = {"role": "assistant", "content": text} if tools_of(env, agent) else None
+    columns = {"policy": "", "prompt": "", "prompt_ids": [], "temperature": 1.0, "completion": text,
+               "completion_ids": [], "logprobs": [], "finish": "stop"}  # fmt: skip
+    return Generation(agent, 0, text, columns, message)
 
 
 @contextmanager

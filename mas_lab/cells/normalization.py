@@ -438,6 +438,29 @@ class pooled_deviation:
         return pd.Series(found.to_numpy(), turns.index, dtype=float)
 
 
+@dataclass(frozen=True)
+class group_mean:
+    """Scale: the mean credit of the row's group, so that advantages are relative: (credit - mean) / mean.
+
+    `max_rl` of prime-rl has it. A group whose mean is 0 or less gets advantage 0.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the mean credit of each row's group.
+
+        Args:
+            turns: Table with `credit` and `group`.
+
+        Returns:
+            One mean per row, on the index of `turns`.
+
+        Raises:
+            TableError: A column is missing, or a credit is not a finite number.
+        """
+        require(turns, ["credit", "group"], "group_mean")
+        return statistics_of(turns, ("group",), None)["mean"]
+
+
 def _squared_deviations(credits: pd.Series) -> float:
     """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
     mean = fsum(credits) / len(credits)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit, mixed
-from mas_lab.cells.episode import EpisodeState, Generate, Node, Score, StepEnv
+from mas_lab.cells.episode import EpisodeState, Generate, Generation, Node, Score, StepEnv, silent
 from mas_lab.env import Step, env_option
 
 
@@ -139,6 +139,80 @@ class tree:
                 followed.add(node.parent)
                 plays += [episodes(1)(episode.continuation(node, number)) for number in range(self.follow)]
         return plays
+
+
+@dataclass(frozen=True)
+class without:
+    """Plan of CCPO: `n` episodes per task, each also played without every agent that acts in it.
+
+    Raises:
+        ValueError: `n` is less than 1.
+
+    CCPO, arXiv 2603.21563. A replay starts where the agent first acts. What the others say at that moment stays; what
+    they say later is drawn anew. At each of its turns the agent says the text `says`. `difference_return()` compares
+    the two returns. The rows of a replay are not trained on (`probe`).
+    """
+
+    n: int
+    """Number of episodes per task."""
+    agents: tuple[str, ...] | None = None
+    """Agents that are left out in turn. `None`: all of them."""
+    says: str = ""
+    """Text of the agent that is left out."""
+
+    def __post_init__(self):
+        check_arguments(without, vars(self), n=1)
+
+    @property
+    def instances(self) -> int:
+        """Return the number of environment instances per task."""
+        return self.n
+
+    @property
+    def siblings(self) -> int:
+        """Return the number of rows that are meant to be compared with each other."""
+        return self.n
+
+    def __call__(self, episode: EpisodeState) -> Generator:
+        """Play one episode and its replays, and record their rows in `episode`.
+
+        Args:
+            episode: The episode, which is the environment instance.
+
+        Yields:
+            Lists of requests, see the module.
+
+        Raises:
+            ValueError: `agents` names one that the environment does not have.
+        """
+        if unknown := set(self.agents or ()) - set(episode.env.agents):
+            raise ValueError(f"without: no agent is named {sorted(unknown)[0]!r}; they are {episode.env.agents}")
+        first = {}
+        at = episode.start()
+        while at is not None:
+            said = yield [Generate(at, agent) for agent in episode.acting(at)]
+            first = {one.agent: (at, said) for one in said} | first
+            [step] = yield [StepEnv(at, said)]
+            episode.record(at, said, step)
+            at = episode.next(at, said, step)
+        yield [
+            self._replay(episode.replay(at, agent), agent, said)
+            for agent, (at, said) in first.items()
+            if self.agents is None or agent in self.agents
+        ]
+
+    def _replay(self, episode: EpisodeState, removed: str, said: Sequence[Generation]) -> Generator:
+        at, silence = episode.start(), silent(episode.env, removed, self.says)
+        while at is not None:
+            said = [silence if one.agent == removed else one for one in said]
+            [step] = yield [StepEnv(at, said)]
+            episode.record(at, said, step)
+            at = episode.next(at, said, step)
+            if at is not None:
+                acting = episode.acting(at)
+                drawn = yield [Generate(at, agent) for agent in acting if agent != removed]
+                spoken = {one.agent: one for one in [*drawn, silence]}
+                said = [spoken[agent] for agent in acting]
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ def as_table(rows: Sequence[Mapping[str, Any]], step: int) -> pd.DataFrame:
     """Return recorded rows with the columns `mas_lab.table.ROLLOUT`; an optional one only if a row has it."""
     present = {name for name, column in ROLLOUT.items() if column.required or any(row.get(name) for row in rows)}
     columns = [name for name in ROLLOUT if name in present]
-    return pd.DataFrame([{"step": step, "call_status": "none", **row} for row in rows], columns=columns)
+    return pd.DataFrame([{"step": step, "call_status": "none", "removed": "", **row} for row in rows], columns=columns)
 
 
 def _refuse_truncated_sampling(env: Env, team: Team) -> None:

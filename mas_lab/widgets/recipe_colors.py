@@ -21,7 +21,7 @@ KIT = {
     "grpo_turns": 7, "dr_mas_episodes": 8, "mareinforce": 9, "marloo": 10, "maremax": 11,
     "grpo_masked": 12, "own_pooled": 13, "own_optimal": 14, "own_robust": 15,
 }  # fmt: skip
-"""The place in `COLORS` of each recipe of the kit."""
+"""The place in `COLORS` of the recipes that have a fixed one; the others of the kit take what is free."""
 ARMS = {"global": 0, "own": 1, "own mean": 5, "own scale": 6}
 """The places of grpo, dr_mas and its halves under their names in the recorded studies."""
 DASHES = ("solid", "dash", "dot", "dashdot")

@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table
 
-from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return, return_to_go
+from mas_lab.cells.credits import (
+    counterfactual,
+    difference_return,
+    episode_return,
+    mixed,
+    own_return,
+    return_to_go,
+)
 from mas_lab.table import TableError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -196,6 +203,25 @@ def test_own_return_by_hand():
     assert own_return()(shuffled).sort_index().tolist() == [1.5, -2.0, 1.5, 4.0, 0.0]
     unkept = turns.assign(kept=[True, True, False, True, True])
     assert own_return()(unkept).tolist() == [1.0, -2.0, 1.0, 4.0, 0.0]
+
+
+def test_own_return_from_a_call_on():
+    turns = table(episode=list("aaabb"), depth=[0, 1, 2, 0, 1], agent=["left", "right", "left", "left", "right"],
+                  local_reward=[1.0, -2.0, 0.5, 4.0, 0.0])  # fmt: skip
+    assert own_return(to_go=True)(turns).tolist() == [1.5, -2.0, 0.5, 4.0, 0.0]
+    shuffled = turns.sample(frac=1.0, random_state=1)
+    assert own_return(to_go=True)(shuffled).sort_index().tolist() == [1.5, -2.0, 0.5, 4.0, 0.0]
+
+
+def test_a_difference_counts_what_was_earned_before_the_agents_first_turn():
+    """Episode e earned 1, 2, 4. Without b, from depth 1 on, it earned 0.5; without a it earned 3."""
+    turns = table(episode=["e"] * 3 + ["e without b", "e without a", "e without a"], depth=[0, 1, 2, 1, 0, 1],
+                  agent=list("abaaba"), team_reward=[1.0, 2.0, 4.0, 0.5, 1.0, 2.0], probe=[False] * 3 + [True] * 3,
+                  removed=["", "", "", "b", "a", "a"])  # fmt: skip
+    assert difference_return()(turns)[:3].tolist() == [7 - 3, 7 - 1.5, 7 - 3]
+    assert difference_return()(turns[turns["removed"] != "a"])[:3].tolist() == [7, 7 - 1.5, 7]
+    with pytest.raises(TableError, match=r"difference_return: the table holds no replays; roll out with without\(n\)"):
+        difference_return()(turns.drop(columns="removed"))
 
 
 def test_own_return_of_an_episode_that_branches_is_refused():

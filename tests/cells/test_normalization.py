@@ -10,7 +10,7 @@ from tables import candidates_table, episodes_table, joint_table, shuffled
 
 from mas_lab.cells.credits import episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import group_stats, normalize, pooled_deviation
+from mas_lab.cells.normalization import group_mean, group_stats, normalize, pooled_deviation
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError, refuse_lone_groups
 
@@ -19,7 +19,9 @@ often = settings(max_examples=6)
 by_joint_actions = {name: getattr(reference, name) for name in ("magrpo", "mareinforce", "marloo", "maremax")}
 of_team = ("own_optimal",)  # it looks at the team: see test_own_centers.py
 by_episodes = {
-    name: getattr(reference, name) for name in RECIPES if name not in (*by_joint_actions, *of_team, "at_grpo")
+    name: getattr(reference, name)
+    for name in RECIPES
+    if name not in (*by_joint_actions, *of_team, "at_grpo", "c3", "ccpo")
 }
 
 
@@ -80,6 +82,14 @@ def test_the_pooled_deviation_is_the_mean_square_within_groups():
     assert total[0] == pytest.approx(turns["credit"][:6].std(ddof=0), abs=1e-5) and total[0] > 2
 
 
+def test_max_rl_is_relative_to_the_mean():
+    """Group x: mean 1/4, so (1 - 1/4) / (1/4) = 3 and -1; group y earned nothing, group z less."""
+    turns = table(agent="a", group=list("xxxxyyzz"), credit=[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0, -3.0])
+    advantage = normalize(turns, scale=group_mean(), eps=0.0)["advantage"]
+    assert advantage.tolist() == [3, -1, -1, -1, 0, 0, 0, 0]
+    assert RECIPES["max_rl"].scale == group_mean() and RECIPES["max_rl"].eps == 0
+
+
 def test_a_scale_of_ones_own_is_checked_and_has_no_units():
     for options, words in (
         ({"scale": lambda table: 1.0}, r"scale.*must give a Series on the table's index"),
@@ -121,7 +131,7 @@ def test_recipes_over_joint_actions(name, mode, seed, gamma):
     np.testing.assert_allclose(recipe.advantages(turns)["advantage"], expected, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name not in of_team])
+@pytest.mark.parametrize("name", [*by_episodes, *by_joint_actions, "at_grpo"])
 @often
 @given(seed=seeds)
 def test_shuffled_rows_have_the_same_advantages_to_the_last_bit(name, seed):

@@ -14,9 +14,9 @@ from small import KINDS, Relay, make_team
 
 import mas_lab
 import mas_lab.cells.plans
-from mas_lab.cells.credits import counterfactual, episode_return, mixed, own_return
+from mas_lab.cells.credits import counterfactual, difference_return, episode_return, mixed, own_return
 from mas_lab.cells.episode import Generate, RolloutError, StepEnv
-from mas_lab.cells.plans import episodes, joint, tree
+from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.rollout import rollout
 from mas_lab.env import EnvError, Step
 from mas_lab.policy import PolicyError
@@ -196,10 +196,10 @@ def test_a_joint_tree_that_could_exceed_its_limit_is_refused_with_the_number():
 
 @pytest.mark.parametrize("bad", [
     lambda: episodes(0), lambda: tree(0), lambda: tree(2, follow=-1), lambda: joint(0), lambda: joint(2, mode="star"),
-    lambda: joint(2, stop="first"),
+    lambda: joint(2, stop="first"), lambda: without(0),
 ])  # fmt: skip
 def test_plans_refuse_what_they_cannot_play(bad):
-    with pytest.raises(ValueError, match=r"episodes|tree|joint"):
+    with pytest.raises(ValueError, match=r"episodes|tree|joint|without"):
         bad()
 
 
@@ -444,7 +444,7 @@ def same_draws(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("plan", [episodes(2), tree(3, follow=1), joint(2)])
+@pytest.mark.parametrize("plan", [episodes(2), tree(3, follow=1), joint(2), without(2)])
 def test_a_draw_depends_on_its_place_alone(kind, plan, models):
     """Twice, in threads, in another order, and each task alone: the same tokens."""
     team, env = make_team(kind, models), Relay(together=isinstance(plan, joint))
@@ -551,6 +551,58 @@ def test_continuations_are_never_trained_on(models):
     assert (turns.loc[turns["probe"], "advantage"] == 0).all() and turns.loc[~turns["probe"], "advantage"].any()
     stats = mas_lab.update(team, turns)
     assert stats["turns"].sum() == (~turns["probe"]).sum()
+
+
+# Replays without an agent
+
+
+def test_a_replay_without_an_agent_by_hand():
+    """Planner 1, executor 3, planner 2, executor 4 earn 3 + 4. Without the executor its moves earn nothing, and the
+    planner's first word stands; without the planner the executor hears nothing and says 5 each time."""
+    said = {"planner hears t0": ["1"], "executor hears t0 1": ["3"], "planner hears t0 1 3": ["2"],
+            "executor hears t0 1 3 2": ["4"], "planner hears t0 1 ": ["9"], "executor hears t0 ": ["5"],
+            "executor hears t0  5 ": ["5"]}  # fmt: skip
+    turns = play(Ladder(), says(said), without(1))
+    alone = turns[turns["removed"] == "executor"]
+    assert lines(alone, ["node", "parent", "agent", "completion", "team_reward", "policy"]) == [
+        ("t0 without executor/1", "t0/0.0", "executor", "", 0.0, ""),
+        ("t0 without executor/2", "t0 without executor/1.0", "planner", "9", 0.0, "shared"),
+        ("t0 without executor/3", "t0 without executor/2.0", "executor", "", 0.0, ""),
+    ]
+    assert turns.loc[turns["removed"] == "planner", "completion"].tolist() == ["", "5", "", "5"]
+    assert turns["probe"].tolist() == (turns["removed"] != "").tolist() and turns["kept"].all()
+    main = turns[~turns["probe"]]
+    assert difference_return()(turns)[main.index].tolist() == [7 - 10, 7 - 0, 7 - 10, 7 - 0]
+
+
+def test_agents_that_act_together_keep_what_they_said_when_one_is_left_out():
+    turns = play(Duet(), by_side, without(1, agents=("left",), says="7"))
+    replay = turns[turns["probe"]]
+    assert lines(replay[replay["depth"] == 0], ["agent", "completion"]) == [("left", "7"), ("right", "4")]
+    assert set(turns["removed"]) == {"", "left"}
+
+
+def test_replays_change_nothing_else_and_are_not_trained_on(models):
+    team = make_team("shared", models)
+    turns = RECIPES["ccpo"].replace(plan=without(2)).advantages(rollout(RELAY, team, TASKS, without(2)))
+    assert same_draws(rollout(RELAY, team, TASKS, episodes(2)), turns[~turns["probe"]].reset_index(drop=True))
+    assert (turns.loc[turns["probe"], "advantage"] == 0).all() and turns["advantage"].any()
+    assert mas_lab.update(team, turns)["turns"].sum() == (~turns["probe"]).sum()
+
+
+def test_alternatives_of_c3_are_compared_with_the_mean_of_the_others(models):
+    turns = rollout(RELAY, make_team("shared", models), TASKS, tree(3, follow=2))
+    advised = RECIPES["c3"].replace(plan=tree(3, follow=2)).advantages(turns)
+    main = advised[~advised["probe"]]
+    for _, rows in main.groupby("node"):
+        credit = rows["credit"].tolist()
+        assert rows["advantage"].tolist() == pytest.approx([own - (sum(credit) - own) / 2 for own in credit])
+    assert main["advantage"].abs().max() > 0
+
+
+def test_without_a_stranger():
+    with pytest.raises(ValueError, match=r"without: no agent is named 'judge'; they are .*'planner'"):
+        play(Ladder(), by_nth, without(1, agents=("judge",)))
 
 
 # What the world tells, and pays to those who did not act
