@@ -49,6 +49,7 @@ KEPT = {
     "cascade": [],
     "stakes": [],
     "calculator": [SOLO, {"largest": 20}],
+    "vote": [SOLO, {"n_agents": 16}, {"size": 3}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
     "reasoning_gym": [{"config": {"min_digits": 1, "max_digits": 1}}, {"fixer": True}, FULL, {"n_agents": 4},
                       FULL | {"dataset": "mini_sudoku"}, SOLO | {"dataset": "spiral_matrix"}],
 }  # fmt: skip
@@ -70,6 +71,7 @@ REFUSED = {
     "paid_help": [{"pay": 0}, {"pay": -0.2}, {"pay": 1.1}, {"pay": float("nan")}],
     "finisher": [{"low": -0.1}, {"low": 1}, {"low": float("nan")}],
     "calculator": [{"largest": 19}],
+    "vote": [PUBLISHED, {"n_agents": 1}, {"size": 1}, {"data": "x.jsonl"}],
     "reasoning_gym": [{"size": 5}, {"data": "x"}],
 }  # fmt: skip
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
@@ -103,7 +105,8 @@ def test_an_option_that_makes_no_sense_is_refused(name, options):
 @pytest.mark.parametrize("options", BAD, ids=str)
 def test_a_shared_option_that_makes_no_sense_is_named(name, options):
     ((option, value),) = options.items()
-    told = f"{name}: {option}={value!r}; " if name != "tldr" or option != "max_turns" else "no option max_turns"
+    one_turn = name in ("tldr", "vote") and option == "max_turns"
+    told = "no option max_turns" if one_turn else f"{name}: {option}={value!r}; "
     with pytest.raises(ValueError, match=told):
         make_env(name, **options)
 
