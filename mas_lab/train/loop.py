@@ -132,6 +132,12 @@ def train(
     for agent in env.agents:
         if agent not in team:
             raise ValueError(f"train: agent {agent!r} has no policy; the env plays {env.agents}, the team {list(team)}")
+    for start, agents in (chosen.learn or {}).items():
+        if not set(agents) - set(team.frozen) or not set(agents) <= set(team):
+            raise ValueError(
+                f"train: learn has {list(agents)} from step {start} on; name at least one agent that is not frozen, of "
+                f"{[agent for agent in team if agent not in team.frozen]}"
+            )
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
@@ -308,6 +314,8 @@ class Training:
                     judge = self.recipe.advantages  # one of your own may take the table alone
                     turns = judge(turns, self.team) if takes_team(judge) else judge(turns)
                     refuse_lone_groups(turns, "train")
+                    if (learning := chosen.learning(step)) is not None:
+                        turns = turns.assign(selected=selected(turns) & turns["agent"].isin(learning))
                 missing = chosen.tasks - turns.loc[selected(turns), "task"].nunique()
             with _timed(seconds, "update"):
                 stats = self._update(turns, step)

@@ -51,6 +51,9 @@ class Settings:
     """Schedule of the learning rate: "constant", "linear" or "cosine"; the last two fall to 0 at `horizon`."""
     horizon: int | None = None
     """Number of steps after which the schedule ends. It is not `steps`, which may grow when a run is resumed."""
+    learn: Mapping[int, Sequence[str]] | None = None
+    """Stagewise training: the agents that learn from a step on. `{0: ["solver"], 20: ["solver", "verifier"]}`: the
+    solver alone in the first 20 steps, then both. `None`: all agents that are not frozen."""
     max_turns: int | None = None
     """Bound on the turns of one agent. `None`: the bound of the environment."""
     workers: int | None = None
@@ -85,10 +88,23 @@ class Settings:
                 raise ValueError(f"train: {name}={getattr(self, name)!r}; known are {', '.join(known)}")
         if self.schedule != "constant" and self.horizon is None:
             raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
+        if self.learn is not None and min(self.learn, default=None) != 0:
+            raise ValueError(f"train: learn={self.learn!r}; say who learns from step 0 on, such as {{0: ['solver']}}")
         require_max_norm(self.max_norm, "train")
         require_limit(self.step_timeout, self.workers, "train")
         if any(not isinstance(count, int) or count < 1 for count in self.score_at):
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
+
+    def learning(self, step: int) -> Sequence[str] | None:
+        """Return the agents that learn in a step.
+
+        Args:
+            step: Number of the step, from 0.
+
+        Returns:
+            Names of agents. `None`: all that are not frozen.
+        """
+        return self.learn and self.learn[max(start for start in self.learn if start <= step)]
 
     def lr_scale(self, step: int) -> float:
         """Return the factor of the learning rate.

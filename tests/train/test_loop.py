@@ -75,6 +75,19 @@ def test_schedules_by_hand():
     assert [Settings().lr_scale(step) for step in (0, 10**6)] == [1.0, 1.0]
 
 
+def test_agents_learn_in_stages_also_after_a_resume(models, tmp_path):
+    """The doer alone, then the asker alone, then both; the second half of the run is another call."""
+    asked = QUICK | {"learn": {0: ["doer"], 1: ["asker"], 2: list(small.AGENTS)}}
+    team, seen = small.make_team("per_agent", models), []
+    seen.append({agent: weights(team[agent]) for agent in team})
+    for steps in (1, 3):
+        for report in lab.train(small.Relay(), team, small.RECIPE, steps, run=tmp_path / "run", **asked):
+            seen.append({agent: weights(team[agent]) for agent in team})
+            assert set(report.stats["agent"]) == set(asked["learn"][report.step])
+    moved = [[agent for agent in team if not same(a[agent], b[agent])] for a, b in itertools.pairwise(seen)]
+    assert moved == [["doer"], ["asker"], list(small.AGENTS)]
+
+
 def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
     """The step is that of a table without its rows."""
     team = lab.Team(dict(small.make_team("shared", models)), frozen="asker")
@@ -200,6 +213,9 @@ def test_groups_of_one_by_their_key_are_refused_when_they_show(team):
     (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
     (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
     (ValueError, r"wants horizon=", {"schedule": "linear"}),
+    (ValueError, r"learn=.*; say who learns from step 0 on", {"learn": {3: ["asker"]}}),
+    (ValueError, r"learn has \[\] from step 4 on; name at least one agent", {"learn": {0: ["asker"], 4: []}}),
+    (ValueError, r"learn has \['boss'\] from step 0 on; .* \['asker', 'doer'\]", {"learn": {0: ["boss"]}}),
     (ValueError, r"nonfinite='ignore'; known are raise, skip", {"nonfinite": "ignore"}),
     (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
     (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
