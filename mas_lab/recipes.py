@@ -21,6 +21,7 @@ from mas_lab.cells.credits import (
     episode_return,
     mixed,
     own_return,
+    preference,
     return_to_go,
 )
 from mas_lab.cells.episode import Plan
@@ -155,6 +156,8 @@ SHIPPED = (
     Recipe("mareinforce", **JOINT, center="none"),
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
+    # MADPO of CoMLRL 1.4.3: joint actions of one node as pairs of a better and a worse one.
+    Recipe("madpo", **JOINT | {"credit": preference()}, center="none"),
 )
 RECIPES = {recipe.name: recipe for recipe in SHIPPED}
 """The recipes of the kit by name."""
@@ -170,8 +173,8 @@ def find(recipe: str | Recipe) -> Recipe:
 
 
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
-         difference_return, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped,
-         reinforce)  # fmt: skip
+         difference_return, preference, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean,
+         not_flat, clipped, reinforce)  # fmt: skip
 PARTS = {part.__name__: part for part in KNOWN}
 """The parts that can be made from data, by name."""
 

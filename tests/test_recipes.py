@@ -35,6 +35,7 @@ TABLE = {
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
     "mareinforce": (TOGETHER, NODE, TO_GO, (None, None), "none", "none", PLAIN, "sum"),
     "marloo": (TOGETHER, NODE, TO_GO, (None, None), "loo", "none", PLAIN, "sum"),
+    "madpo": (TOGETHER, NODE, lab.preference(0.1), (None, None), "none", "none", PLAIN, "sum"),
     "maremax": (TOGETHER, NODE, TO_GO, (None, None), "max", "none", PLAIN, "sum"),
 }
 

@@ -21,7 +21,7 @@ of_team = ("own_optimal",)  # it looks at the team: see test_own_centers.py
 by_episodes = {
     name: getattr(reference, name)
     for name in RECIPES
-    if name not in (*by_joint_actions, *of_team, "at_grpo", "c3", "ccpo")
+    if name not in (*by_joint_actions, *of_team, "at_grpo", "c3", "ccpo", "madpo")
 }
 
 
