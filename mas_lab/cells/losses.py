@@ -17,6 +17,8 @@ from mas_lab.arguments import check_arguments
 if TYPE_CHECKING:
     from torch import Tensor
 
+UNITS = ("row", "group")
+"""The values of `Loss.unit`."""
 RATIOS = ("token", "sequence", "action")
 """The values of `clipped.ratio`."""
 
@@ -55,6 +57,11 @@ class Loss:
     def needs_entropy(self) -> bool:
         """Return True if the loss reads the entropies of the tokens' distributions."""
         return self.entropy != 0
+
+    @property
+    def unit(self) -> str:
+        """Return what a call of the loss sees: "row", any rows, or "group", all rows of one group and no others."""
+        return "row"
 
     @property
     def skips_zero_advantage(self) -> bool:
@@ -267,6 +274,20 @@ class reinforce(Loss):
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
         return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
+
+
+@dataclass(frozen=True)
+class look(Loss):
+    """A loss of 0: its pass computes what another loss reads, and adds nothing to the gradient."""
+
+    reference: bool = False
+
+    @property
+    def needs_reference(self) -> bool:
+        return self.reference
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
+        return 0.0 * logprobs_N
 
 
 def _is_gain(loss: Loss, kind: type[Loss]) -> bool:

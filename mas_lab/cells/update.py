@@ -8,7 +8,7 @@ log-probabilities and gradients are computed (the back end).
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.backends.runner import training
-from mas_lab.cells.losses import Loss, clipped, k3, one_per_token
+from mas_lab.cells.losses import Loss, clipped, k3, look, one_per_token, reinforce, token_losses
 from mas_lab.check.loss import require_loss
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
 from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained
@@ -67,7 +67,8 @@ def update(
             sum of its tokens (MAGRPO). A loss with one ratio per row needs "turn" or "agent"; `clipped(ratio="action")`
             with "agent" is equation 3 of Dr. MAS (arXiv 2602.08847), whose code takes ratios and means over tokens.
         epochs: Passes over the rows.
-        minibatches: Optimizer steps per pass. The candidates of one node stay together.
+        minibatches: Optimizer steps per pass. The candidates of one node stay together, or the groups of a loss over
+            groups (`Loss.unit`).
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
         nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
@@ -97,8 +98,8 @@ def update(
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
     with training(learners(team)) as each:
-        rows = trained_rows(team, turns, loss, aggregate)
-        for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed)):
+        rows, together = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
+        for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed, together)):
             steps = [PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
             with _clean_gradients(steps):
                 list(each(PolicyStep.backward, steps))
@@ -131,6 +132,8 @@ class PolicyStep:
     """Gradient norm of each agent. NaN if the back end knows that of the policy alone."""
     tokens: dict[str, Tokens] = field(default_factory=dict)
     samples: dict[str, list[Sample]] = field(default_factory=dict)
+    linear: dict[str, list[Sample]] = field(default_factory=dict)
+    """For a loss over groups: samples whose advantages are its slopes, see `_of_groups`."""
     used: dict[str, pd.DataFrame] = field(default_factory=dict)
     """The rows behind each agent's samples, in the same order."""
     broken: list[int] = field(default_factory=list)
@@ -147,6 +150,8 @@ class PolicyStep:
                 f"update: the completion of {place(self.rows[bad].iloc[0])} is empty, has not one log-probability per "
                 "token, or was drawn at temperature 0: there is nothing to learn from"
             )
+        if self.loss.unit == "group":
+            self._require_whole_groups()
         self.weights = token_weights(self.rows["agent"], lengths, self.aggregate)
         for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
             used = self.used[agent] = own[nonzero(own["advantage"])] if self.loss.skips_zero_advantage else own
@@ -155,6 +160,16 @@ class PolicyStep:
             self.samples[agent] = [
                 Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
             ]
+
+    def _require_whole_groups(self) -> None:
+        groups = self.rows.groupby("group")["agent"]
+        bad = (groups.transform("size") < 2) | (groups.transform("nunique") > 1)
+        if bad.any():
+            row = self.rows[bad].iloc[0]
+            raise UpdateError(
+                f"update: {type(self.loss).__name__} compares the rows of a group, and group {row['group']!r} has a "
+                f"single row or several agents, at {place(row)}; sample more candidates, or group by agent too"
+            )
 
     @property
     def norm(self) -> float:
@@ -169,7 +184,10 @@ class PolicyStep:
         for agent, samples in self.samples.items():
             self.norms[agent] = 0.0
             if samples:
-                self.tokens[agent] = self.policy.forward_backward(samples, self.loss)
+                by_group = self.loss.unit == "group"
+                self.tokens[agent] = (
+                    self._of_groups(agent) if by_group else self.policy.forward_backward(samples, self.loss)
+                )
                 self.norms[agent] = self.policy.gradient_norm()
                 if len(self.samples) > 1:
                     own = [gradient for _, gradient in self.policy.gradients()]
@@ -177,6 +195,37 @@ class PolicyStep:
                     self.policy.set_gradients(None)
         if total is not None:
             self.policy.set_gradients(total)
+
+    def _of_groups(self, agent: str) -> Tokens:
+        """Add the gradient of a loss that sees whole groups, by the chain rule.
+
+            dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
+
+        The first pass computes log p, and the loss its slopes dL/dlog p. The second pass is that of `reinforce`, with
+        the negative slope as the advantage of each token. So micro-batches never cut a group.
+        """
+        samples = self.samples[agent]
+        seen = self.policy.forward_backward(samples, look(reference=self.loss.needs_reference))
+        lengths = [len(sample.completion_ids) for sample in samples]
+        row_N = np.repeat(np.arange(len(samples)), lengths)
+        logprobs_N = seen.logprobs_N.detach().requires_grad_()
+        old_N = logprobs_N.new_tensor(np.concatenate([sample.logprobs for sample in samples]))
+        advantages_N = logprobs_N.new_tensor(np.concatenate([sample.advantages_T for sample in samples]))
+        weights_N = logprobs_N.new_tensor(np.repeat([sample.weight for sample in samples], lengths))
+        losses_N = logprobs_N.new_zeros(len(row_N))
+        for rows in self.used[agent].reset_index(drop=True).groupby("group").indices.values():
+            at = np.flatnonzero(np.isin(row_N, rows))
+            own_N = logprobs_N.new_tensor(np.unique(row_N[at], return_inverse=True)[1]).long()
+            reference_N = None if seen.reference_N is None else seen.reference_N[at]
+            own = token_losses(self.loss, logprobs_N[at], old_N[at], advantages_N[at], own_N, None, reference_N)
+            (own * weights_N[at]).sum().backward()
+            losses_N[at] = own.detach()
+        slopes = np.split(-logprobs_N.grad.double().cpu().numpy(), np.cumsum(lengths)[:-1])
+        self.linear[agent] = [
+            replace(sample, advantage=slope_T, weight=1.0) for sample, slope_T in zip(samples, slopes, strict=True)
+        ]
+        self.policy.forward_backward(self.linear[agent], reinforce())
+        return replace(seen, losses_N=losses_N)
 
     def _backward_unseen(self) -> None:
         """Compute the gradient with all agents in one request, if it cannot be read; then agents have no norms."""
@@ -263,7 +312,8 @@ class PolicyStep:
         for agent, samples in self.samples.items():
             if samples and square:
                 lengths = [len(sample.completion_ids) for sample in samples]
-                moved_N = self.policy.directional_derivatives(samples, self.loss, gradient).double().cpu().numpy()
+                samples, loss = (self.linear[agent], reinforce()) if agent in self.linear else (samples, self.loss)
+                moved_N = self.policy.directional_derivatives(samples, loss, gradient).double().cpu().numpy()
                 row_N = np.repeat(self.used[agent].index, lengths)
                 token_N = np.concatenate([np.arange(length) for length in lengths])
                 parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": moved_N / square}))
@@ -327,9 +377,9 @@ def policy_steps(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
 
 def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
     """Return the rows that can be trained on, numbered from 0 by their place in `turns`."""
-    require(turns, ROW, "update", optional=["selected"])
-    refuse_copies(turns, "update")
     require_loss(loss, aggregate, "update")
+    require(turns, [*ROW, *(["group"] if loss.unit == "group" else [])], "update", optional=["selected"])
+    refuse_copies(turns, "update")
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
     require_advantage_per_token(rows, "update")
@@ -394,14 +444,14 @@ def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
 
 
 def _minibatches(
-    team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int
+    team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int, together: str
 ) -> Iterator[dict[str, pd.DataFrame]]:
-    """Yield the rows of each policy per optimizer step. The candidates of a node share a prompt and stay together."""
+    """Yield the rows of each policy per optimizer step. Rows that are equal in the column `together` stay together."""
     learning = {name: _own(team, rows, name) for name in team.policies}
     for epoch in range(epochs):
         parts: list[dict[str, pd.DataFrame]] = [{} for _ in range(minibatches)]
         for name, own in learning.items():
-            nodes = column(own, "node") if minibatches > 1 else pd.Series("", index=own.index)
+            nodes = column(own, together) if minibatches > 1 else pd.Series("", index=own.index)
             order = sorted(nodes.unique())
             random.Random(f"{seed} {epoch} {name}").shuffle(order)
             part_of = {node: position % minibatches for position, node in enumerate(order)}
