@@ -23,6 +23,7 @@ from mas_lab.cells.credits import mixed as mixed
 from mas_lab.cells.credits import own_return as own_return
 from mas_lab.cells.credits import preference as preference
 from mas_lab.cells.credits import return_to_go as return_to_go
+from mas_lab.cells.critics import critic as critic
 from mas_lab.cells.episode import Generate as Generate
 from mas_lab.cells.episode import Generation as Generation
 from mas_lab.cells.episode import RolloutError as RolloutError

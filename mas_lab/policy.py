@@ -108,6 +108,8 @@ class Capabilities:
     """True if gradients can be read and set. Otherwise only the norm of a whole policy is known, after its step."""
     entropies: bool = True
     """True if `forward` returns the entropy of each token."""
+    features: bool = False
+    """True if `features` returns hidden states."""
     clipping: bool = True
     """True if `optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
@@ -141,7 +143,8 @@ class Engine(Protocol):
 class Policy(Protocol):
     """Weights that generate and learn. `version` increases whenever they change.
 
-    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`.
+    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`, and
+    `features` only if `capabilities.features`.
     """
 
     name: str
@@ -175,6 +178,9 @@ class Policy(Protocol):
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return log-probabilities and entropies of the samples' tokens, without gradient; losses are 0."""
+
+    def features(self, samples: Sequence[Sample], every_token: bool = False) -> "torch.Tensor":
+        """Return the last hidden state (B, h) at the end of each prompt, or (N, h) where each token is predicted."""
 
     def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
         """Add the gradient of sum_i weight_i sum_t loss_it to the one that is there.

@@ -24,6 +24,7 @@ from mas_lab.cells.credits import (
     preference,
     return_to_go,
 )
+from mas_lab.cells.critics import critic
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
@@ -85,8 +86,8 @@ class Recipe:
 
         Args:
             turns: Table of turns, as `rollout` returns it.
-            team: The team that played `turns`, with the same weights. Only a center or scale with a parameter `team`
-                looks at it. `None`: there is none.
+            team: The team that played `turns`, with the same weights. Only a credit, center or scale with a parameter
+                `team` looks at it. `None`: there is none.
 
         Returns:
             The table with `credit`, `group`, `center`, `scale` and `advantage`, and `selected` if the recipe has a
@@ -95,7 +96,7 @@ class Recipe:
         Raises:
             TableError: A column is missing, or a value in it cannot be used.
         """
-        grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt)
+        grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt, team=team)
         compared = normalize(grouped, **self.normalization, team=team)
         return compared if self.select is None else select(compared, self.select)
 
@@ -156,6 +157,9 @@ SHIPPED = (
     Recipe("mareinforce", **JOINT, center="none"),
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
+    # IAC and MAAC, arXiv 2601.21972: a turn against a learned value, of its agent's prompt or of all prompts.
+    Recipe("iac", episodes(8), ("agent",), critic(), loss=reinforce(), aggregate="sum"),
+    Recipe("maac", episodes(8), ("agent",), critic(central=True), loss=reinforce(), aggregate="sum"),
     # MADPO of CoMLRL 1.4.3: joint actions of one node as pairs of a better and a worse one.
     Recipe("madpo", **JOINT | {"credit": preference()}, center="none"),
 )
@@ -173,7 +177,7 @@ def find(recipe: str | Recipe) -> Recipe:
 
 
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
-         difference_return, preference, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean,
+         difference_return, preference, critic, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean,
          not_flat, clipped, reinforce)  # fmt: skip
 PARTS = {part.__name__: part for part in KNOWN}
 """The parts that can be made from data, by name."""

@@ -3,6 +3,7 @@
 Only this module knows whether weights are shared or per role. Leaves out: making policies (`mas_lab.backends`).
 """
 
+import inspect
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -212,6 +213,14 @@ class Team(Mapping[str, Policy]):
 
     def __repr__(self) -> str:
         return f"Team({', '.join(f'{agent}: {self.name_of(agent)}' for agent in self)})"
+
+
+def takes_team(function: Callable) -> bool:
+    """Return whether a function has a parameter `team`."""
+    try:
+        return "team" in inspect.signature(function).parameters
+    except ValueError:  # a function in C that does not say
+        return False
 
 
 def describe_team(team: Team) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Any
 from mas_lab.bridges.export_reader import BRIDGE, CLOSE
 from mas_lab.bridges.load_team import HUB_ID
 from mas_lab.cells.losses import Loss, clipped, reinforce
-from mas_lab.cells.normalization import takes_team
 from mas_lab.recipes import Recipe
+from mas_lab.team import takes_team
 from mas_lab.train.settings import Settings
 
 NAME = "mas_lab"

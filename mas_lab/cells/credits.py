@@ -14,7 +14,7 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.table import TableError, column, place, require
 
-Credit = Callable[[pd.DataFrame], pd.Series]
+Credit = Callable[..., pd.Series | pd.DataFrame]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class episode_return:
         require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
         names = ("episode", "depth", "kept", "valid", *local)
         rows = turns.assign(**{name: column(turns, name) for name in names})
-        steps = _joint_steps(rows[rows["kept"].astype(bool)])
+        steps = joint_steps(rows[rows["kept"].astype(bool)])
         total = steps.groupby("episode")["team_reward"].sum()
         earned = rows["episode"].map(total).fillna(0.0).astype(float) - self.invalid * ~rows["valid"].astype(bool)
         return earned + self.own * rows["local_reward"] if self.own else earned
@@ -138,7 +138,7 @@ class own_return:
         return found.sort_index().set_axis(turns.index)
 
 
-def _joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
+def joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
     """Return one row per environment step of each episode, in order; raise `TableError` if an episode branches."""
     key = ["episode", "depth"]
     twice = kept.duplicated([*key, *(["agent"] if "agent" in kept.columns else [])])
@@ -236,7 +236,7 @@ class counterfactual:
                 "counterfactual: the table holds no continuations; roll out with tree(k, follow=m), m >= 1"
             )
         played = turns.assign(episode=column(turns, "episode"))
-        steps = _joint_steps(played[probe & column(turns, "kept").astype(bool)], "counterfactual")
+        steps = joint_steps(played[probe & column(turns, "kept").astype(bool)], "counterfactual")
         episodes = steps.groupby("episode").agg(earned=("team_reward", "sum"), parent=("parent", "first"))
         future = episodes.groupby("parent")["earned"].mean()
         credit = turns["team_reward"] + column(turns, "action").map(future).fillna(0.0)
@@ -269,7 +269,7 @@ class difference_return:
         require(turns, ["episode", "depth", "agent", "team_reward"], "difference_return")
         if "removed" not in turns:
             raise TableError("difference_return: the table holds no replays; roll out with without(n)")
-        steps = _joint_steps(turns[column(turns, "kept").astype(bool)], "difference_return")
+        steps = joint_steps(turns[column(turns, "kept").astype(bool)], "difference_return")
         earned, begins = steps.groupby("episode")["team_reward"].sum(), steps.groupby("episode")["depth"].min()
         before = steps["team_reward"].groupby(steps["episode"]).cumsum() - steps["team_reward"]
         before = pd.Series(before.to_numpy(), pd.MultiIndex.from_frame(steps[["episode", "depth"]]))

@@ -6,24 +6,31 @@ itself (`normalize`).
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
 from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require
+from mas_lab.team import Team, takes_team
 
 
-def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_prompt: bool = False) -> pd.DataFrame:
+def group(
+    turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_prompt: bool = False, team: Team | None = None
+) -> pd.DataFrame:
     """Add the columns `credit` and `group` to the table.
 
     Args:
         turns: Table of turns, one row per model call.
         by: Columns whose values identify a group, or the name of one column. GRPO groups by task, Dr. MAS by (task,
             agent), AT-GRPO by (episode, agent, turn) (equation 3 of arXiv 2510.11062), and MAGRPO by (node, agent).
-        credit: Callable `table -> Series` that gives one number per row, see `mas_lab.cells.credits`.
+        credit: Callable `table -> Series` that gives one number per row, see `mas_lab.cells.credits`. It may return a
+            table instead, with `credit` and other columns, such as the `value` of a `critic`. A callable with a
+            parameter `team` also gets the team.
         same_prompt: Refuse a group whose rows answer different prompts. AT-GRPO's groups must share one prompt.
             Default: such groups are allowed.
+        team: The team that played `turns`, for a credit that looks at it. `None`: there is none.
 
     Returns:
         The table with `credit`, a float per row, and `group`, one string per group.
@@ -37,7 +44,9 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
-    scored = turns.assign(credit=_credited(turns, credit), group=_labels(turns, by))
+    credits = _credited(turns, partial(credit, team=team) if takes_team(credit) else credit)
+    credits = credits if isinstance(credits, pd.DataFrame) else {"credit": credits}
+    scored = turns.assign(**credits, group=_labels(turns, by))
     require(scored, ["credit"], "group")
     scored["credit"] = scored["credit"].astype(float)
     if same_prompt:
@@ -45,7 +54,7 @@ def group(turns: pd.DataFrame, by: Sequence[str] | str, credit: Credit, same_pro
     return scored
 
 
-def _credited(turns: pd.DataFrame, credit: Credit) -> pd.Series:
+def _credited(turns: pd.DataFrame, credit: Credit) -> pd.Series | pd.DataFrame:
     """Return the credit of each row; an error of the credit names it and the step."""
     try:
         return credit(turns)

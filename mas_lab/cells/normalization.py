@@ -5,7 +5,6 @@ The center and the scale may come from different groups. The ablation of Dr. MAS
 (`update`).
 """
 
-import inspect
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
 from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require, trained
-from mas_lab.team import Team
+from mas_lab.team import Team, takes_team
 
 Center = Sequence[str] | str | Callable[..., pd.Series] | None
 Scale = Sequence[str] | str | Callable[..., pd.Series] | None
@@ -165,14 +164,6 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
         others = stats["mean"] + (stats["mean"] - own) / (stats["n"] - 1).clip(lower=1)
         return others.mask(lone, own), lone
     return stats["mean"], lone
-
-
-def takes_team(function: Callable) -> bool:
-    """Return whether a function has a parameter `team`."""
-    try:
-        return "team" in inspect.signature(function).parameters
-    except ValueError:  # a function in C that does not say
-        return False
 
 
 def _given(part: Any, team: Team | None) -> Any:

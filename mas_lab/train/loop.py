@@ -21,7 +21,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.episode import RolloutError
-from mas_lab.cells.normalization import refuse_nonsense, takes_team
+from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
 from mas_lab.check.env import check_env
@@ -34,7 +34,7 @@ from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError, run_folder
 from mas_lab.table import refuse_lone_groups, selected
-from mas_lab.team import Team
+from mas_lab.team import Team, takes_team
 from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut

@@ -47,7 +47,7 @@ def check(reports: list[Report], agents) -> None:
     assert [report.step for report in reports] == [0, 1]
     for report in reports:
         needed = [name for name, meant in lab.SCHEMA.items() if meant.required]
-        assert [name for name in report.turns.columns if name != "removed"] == needed
+        assert [name for name in report.turns.columns if name not in ("removed", "value", "target")] == needed
         assert (report.turns["step"] == report.step).all() and (report.stats["step"] == report.step).all()
         assert set(report.stats["agent"]) == set(agents)
         assert report.stats["grad_norm"].sum() > 0

@@ -16,6 +16,7 @@ import torch
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import ChatPolicy
 from mas_lab.backends.torch.model import TorchModel, require_finite
+from mas_lab.backends.torch.padded import padded_batches
 from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import locked
 from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
@@ -66,6 +67,7 @@ class TorchPolicy(ChatPolicy):
         """Return the abilities of this back end. Processes that share a policy compute one policy after the other."""
         stated = getattr(self.shared.options, "tolerance", None)  # a sampler of its own may be allowed more
         return Capabilities(
+            features=True,
             device=str(self.device) if type(self.passes) is Passes else "shared",
             tolerance=max(1e-2, stated or 0.0) if self.shared.dtype == torch.float32 else None,
         )
@@ -112,6 +114,19 @@ class TorchPolicy(ChatPolicy):
         """Return log-probability and entropy in nats of each token, without gradient; losses are 0."""
         logprobs_N, entropy_N = self._forward(samples)
         return Tokens(logprobs_N, entropy_N, torch.zeros_like(logprobs_N))
+
+    @torch.no_grad()
+    def features(self, samples: Sequence[Sample], every_token: bool = False) -> torch.Tensor:
+        """Return the last hidden state (B, h) at the end of each prompt, or (N, h) where each token is predicted."""
+        self.activate()
+        parts = []
+        for batch in padded_batches(samples, self.shared.options.train_tokens, self.device):
+            with self.shared.computing():
+                hidden_BLh = self.shared.net.base_model(
+                    input_ids=batch.ids_BL, attention_mask=batch.mask_BL, use_cache=False
+                )[0]
+            parts.append(hidden_BLh[batch.row_N, batch.at_N] if every_token else hidden_BLh[batch.rows_B, batch.end_B])
+        return torch.cat(parts).float()
 
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return the log-probability of each token (N,), with gradient."""
