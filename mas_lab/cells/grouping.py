@@ -39,7 +39,7 @@ def group(
         TableError: A column is missing or would be overwritten, the credit fails, a reward or credit is NaN or
             infinite, a (node, candidate, agent) occurs twice, or prompts differ under `same_prompt`.
     """
-    check_arguments(group, locals())
+    check_arguments(group, {"by": by, "credit": credit, "same_prompt": same_prompt})
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
