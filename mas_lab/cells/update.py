@@ -85,7 +85,8 @@ def update(
         nats per token, estimated as the mean of -log p of the sampled tokens; `kl` to the reference, NaN if off;
         `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
         that ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| over tokens before the first step; `lr`;
-        `skipped`, and `culprits`, the rows that caused it.
+        `skipped`, and `culprits`, the rows that caused it. With a critic also `explained_variance`, the share of the
+        variance of `target` that `value` explains.
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
@@ -469,7 +470,11 @@ def _described(rows: pd.DataFrame) -> dict[str, Any]:
     squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(
         lambda one: float(np.mean(np.square(np.asarray(one, float))))
     )  # fmt: skip
-    return {
+    critic = {}
+    if {"value", "target"} <= set(rows.columns):
+        spread, left = rows["target"].var(ddof=0), (rows["target"] - rows["value"]).var(ddof=0)
+        critic["explained_variance"] = 1 - left / spread if spread else np.nan
+    return critic | {
         "turns": len(rows),
         "tokens": int(tokens),
         "reward_mean": credit.mean(),

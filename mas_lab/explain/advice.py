@@ -28,8 +28,10 @@ global is
 
     progress = g (1 + s) / (1 + g s),
 
-which stays below (1 + s) / s for any g. So at s = 4 or more no own mean "pays": 1.25 = (1 + 4) / 4. docs/theory.md
-derives this. Leaves out: the effect of the scale beyond a warning, Adam, and the dependence between an agent's turns.
+which stays below (1 + s) / s for any g. So at s = 4 or more no own mean "may pay": 1.25 = (1 + 4) / 4. docs/theory.md
+derives this. In a test that was fixed before its trainings, neither gain nor progress foretold who learned more
+(docs/findings.md). Leaves out: the effect of the scale beyond a warning, Adam, and the dependence between an agent's
+turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -39,7 +41,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.advice_words import COSTS, FEW, MOSTLY, PAYS, PEERLESS, UNKNOWN, sentences
+from mas_lab.explain.advice_words import COSTS, FEW, MAY_COST, MAY_PAY, MOSTLY, PAYS, PEERLESS, UNKNOWN, sentences
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.weighted import weighted_advice
 from mas_lab.table import TableError, require, trained
@@ -55,7 +57,7 @@ MEASURED = ["weighted_gain", "snr", "progress"]
 def advise(
     turns: pd.DataFrame, agents: Sequence[str] = (), by: Sequence[str] = ("agent",), team: Team | None = None
 ) -> pd.DataFrame:
-    """Predict for each agent whether its own mean would serve it better than a global mean.
+    """Say for each agent whether its own mean may serve it better than a global mean.
 
     The comparison is between the mean over an agent's rows in a task (`dr_mas_mean`) and the mean over the task's
     episodes (`grpo`). In trees, the second is the mean over all rows of the task. `turns` may come from any recipe.
@@ -76,10 +78,10 @@ def advise(
 
     Returns:
         A table with a row per agent, and per `turn` if `by` names it. Its columns are:
-        - `own`: "pays", "hardly matters" or "costs", from `policy_gain` and the bounds `PAYS` and `COSTS`. With a team
-          it is from `progress`, for an agent that was measured. It is "mostly without a peer" if `peerless` is above
-          `MOSTLY`: what matters then is whether such rows are trained on. It is "cannot be told" for an agent with
-          fewer than `FEW` rows, or whose gain is NaN.
+        - `own`: "may pay", "hardly matters" or "may cost", from `policy_gain` and the bounds `PAYS` and `COSTS`. With a
+          team it is from `progress`, for an agent that was measured. It is "mostly without a peer" if `peerless` is
+          above `MOSTLY`: what matters then is whether such rows are trained on. It is "cannot be told" for an agent
+          with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
         - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
           the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
@@ -236,7 +238,7 @@ def _verdict(row) -> str:
     if row.rows < FEW or np.isnan(row.policy_gain) or np.isnan(row.gain):
         return UNKNOWN
     ratio = _told(row)
-    return "pays" if ratio > PAYS else "costs" if ratio < COSTS else "hardly matters"
+    return MAY_PAY if ratio > PAYS else MAY_COST if ratio < COSTS else "hardly matters"
 
 
 def _told(row) -> float:

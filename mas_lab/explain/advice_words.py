@@ -8,14 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 
 PAYS, COSTS = 1.25, 0.8
-"""An own baseline "pays" if its gain (with a team: its progress) is above the first, "costs" below the second, else it
-"hardly matters"."""
+"""An own baseline "may pay" if its gain (with a team: its progress) is above the first, "may cost" below the second,
+else it "hardly matters"."""
 FEW = 10
 """Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
 MOSTLY = 0.5
 """An agent is "mostly without a peer" if more than this share of its rows is."""
 UNEVEN = 5.0
 """Largest ratio of an agent's standard deviations in two of its groups without a warning."""
+MAY_PAY, MAY_COST = "may pay", "may cost"
 UNKNOWN, PEERLESS = "cannot be told", "mostly without a peer"
 RATIO = "its gradient's squared signal-to-noise ratio"
 
@@ -43,6 +44,8 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
     if freedom < FEW and row.n_k > 1:
         told.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
     told += _of_groups(row) + _of_gradients(row)
+    if row.own in (MAY_PAY, MAY_COST):
+        told.append(f"So its own mean {row.own}. In a test on other settings this did not foretell who learned more.")
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
         told.append(

@@ -1,5 +1,6 @@
 """Critics: targets by hand, heads that learn, memory, and hidden states that are those of the model."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import small
@@ -100,6 +101,9 @@ def test_a_run_goes_on_with_its_critic(name, models, tmp_path):
             *_, report = lab.train(RELAY, team, recipe, stop, run=tmp_path / folder, tasks=2, check=False)
         ends.append(report.turns)
     assert ends[0]["value"].abs().max() > 0
+    own = report.turns[report.turns["agent"] == "asker"]
+    left = 1 - np.var(own["target"] - own["value"]) / np.var(own["target"])
+    assert report.stats.set_index("agent").loc["asker", "explained_variance"] == pytest.approx(left)
     pd.testing.assert_frame_equal(*ends)
 
 
