@@ -1,5 +1,5 @@
 # Every target works alone on a fresh machine with Python 3.11-3.14, make and the package index.
-# On Windows, or without make, the README has the same in three typed lines.
+# On Windows, or without make, docs/install.md has the same in three typed lines.
 #
 #   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own

@@ -12,10 +12,11 @@ import forms
 
 INTRO = """# The course
 
-Written by `python docs/course.py`. Fourteen notebooks, for somebody who knows PyTorch and no reinforcement learning.
-`make lab` opens JupyterLab on a copy of them. In each: predict, run, explain; every quantity by hand before code; and
-exercises whose checks can fail: `lab.course.check` says right, or which row differs, `lab.course.hint` helps,
-`lab.course.progress` counts. The words: [glossary](glossary.md), or `lab.course.glossary()`.
+The course has fourteen notebooks, for readers who know PyTorch and no reinforcement learning. `make lab` opens
+JupyterLab on a copy of them. In each notebook you predict, run and explain, and you compute every quantity by hand
+before you use code. The exercises have checks: `lab.course.check` says right, or which row differs. `lab.course.hint`
+helps, and `lab.course.progress` counts. The [glossary](glossary.md), or `lab.course.glossary()`, explains the words.
+`python docs/course.py` writes this page.
 
 | notebook | reading | compute, two CPU cores | exercises |
 |---|---|---|---|
@@ -23,14 +24,15 @@ exercises whose checks can fail: `lab.course.check` says right, or which row dif
 TEACHING = """
 ## Teaching it
 
-- `make course` makes one zip, which is also the offline kit and the data set to attach on Kaggle: notebooks, solutions,
-  executed pages, the wheel, a page for the teacher with routes of 50 minutes, 3 hours and 6 weeks, and a cheat sheet.
-- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks; `make grade ARGS=FOLDER` makes a
-  page of a class, with a board over everybody's runs: a class of twenty is twenty seeds.
-- `make site` makes the pages of this folder, the executed notebooks and the reference into a site that opens from a
+- `make course` makes one zip. It has the notebooks, solutions, executed pages, the wheel, a cheat sheet, and a page for
+  the teacher with routes of 50 minutes, 3 hours and 6 weeks. It is also the offline kit, and the data set to attach on
+  Kaggle.
+- Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks. `make grade ARGS=FOLDER` makes a
+  page about a class, with a board over everybody's runs: a class of twenty is twenty seeds.
+- `make site` turns the pages of this folder, the executed notebooks and the reference into a site that opens from a
   folder.
-- A notebook is written as text, `notebooks/masters/NAME.py`, with its solutions; `make notebooks` writes what students
-  open. Change a master to fit your class, and both forms follow.
+- A notebook is written as text with its solutions, `notebooks/masters/NAME.py`. `make notebooks` writes the files that
+  students open. Change a master to fit your class, and both forms follow.
 """
 
 

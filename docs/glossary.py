@@ -6,8 +6,9 @@ from mas_lab.course.glossary import TERMS
 
 INTRO = """# Glossary
 
-In a notebook: `lab.course.glossary()`, or `lab.course.glossary("advantage", "lone row")`. The columns of the table:
-`lab.schema()`. Written by `python docs/glossary.py` from `mas_lab/course/glossary.csv`.
+In a notebook, `lab.course.glossary()` shows these words, and `lab.course.glossary("advantage", "lone row")` two of
+them. `lab.schema()` explains the columns of the table. `python docs/glossary.py` writes this page from
+`mas_lab/course/glossary.csv`.
 
 | word | meaning | source |
 |---|---|---|

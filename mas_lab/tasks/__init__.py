@@ -27,7 +27,7 @@ class Catalog(dict[str, type]):
 
     Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
     (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition) and the origin (`paper`).
-    Results of the pocket models are in the README and on `docs/tasks.md`.
+    Results of the pocket models are in `docs/tasks.md`.
     """
 
     def table(self) -> pd.DataFrame:
