@@ -14,7 +14,7 @@ import mas_lab as lab
 from mas_lab.explain.advice import COSTS, PAYS
 from mas_lab.paths import data_dir
 from mas_lab.study.comparison import ENOUGH, FEW
-from mas_lab.study.intervals import bootstrap_interval, holm, t_test
+from mas_lab.study.intervals import bootstrap_interval, holm, iqm, t_test
 from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
@@ -179,7 +179,7 @@ def roles() -> str:
 
 
 NUMBERS = {"gain": "gain of `lab.advise`", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
-WORDS = ("costs", "hardly matters", "pays")
+WORDS = ("may cost", "hardly matters", "may pay")
 
 
 def told_beforehand() -> str:
@@ -214,6 +214,80 @@ def told_beforehand() -> str:
     return "\n".join(lines)
 
 
+TEST = data_dir() / "results" / "foretold"
+PREDICTORS = {
+    "progress": "progress, `advise` with the team", "weighted_gain": "weighted gain", "gain": "gain from credits",
+    "signal": "signal", "spoke": "rarely called", "F": "F of Dr. MAS", "norm_ratio": "ratio of squared norms",
+    "constant": 'always "hardly matters"',
+}  # fmt: skip
+
+
+def fixed_test() -> str:
+    """Return a row per predictor: hits, misses, untold, and its share of hits and rank correlation with intervals."""
+    found = pd.read_csv(TEST / "hits.csv")
+    lines = ["| agents | said by | hits, misses, untold | share of hits | rank correlation |", "|---" * 5 + "|"]
+    for which in ("all agents", "called on a condition"):
+        rows = found[found["agents"] == which].set_index("predictor")
+        for place, (name, called) in enumerate(PREDICTORS.items()):
+            row = rows.loc[name]
+            counts = f"{row['hit']:.0f}, {row['miss']:.0f}, {row['untold']:.0f}"
+            numbers = [_with_interval(row, "share", ""), _with_interval(row, "rank", "+")]
+            lines.append(f"| {which if not place else ''} | {called} | {counts} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
+def _with_interval(row: pd.Series, of: str, sign: str) -> str:
+    """Return `0.60 (0.23 to 1.00)`, or an empty text."""
+    told = [f"{row[name]:{sign}.2f}" for name in (of, f"{of}_low", f"{of}_high")]
+    return "" if pd.isna(row[of]) else f"{told[0]} ({told[1]} to {told[2]})"
+
+
+def moved() -> str:
+    """Return a row per agent that came out better or worse in the test, with what was said of it."""
+    agents = pd.read_csv(TEST / "agents.csv")
+    contrast = "dr_mas - grpo"
+    lines = ["| setting, agent | spoke | gain | weighted gain | progress | dr_mas minus grpo |", "|---" * 6 + "|"]
+    for _, row in agents[agents[f"{contrast}, came"].isin(["better", "worse"])].iterrows():
+        numbers = row[["gain", "weighted_gain", "progress"]]
+        said = " | ".join("cannot be told" if pd.isna(one) else f"{one:.2f}" for one in numbers)
+        lines.append(f"| {row['setting']}, {row['agent']} | {row['spoke']:.2f} | {said} | {row[contrast]:+.2f} |")
+    return "\n".join(lines)
+
+
+def robust() -> str:
+    """Return a row per task: `own_robust` and `own_pooled` minus the better of `grpo` and `dr_mas`, seed by seed."""
+    board = lab.AblationBoard(Recorded(STUDIES / "robust"))
+    forms = ("own_robust", "own_pooled")
+    heads = " | ".join(f"{form} minus it" for form in forms)
+    lines = [f"| task | better of grpo and dr_mas | {heads} |", "|---" * 4 + "|"]
+    for task, runs in board.runs.groupby("env", sort=False):
+        finals = runs.pivot(index="seed", columns="recipe", values="final")
+        better = finals[["grpo", "dr_mas"]].mean().idxmax()
+        cells = []
+        for form in forms:
+            differences = (finals[form] - finals[better]).to_numpy()
+            low, high = bootstrap_interval([differences])
+            cells.append(f"{float(iqm(differences)):+.3f} ({low:+.3f} to {high:+.3f})")
+        lines.append(f"| {task} | {better} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def trials() -> str:
+    """Return a row per task and rate of the trials: the mean success of each form over two seeds, and a training's
+    seconds."""
+    runs = Recorded(STUDIES / "robust_trials").table
+    runs["seconds"], runs["final"] = (pd.to_numeric(runs[name], errors="coerce") for name in ("seconds", "final"))
+    runs[["form", "rate"]] = runs["arm"].str.rsplit(" at ", n=1, expand=True)
+    forms = list(dict.fromkeys(runs["form"]))
+    means = runs.groupby(["task", "rate", "form"], sort=False)["final"].mean().unstack()[forms]
+    lines = [f"| task, learning rate | {' | '.join(forms)} |", "|---" * (len(forms) + 1) + "|"]
+    for (task, rate), row in means.iterrows():
+        lines.append(f"| {task}, {rate} | {' | '.join('failed' if pd.isna(one) else f'{one:.2f}' for one in row)} |")
+    seconds = runs.groupby("form", sort=False)["seconds"].mean()[forms]
+    lines.append(f"| seconds a training | {' | '.join(f'{one:.0f}' for one in seconds)} |")
+    return "\n".join(lines)
+
+
 def sizes() -> str:
     """What an episode costs each agent after training: turns, tokens, and multiplications by weights, in millions."""
     pockets, weights = data_dir() / "pocket", {}
@@ -232,7 +306,8 @@ def sizes() -> str:
 
 
 MADE = {
-    "roles": roles, "foretold": told_beforehand, "sizes": sizes,
+    "roles": roles, "foretold": told_beforehand, "sizes": sizes, "fixed_test": fixed_test, "moved": moved,
+    "robust": robust, "trials": trials,
     "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
 }  # fmt: skip
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""

@@ -60,6 +60,8 @@ def refusals(asked: Asked) -> Iterator[str]:
     for place in ("center", "scale"):
         if callable(getattr(recipe, place)) and takes_team(getattr(recipe, place)):
             yield f"its {place}, {getattr(recipe, place)!r}, looks at the team, whose gradients verl does not show"
+    if asked.settings.learn is not None:
+        yield f"learn={asked.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
     if rounds > 1:
         yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
     if type(recipe.loss) not in (clipped, reinforce):

@@ -201,7 +201,7 @@ lab.inflation(credits)[["agent", "n_k", "mu_k", "sigma_k", "mu", "sigma", "b_k",
 #
 # $$\frac{\mathrm{SNR}^2_\text{own}}{\mathrm{SNR}^2_\text{global}} \approx \left(1 - \frac{1}{n_k}\right)\left(1 + \frac{(\mu_k - \mu)^2}{\sigma_k^2}\right) \quad\Rightarrow\quad \text{own pays if}\quad \underbrace{\frac{(\mu_k - \mu)^2}{\sigma_k^2}}_{\texttt{offset}} > \underbrace{\frac{1}{n_k - 1}}_{\texttt{threshold}}.$$
 #
-# The global mean contains the agent's own rows too, so that the exact threshold is a little lower: $(1 - n_k/N)/(n_k - 1)$. `lab.advise` computes that, with lone and flat groups, for every agent of a rollout, and calls the ratio `gain`: above 1.25 "pays", below 0.8 "costs".
+# The global mean contains the agent's own rows too, so that the exact threshold is a little lower: $(1 - n_k/N)/(n_k - 1)$. `lab.advise` computes that, with lone and flat groups, for every agent of a rollout, and calls the ratio `gain`: above 1.25 an own mean "may pay", below 0.8 it "may cost".
 #
 # ### A team of coins
 #

@@ -175,6 +175,7 @@ class Own(lab.Loss):
         ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
         ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
         ({"rounds": 3}, "rounds=3 draws more tasks"),
+        ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
         ({"curriculum": "mine"}, "drawn by a curriculum"),
     ],
 )

@@ -60,7 +60,7 @@ def test_the_scale_is_warned_of_where_it_ruins_an_agent_and_only_there(name, fro
     found = lab.advise(lab.group(turns, by="task", credit=lab.episode_return()), team=team).set_index("agent")
     warnings = found["why"].str.contains("standard deviation differs").to_dict()
     assert warnings == {agent: warned and agent == "helper" for agent in env.agents}
-    assert found.loc["helper", "own"] == "pays" and found.loc["helper", "weighted_gain"] > 3
+    assert found.loc["helper", "own"] == "may pay" and found.loc["helper", "weighted_gain"] > 3
     assert found.loc[list(frozen), ["weighted_gain", "snr", "progress"]].isna().all(axis=None), "they do not learn"
 
 
@@ -98,13 +98,13 @@ def test_equal_norms_give_the_gain_and_unequal_ones_weigh_its_sums(measured, fak
 def test_a_high_signal_leaves_nothing_to_gain(measured, fake):
     """At SNR^2 = 4 even an endless gain makes 1.25 of the progress; at 0.5 a gain of 15.6 makes 2.66 of it."""
     turns = of_tasks(*[LOW[4:]] * 8)
-    for snr, own in ((4.0, "hardly matters"), (0.5, "pays"), (0.0, "pays")):
+    for snr, own in ((4.0, "hardly matters"), (0.5, "may pay"), (0.0, "may pay")):
         measured(lambda rows: pd.Series(1.0, rows.index), snr)
         found = helper(turns, team=fake)
         gain = found["gain"]
         assert found["own"] == own and found["progress"] == pytest.approx(gain * (1 + snr) / (1 + gain * snr))
         assert ("the signal is high already" in found["why"]) == (snr == 4)
-    assert helper(turns)["own"] == "pays", "credits alone cannot tell"
+    assert helper(turns)["own"] == "may pay", "credits alone cannot tell"
     assert (1 + 4) / 4 == PAYS == 1 / COSTS
 
 

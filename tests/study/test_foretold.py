@@ -29,7 +29,7 @@ def test_there_are_twenty_settings_and_each_is_a_study(parts):
     assert len(run.SETTINGS) >= 20
     for name, setting in run.SETTINGS.items():
         assert setting["outcome"] in ("own", "team") and set(run.design(name, "math")["arms"]) == set(run.ARMS)
-        assert setting.get("pocket", False) == (setting["env"]["name"] == "reasoning_gym")
+        assert setting.get("pocket", False) == (setting["env"].get("name") == "reasoning_gym")
     assert set(run.ARMS) <= set(lab.RECIPES) and not set(run.SEEDS) & {*run.RATE_SEEDS, *run.LOOKS}
 
 
