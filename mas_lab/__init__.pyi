@@ -21,7 +21,6 @@ from mas_lab.cells.credits import difference_return as difference_return
 from mas_lab.cells.credits import episode_return as episode_return
 from mas_lab.cells.credits import mixed as mixed
 from mas_lab.cells.credits import own_return as own_return
-from mas_lab.cells.credits import preference as preference
 from mas_lab.cells.credits import return_to_go as return_to_go
 from mas_lab.cells.critics import critic as critic
 from mas_lab.cells.episode import Generate as Generate
@@ -44,6 +43,7 @@ from mas_lab.cells.plans import episodes as episodes
 from mas_lab.cells.plans import joint as joint
 from mas_lab.cells.plans import tree as tree
 from mas_lab.cells.plans import without as without
+from mas_lab.cells.preferences import preference as preference
 from mas_lab.cells.rollout import rollout as rollout
 from mas_lab.cells.selection import not_flat as not_flat
 from mas_lab.cells.selection import select as select

@@ -21,7 +21,6 @@ from mas_lab.cells.credits import (
     episode_return,
     mixed,
     own_return,
-    preference,
     return_to_go,
 )
 from mas_lab.cells.critics import critic
@@ -30,6 +29,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
 from mas_lab.cells.plans import episodes, joint, tree, without
+from mas_lab.cells.preferences import preference
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.fingerprint import fingerprint
 from mas_lab.table import plain

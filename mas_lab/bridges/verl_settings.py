@@ -57,9 +57,9 @@ def refusals(asked: Asked) -> Iterator[str]:
     for place in ("plan", "credit", "center", "select"):
         if callable(getattr(getattr(recipe, place), "load_state", None)):
             yield f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, which verl does not keep"
-    for place in ("center", "scale"):
+    for place in ("credit", "center", "scale"):
         if callable(getattr(recipe, place)) and takes_team(getattr(recipe, place)):
-            yield f"its {place}, {getattr(recipe, place)!r}, looks at the team, whose gradients verl does not show"
+            yield f"its {place}, {getattr(recipe, place)!r}, looks at the team, which verl does not show"
     if asked.settings.learn is not None:
         yield f"learn={asked.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
     if rounds > 1:

@@ -4,11 +4,9 @@ A credit is a frozen dataclass, and its `repr` is the code that makes it. A cred
 meaning for a table. Leaves out: which rows are compared (`group`) and how they are compared (`normalize`).
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
@@ -279,61 +277,6 @@ class difference_return:
             missed[episode, agent] = before[episode, begins[replay]] + earned[replay] if replay in earned.index else 0.0
         lost = [missed[key] for key in zip(turns["episode"], turns["agent"], strict=True)]
         return turns["episode"].map(earned).astype(float) - lost
-
-
-@dataclass(frozen=True)
-class preference:
-    """Credit of MADPO: how strongly a step of DPO on the joint actions of a node moves this row.
-
-        L = mean over pairs (w, l), w better than l, of -log sigmoid(beta * (S_w - S_l))
-        R = -K dL/dS
-
-    S is the log-probability of a joint action, summed over the tokens of all agents, and K the number of joint actions
-    at the node. One is better than another if its return-to-go is higher. The first optimizer step with `reinforce()`
-    and `aggregate="sum"` is then that of L, averaged over nodes. MADPO of CoMLRL 1.4.3, without a reference model. It
-    draws pairs; here all pairs of a node count. In the loss of one agent the others' log-probabilities are constants,
-    so all agents of a joint action have one R.
-    """
-
-    beta: float = 0.1
-    """Inverse temperature of the preference."""
-
-    def __post_init__(self):
-        check_arguments(preference, vars(self), beta=0)
-
-    def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return R for each row.
-
-        Args:
-            turns: Table of `joint(g)`, with `logprobs`.
-
-        Returns:
-            One number per row, on the index of `turns`; 0 where all joint actions of a node earn the same.
-
-        Raises:
-            TableError: A column is missing, a node has a single joint action, or a completion is part of several.
-        """
-        require(turns, ["node", "candidate", "action", "logprobs", "team_reward"], "preference")
-        keys = ["node", "candidate"]
-        rows = turns[keys].assign(said=turns["logprobs"].map(math.fsum), earned=return_to_go()(turns))
-        actions = rows.groupby(keys).agg(said=("said", math.fsum), earned=("earned", "first"))
-        alone = actions.groupby("node")["said"].transform("size") < 2
-        several = turns["action"].str.contains("*", regex=False)
-        if alone.any() or several.any():
-            bad = turns[several] if several.any() else turns[turns["node"].isin(alone[alone].index.get_level_values(0))]
-            why = "is part of several joint actions" if several.any() else "has no other to be compared with"
-            raise TableError(
-                f"preference: the joint action at {place(bad.iloc[0])} {why}; roll out with joint(g), g > 1"
-            )
-        slopes = pd.concat([self._slopes(own) for _, own in actions.groupby("node")])
-        return pd.Series(slopes.reindex(pd.MultiIndex.from_frame(turns[keys])).to_numpy(float), turns.index)
-
-    def _slopes(self, actions: pd.DataFrame) -> pd.Series:
-        """Return R of each joint action of one node."""
-        said_K, earned_K = (actions[name].to_numpy(float) for name in ("said", "earned"))
-        better_KK = earned_K[:, None] > earned_K[None, :]
-        doubt_KK = self.beta / (1 + np.exp(self.beta * (said_K[:, None] - said_K[None, :]))) * better_KK
-        return pd.Series(len(actions) * (doubt_KK.sum(1) - doubt_KK.sum(0)) / max(better_KK.sum(), 1), actions.index)
 
 
 def replay_name(episode: str, removed: str) -> str:

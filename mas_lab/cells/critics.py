@@ -4,7 +4,7 @@ V(h) is a linear head on the policy's last hidden state at the end of a prompt, 
 a critic with a trunk of its own, and clipping of the value loss.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import joint_steps
+from mas_lab.locks import locked
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import column, require
 from mas_lab.team import Team
@@ -116,7 +117,10 @@ class critic:
         require(turns, ["episode", "depth", "agent", "team_reward", *READ], "critic")
         rows = turns.reset_index(drop=True)
         hidden_Rh = _hidden(team, rows)
-        moments, hidden_Mh, moment_R = (_joint_moments if self.central else _own_moments)(rows, hidden_Rh)
+        if self.central:
+            moments, hidden_Mh, moment_R = _joint_moments(rows, hidden_Rh, list(team))
+        else:
+            moments, hidden_Mh, moment_R = _own_moments(rows, hidden_Rh)
         values_M, targets_M = np.zeros(len(moments)), np.zeros(len(moments))
         for name, of in moments.groupby("head").indices.items():
             head = self._heads.setdefault(name, Head(hidden_Mh.shape[1], self.lr))
@@ -151,19 +155,27 @@ class critic:
 
 
 def _hidden(team: Team, rows: pd.DataFrame) -> "Tensor":
-    """Return the hidden state (R, h) at the end of each row's prompt, divided by the square root of h."""
+    """Return the hidden state (R, h) at the end of each row's prompt, divided by the square root of its size.
+
+    h is the size of the team's largest model; the states of a smaller one end with zeros.
+    """
     import torch
 
-    found: list[Any] = [None] * len(rows)
     for name, policy in team.policies.items():
         if not policy.capabilities.features:
             raise PolicyError(f"policy {name!r}: a critic reads hidden states, which its back end keeps; use torch")
-        own = rows[[team.name_of(agent) == name for agent in rows["agent"]]]
-        if len(own):
-            samples = [Sample(*row, 0.0, 0.0) for row in own[READ].itertuples(index=False, name=None)]
-            for place, hidden_h in zip(own.index, policy.features(samples), strict=True):
-                found[place] = hidden_h.cpu() / len(hidden_h) ** 0.5
-    return torch.stack(found)
+    sizes = [policy.model.config.get_text_config().hidden_size for policy in team.policies.values()]
+    hidden_Rh = torch.zeros(len(rows), max(sizes))
+    with locked(team.policies.values()):
+        for (name, policy), size in zip(team.policies.items(), sizes, strict=True):
+            own = rows[[team.name_of(agent) == name for agent in rows["agent"]]]
+            samples = [  # one token of the completion is enough: the prompt's states do not depend on it
+                Sample(prompt, said[:1], logprobs[:1], temperature, 0.0, 0.0)
+                for prompt, said, logprobs, temperature in own[READ].itertuples(index=False, name=None)
+            ]
+            if samples:
+                hidden_Rh[own.index, :size] = policy.features(samples).cpu() / size**0.5
+    return hidden_Rh
 
 
 def _own_moments(rows: pd.DataFrame, hidden_Rh: "Tensor"):
@@ -182,13 +194,16 @@ def _own_moments(rows: pd.DataFrame, hidden_Rh: "Tensor"):
     return moments.assign(reward=end.to_numpy() - start).reset_index(drop=True), hidden_Rh[order.to_list()], moment_R
 
 
-def _joint_moments(rows: pd.DataFrame, hidden_Rh: "Tensor"):
-    """Return a moment per step of the environment, with the hidden states of the prompts that all agents saw last."""
+def _joint_moments(rows: pd.DataFrame, hidden_Rh: "Tensor", agents: Sequence[str]):
+    """Return a moment per step of the environment, with the hidden states of the prompts that all agents saw last.
+
+    An agent that has seen none yet has the hidden state 0.
+    """
     import torch
 
     steps = joint_steps(rows[column(rows, "kept").astype(bool)], "critic").reset_index(drop=True)
     at = {key: place for place, key in enumerate(zip(steps["episode"], steps["depth"], strict=True))}
-    seats = {agent: seat for seat, agent in enumerate(sorted(rows["agent"].unique()))}
+    seats = {agent: seat for seat, agent in enumerate(agents)}
     hidden_Mah = torch.zeros(len(steps), len(seats), hidden_Rh.shape[1])
     moment_R = np.array([at[key] for key in zip(rows["episode"], rows["depth"], strict=True)])
     ends = {episode: places[-1] + 1 for episode, places in steps.groupby("episode").indices.items()}

@@ -203,7 +203,7 @@ class PolicyStep:
             dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
 
         The first pass computes log p, and the loss its slopes dL/dlog p. The second pass is that of `reinforce`, with
-        the negative slope as the advantage of each token. So micro-batches never cut a group.
+        the negative slope, over the weight, as the advantage of each token. So micro-batches never cut a group.
         """
         samples = self.samples[agent]
         seen = self.policy.forward_backward(samples, look(reference=self.loss.needs_reference))
@@ -223,10 +223,14 @@ class PolicyStep:
             losses_N[at] = own.detach()
         slopes = np.split(-logprobs_N.grad.double().cpu().numpy(), np.cumsum(lengths)[:-1])
         self.linear[agent] = [
-            replace(sample, advantage=slope_T, weight=1.0) for sample, slope_T in zip(samples, slopes, strict=True)
+            replace(sample, advantage=slope_T / sample.weight) for sample, slope_T in zip(samples, slopes, strict=True)
         ]
-        self.policy.forward_backward(self.linear[agent], reinforce())
+        self.policy.forward_backward(*self.passed(agent))
         return replace(seen, losses_N=losses_N)
+
+    def passed(self, agent: str) -> tuple[list[Sample], Loss]:
+        """Return the samples and the loss of the pass that made an agent's gradient."""
+        return (self.linear[agent], reinforce()) if agent in self.linear else (self.samples[agent], self.loss)
 
     def _backward_unseen(self) -> None:
         """Compute the gradient with all agents in one request, if it cannot be read; then agents have no norms."""
@@ -313,8 +317,7 @@ class PolicyStep:
         for agent, samples in self.samples.items():
             if samples and square:
                 lengths = [len(sample.completion_ids) for sample in samples]
-                samples, loss = (self.linear[agent], reinforce()) if agent in self.linear else (samples, self.loss)
-                moved_N = self.policy.directional_derivatives(samples, loss, gradient).double().cpu().numpy()
+                moved_N = self.policy.directional_derivatives(*self.passed(agent), gradient).double().cpu().numpy()
                 row_N = np.repeat(self.used[agent].index, lengths)
                 token_N = np.concatenate([np.arange(length) for length in lengths])
                 parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": moved_N / square}))

@@ -175,7 +175,8 @@ def norm_without(batch: PolicyStep, row: int) -> float:
         return batch.norm
     whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
     with gradients_kept(batch):
-        batch.policy.forward_backward([batch.samples[agent][used.get_loc(row)]], batch.loss)
+        samples, loss = batch.passed(agent)
+        batch.policy.forward_backward([samples[used.get_loc(row)]], loss)
         own = [gradient for _, gradient in batch.policy.gradients()]
         batch.policy.set_gradients([gradient - part for gradient, part in zip(whole, own, strict=True)])
         return batch.norm

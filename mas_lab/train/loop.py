@@ -125,7 +125,8 @@ def train(
     check_update(team, recipe.loss, recipe.aggregate, chosen.max_norm, watch, "train")
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
-    if getattr(recipe.plan, "siblings", 2) < 2:
+    across = {"task", "episode", "node"}.isdisjoint(recipe.by)  # such groups need no siblings
+    if getattr(recipe.plan, "siblings", 2) < 2 and not across:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run, and wants run=, a folder to keep it in")

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 import reference
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table
@@ -14,7 +13,6 @@ from mas_lab.cells.credits import (
     episode_return,
     mixed,
     own_return,
-    preference,
     return_to_go,
 )
 from mas_lab.table import TableError
@@ -224,39 +222,6 @@ def test_a_difference_counts_what_was_earned_before_the_agents_first_turn():
     assert difference_return()(turns[turns["removed"] != "a"])[:3].tolist() == [7, 7 - 1.5, 7]
     with pytest.raises(TableError, match=r"difference_return: the table holds no replays; roll out with without\(n\)"):
         difference_return()(turns.drop(columns="removed"))
-
-
-def pairs(earned, said):
-    """One node with two agents; `said` has the log-probabilities of each joint action's two completions."""
-    rows = [("n", i, agent, f"n.{i}-{i}", [said[i][seat]], earned[i], "")
-            for i in range(len(earned)) for seat, agent in enumerate("ab")]  # fmt: skip
-    names = ["node", "candidate", "agent", "action", "logprobs", "team_reward", "parent"]
-    return pd.DataFrame(rows, columns=names).assign(depth=0, kept=True)
-
-
-def test_preference_by_hand():
-    """Equal log-probabilities: sigmoid(0) = 1/2. Of three joint actions that earn 2, 1, 1 there are two pairs, so the
-    best has 3 * beta / 2 and the others half of it; of two equal ones there is none."""
-    assert preference(0.1)(pairs([2.0, 1.0, 1.0], [(-1, -1)] * 3)).tolist() == pytest.approx([0.15] * 2 + [-0.075] * 4)
-    assert preference(0.1)(pairs([1.0, 1.0], [(-1, -2), (-3, -4)])).tolist() == [0.0] * 4
-
-
-def test_preference_is_the_gradient_of_the_pairs_loss():
-    earned, said = [3.0, 1.0, 2.0, 1.0], [(-1.0, -2.0), (-0.5, -0.25), (-3.0, -0.1), (-2.0, -2.0)]
-    said_K2 = torch.tensor(said, dtype=torch.float64, requires_grad=True)
-    sums_K = said_K2.sum(1)
-    losses = [-torch.nn.functional.logsigmoid(0.5 * (sums_K[w] - sums_K[x]))
-              for w in range(4) for x in range(4) if earned[w] > earned[x]]  # fmt: skip
-    torch.stack(losses).mean().backward()
-    assert preference(0.5)(pairs(earned, said)).tolist() == pytest.approx((-4 * said_K2.grad).flatten().tolist())
-
-
-def test_preference_needs_another_joint_action_of_the_same_agents():
-    with pytest.raises(TableError, match=r"preference: .*node 'n'.* has no other to be compared with; roll out with"):
-        preference()(pairs([1.0], [(-1, -1)]))
-    crossed = pairs([1.0, 2.0], [(-1, -1)] * 2).assign(action=["n.0-*", "n.*-0", "n.1-*", "n.*-1"])
-    with pytest.raises(TableError, match=r"preference: .* is part of several joint actions"):
-        preference()(crossed)
 
 
 def test_own_return_of_an_episode_that_branches_is_refused():

@@ -11,7 +11,7 @@ import torch
 from small import Relay, make_team
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import gradients_kept
+from mas_lab.explain.diagnostics import gradients_kept, norm_without
 from mas_lab.policy import Sample
 
 RELAY = Relay()
@@ -308,6 +308,20 @@ def test_a_loss_over_groups_refuses_what_it_cannot_compare(off, models):
         lab.update(team, off.assign(group="all"), dpo(), off_policy=True)
     with pytest.raises(ValueError, match=r"dpo.* sees groups, and then has neither tis nor entropy"):
         lab.update(team, off, dpo(tis=2.0), off_policy=True)
+
+
+def test_of_a_group_only_the_compared_rows_move_the_weights(models):
+    env, team, found = small.Relay(), small.make_team("per_agent", models), {}
+    turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(1, "train", 0), lab.episodes(4)))
+
+    def watch(name, norms, step):
+        best = step.rows["advantage"].idxmax()
+        middle = step.rows["advantage"].drop([best, step.rows["advantage"].idxmin()]).index[0]
+        found[name] = [norm_without(step, row) / step.norm for row in (best, middle)]
+
+    lab.update(team, turns, dpo(), "turn", watch=watch)
+    for without_best, without_middle in found.values():
+        assert abs(without_best - 1) > 1e-3 and without_middle == pytest.approx(1)
 
 
 @dataclass(frozen=True)
