@@ -109,6 +109,7 @@ def test_a_run_goes_on_with_its_critic(name, models, tmp_path):
     left = 1 - np.var(own["target"] - own["value"]) / np.var(own["target"])
     assert report.stats.set_index("agent").loc["asker", "explained_variance"] == pytest.approx(left)
     pd.testing.assert_frame_equal(*ends)
+    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "whole")
 
 
 def test_a_critic_needs_hidden_states(models):

@@ -67,7 +67,6 @@ class weaker(lab.reinforce):
 REMEMBERING = {
     "a center": RAE, "a credit": RAE.replace(name="surprise", credit=surprise()),
     "a loss": RAE.replace(name="weaker", loss=weaker()),
-    "a critic": lab.RECIPES["maac"].replace(plan=lab.episodes(3)),
 }  # fmt: skip
 
 
