@@ -250,9 +250,8 @@ def moved() -> str:
     for _, row in agents[agents[f"{contrast}, came"].isin(["better", "worse"])].iterrows():
         numbers = row[["gain", "weighted_gain", "progress"]]
         said = " | ".join("cannot be told" if pd.isna(one) else f"{one:.2f}" for one in numbers)
-        lines.append(
-            f"| {row['setting']}, {row['agent']} | {'few rows' if pd.isna(row['spoke']) else f'{row['spoke']:.2f}'} | {said} | {row[contrast]:+.2f} |"
-        )
+        spoke = "few rows" if pd.isna(row["spoke"]) else f"{row['spoke']:.2f}"
+        lines.append(f"| {row['setting']}, {row['agent']} | {spoke} | {said} | {row[contrast]:+.2f} |")
     return "\n".join(lines)
 
 
