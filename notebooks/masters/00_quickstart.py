@@ -3,9 +3,9 @@
 #
 # *Level: you know PyTorch and softmax, and no reinforcement learning. Reading: 15 minutes. Compute: about 2 minutes on two CPU cores.*
 #
-# A **planner** and an **executor** share one small language model (0.3 million parameters) and walk through mazes. The planner proposes moves, the executor sees the proposal and commits moves. Nobody shows them right answers: both learn from reward alone.
+# A **planner** and an **executor** share one small language model (0.3 million parameters) and walk through mazes. The planner proposes moves. The executor sees the proposal and commits moves. Nobody shows them right answers: both learn from reward alone.
 #
-# At the end you will have run one training step by hand, watched a team learn from 0.5 to about 0.9, and changed one argument of a published algorithm.
+# In this notebook you run one training step by hand, watch a team learn from 0.5 to about 0.9, and change one argument of a published algorithm.
 #
 # The whole method is one table that flows through four cells. Each cell only adds columns:
 #
@@ -13,19 +13,19 @@
 # |---|---|
 # | `rollout` | who said what, and what it earned |
 # | `group` | who is compared with whom, on which number |
-# | `normalize` | the advantage: how much better than its comparison was this answer? |
+# | `normalize` | the advantage: how much better is this answer than those it is compared with? |
 # | `update` | nothing: it steps the optimizer and reports |
 #
 # | word | here |
 # |---|---|
-# | policy | a language model: it gives every next token a probability, and one is drawn |
-# | agent | a role with a prompt of its own; several agents may share one policy |
+# | policy | a language model: it gives each possible next token a probability, and one token is drawn |
+# | agent | a role with its own prompt; several agents may share one policy |
 # | environment | the rules: who acts, what each agent sees, what an action earns |
 # | episode | one task played to its end |
-# | reward, return | what an action earned; the sum of it over an episode |
-# | baseline | what is subtracted from a reward before it is praise or blame |
+# | reward, return | what an action earned; the sum of rewards over an episode |
+# | baseline | the number that is subtracted from a reward; a reward above it is reinforced |
 #
-# All words of the course: `lab.course.glossary()`.
+# `lab.course.glossary()` explains all words of the course.
 
 # %% tags=["install"]
 
@@ -45,7 +45,7 @@ STEPS = 2 if SMOKE else demo.STEPS
 # %% [markdown]
 # ## The nouns: an environment, a team, some tasks
 #
-# An environment says who acts, what each agent sees, and what an action earns. A team says which policy plays which role; here one set of weights plays both. The model speaks in cells: `b3 c3` means "go to b3, then to c3".
+# An environment says who acts, what each agent sees, and what an action earns. A team says which policy plays which role. Here one set of weights plays both roles. The model speaks in cells: `b3 c3` means "go to b3, then to c3".
 
 # %%
 env = lab.make_env("plan_path")
@@ -64,14 +64,14 @@ mazes(env, tasks[0], {"one episode of the untrained team": lab.rollout(env, team
 #
 # $$ r_{\text{team}} = \frac{d(s) - d(s')}{d(s_0)} + \mathbb{1}[s' \text{ is the goal}], $$
 #
-# so the progress of an episode adds up to 1 however it is cut into turns, the goal is 1 more, and no detour pays. Besides, each agent earns a `local_reward` of its own: the share of its moves that lie on a shortest path, a proposal's as if it had been walked.
+# The progress of an episode adds up to at most 1, however it is cut into turns. The goal adds 1 more, and no detour pays. Each agent also earns its own `local_reward`: the share of its moves that lie on a shortest path. A proposal is scored as if it had been walked.
 #
 # ## Cell 1: rollout
 #
-# `tree(4)` is AT-GRPO's plan: at every turn the agent whose turn it is draws 4 candidates for the *same* prompt. Each is scored, the best one moves the state, and the next agent sees the moved state. **One row is one model call.**
+# `tree(4)` is AT-GRPO's plan. At every turn, the acting agent draws 4 candidates for the *same* prompt, and each candidate is scored. The best one moves the state, and the next agent sees the new state. **One row is one model call.**
 
 # %% [markdown]
-# *Predict:* 4 mazes, at most 4 turns of each agent, 4 candidates a turn. How many rows will the table have at most, and at least?
+# *Predict:* 4 mazes, at most 4 turns per agent, 4 candidates per turn. How many rows will the table have at most, and at least?
 
 # %%
 turns = lab.rollout(env, team, tasks, plan=lab.tree(4), seed=0)
@@ -79,9 +79,9 @@ print(len(turns), "model calls")
 turns[["episode", "agent", "turn", "candidate", "kept", "prompt", "completion", "team_reward", "local_reward"]].head(8)
 
 # %% [markdown]
-# *Explain:* at most 4 × 4 × 2 × 4 = 128; at least 32, if every maze were solved in the first round. The first four rows answer one prompt, the planner's; one of them is `kept`. A proposal moves nobody, so its `team_reward` is 0. The next four rows are the executor's, whose prompt has grown by the proposal that was kept.
+# *Explain:* there are at most 4 × 4 × 2 × 4 = 128 rows. There are at least 32, if every maze is solved in the first round. The first four rows answer one prompt, the planner's, and one of them is `kept`. A proposal moves nobody, so its `team_reward` is 0. The next four rows are the executor's. Its prompt also contains the proposal that was kept.
 #
-# Every column has one meaning, declared once (these are the ones above; `lab.schema()` has all):
+# Every column has one meaning, declared once. These are the columns above; `lab.schema()` has all:
 
 # %%
 meaning = lab.schema()
@@ -90,30 +90,30 @@ meaning[meaning["column"].isin(["episode", "turn", "candidate", "kept", "team_re
 # %% [markdown]
 # ## Cell 2: group
 #
-# A reward alone says little: 0.5 may be much in a hard maze and little in an easy one. So an answer is compared with others. With which?
+# A reward alone says little: 0.5 may be much in a hard maze and little in an easy one. So an answer is compared with other answers. Which ones?
 
 # %% [markdown]
-# *Predict:* the first four rows answer the same prompt, the next four another one (a proposal has been added). Who should be compared with whom, and on which number?
+# *Predict:* the first four rows answer the same prompt. The next four answer another prompt, which also contains a proposal. Who should be compared with whom, and on which number?
 
 # %%
 turns = lab.group(turns, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0), same_prompt=True)
 turns[["agent", "turn", "candidate", "completion", "team_reward", "local_reward", "credit", "group"]].head(8)
 
 # %% [markdown]
-# *Explain:* AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares the candidates of one agent at one turn. Two rows are in one `group` if they agree in all columns of `by`. The number that is compared is the `credit`, here $\alpha\, r_{\text{team}} + r_{\text{local}}$ with $\alpha = 1$.
+# *Explain:* AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares the candidates of one agent at one turn. Two rows are in one `group` if they agree in all columns of `by`. The compared number is the `credit`. Here it is $\alpha\, r_{\text{team}} + r_{\text{local}}$ with $\alpha = 1$.
 #
-# `same_prompt=True` is a promise that is checked: had two rows of a group answered different prompts, the cell would have refused and named the task, the agent and the turn.
+# `same_prompt=True` makes the cell check this. If two rows of a group answer different prompts, it raises an error that names the task, the agent and the turn.
 #
 # ## Cell 3: normalize
 #
-# *By hand first.* Four candidates earned the credits 0.25, 0.25, 0.75 and 0.75. Their mean is 0.5, their standard deviation 0.25, so the **advantages** are −1, −1, +1, +1. In general, for row $i$ of group $g$ with mean $\mu_g$ and standard deviation $\sigma_g$,
+# *By hand first.* Four candidates earned the credits 0.25, 0.25, 0.75 and 0.75. Their mean is 0.5 and their standard deviation is 0.25, so the **advantages** are −1, −1, +1, +1. In general, for row $i$ of group $g$ with mean $\mu_g$ and standard deviation $\sigma_g$,
 #
 # $$ A_i = \frac{c_i - \mu_g}{\sigma_g + \varepsilon}. $$
 #
-# The group's mean is the baseline: no network has to guess how good a state is, its other candidates say it. That is the idea of GRPO ([arXiv 2402.03300](https://arxiv.org/abs/2402.03300)).
+# The group's mean is the baseline. No network has to estimate how good a state is, because the other candidates show it. That is the idea of GRPO ([arXiv 2402.03300](https://arxiv.org/abs/2402.03300)).
 
 # %% [markdown]
-# *Predict:* what is the advantage of four candidates that all earned 0.75? And what should one learn from them?
+# *Predict:* four candidates all earned 0.75. What is their advantage? What should the policy learn from them?
 
 # %%
 turns = lab.normalize(turns)
@@ -125,9 +125,9 @@ print(f"{len(stats)} groups, {stats['flat'].mean():.0%} of them flat: their rows
 stats.head()
 
 # %% [markdown]
-# *Explain:* `center` and `scale` are the group's mean and deviation. In a *flat* group, where all earned the same, nothing was better than anything else: the advantage is 0, not the raw reward, and not 0/0.
+# *Explain:* `center` and `scale` are the group's mean and standard deviation. In a *flat* group, all rows earned the same, so no row is better than another. Their advantage is 0, not the raw reward, and not 0/0.
 #
-# The same by hand, for the first group that is not flat:
+# Here is the same by hand, for the first group that is not flat:
 
 # %%
 name = stats.loc[~stats["flat"], "group"].iloc[0]
@@ -141,13 +141,18 @@ pd.DataFrame(
 # %% [markdown]
 # ## Cell 4: update
 #
-# Make what was better than its comparison more likely, and what was worse less likely. For every sampled token let $\rho = p_{\text{now}} / p_{\text{sampled}}$ be the ratio of its probability under the weights that learn to that under the weights that drew it. The loss of a token is
+# The update makes an answer more likely if it was better than its comparison, and less likely if it was worse. Each sampled token has a probability under the weights that learn, and another under the weights that drew it. Let $\rho = p_{\text{now}} / p_{\text{sampled}}$ be their ratio. The loss of a token is
 #
 # $$ -\min\big(\rho\,A,\ \mathrm{clip}(\rho,\, 1-0.2,\, 1+0.2)\,A\big) $$
 #
-# (PPO, [arXiv 1707.06347](https://arxiv.org/abs/1707.06347), eq. 7): its gradient pushes a token's log-probability in the direction of $A$, and stops once the ratio has moved by a fifth, because beyond that the rewards were earned by a policy that is no more. Notebook 04 takes it apart.
+# (PPO, [arXiv 1707.06347](https://arxiv.org/abs/1707.06347), eq. 7). Its gradient pushes a token's log-probability in the direction of $A$. It stops once the ratio has moved by a fifth, because later minibatches would use rewards of an older policy. Notebook 04 explains each part.
 #
-# The cell returns a row per agent: the norm of *its* part of the gradient (also when the weights are shared), before and after clipping; the mean `entropy` of its tokens, in nats; the share of tokens at which the loss was clipped; and how far the probabilities of the sampled tokens are from those that the trainer computes (`mismatch`, which should be next to nothing).
+# The cell returns a row per agent:
+#
+# - `grad_norm` and `grad_norm_clipped`: the norm of *its* part of the gradient before and after clipping, also with shared weights.
+# - `entropy`: the mean over its tokens, in nats.
+# - `clip_fraction`: the share of tokens whose loss was clipped.
+# - `mismatch`: how far the sampler's token probabilities are from the trainer's. It should be close to 0.
 
 # %%
 stats = lab.update(team, turns, loss=lab.clipped(0.2))
@@ -156,16 +161,16 @@ stats[["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "
 # %% [markdown]
 # ## The loop
 #
-# `lab.train` is these four cells in a loop, as a generator that yields a report per step. A recipe is a row of a table: the arguments of the cells.
+# `lab.train` runs these four cells in a loop. It is a generator that yields a report per step. A recipe is a row of a table: the arguments of the cells.
 
 # %%
 lab.RECIPES["at_grpo"]
 
 # %% [markdown]
-# **What to expect.** Twenty steps of 32 mazes take about a minute. Success is measured on mazes that training never shows: in training the best of 8 candidates moves the state, which makes the team look better than it is alone. It starts near 0.5, since the pocket model was warmed up on imperfect play, and climbs fast for ten steps, then slowly. Over three recorded seeds it went from 0.48 to 0.93, 0.93 and 0.95.
+# **What to expect.** Twenty steps of 32 mazes take about a minute. Success is measured on mazes that training never shows. In training, the best of 8 candidates moves the state, so the team looks better than it is alone. Success starts near 0.5, because the pocket model was warmed up on imperfect play. It climbs fast for ten steps, then slowly. Over three recorded seeds it went from 0.48 to 0.93, 0.93 and 0.95.
 
 # %% [markdown]
-# *Predict:* draw the curve: success over sampled tokens. Where is half of the gain made?
+# *Predict:* draw the curve of success over sampled tokens. After which part of the training is half of the gain made?
 
 # %%
 team = demo.make_team(env)
@@ -180,12 +185,12 @@ after = demo.held_out(env, team)
 print(f"success on {demo.HELD_OUT} mazes that training never showed: {before:.2f} before, {after:.2f} after")
 
 # %% [markdown]
-# *Explain:* more than half of the gain comes in the first five steps. Then more and more candidates earn the same, groups go flat, and fewer rows teach. A point of the curve is 64 mazes × 4 episodes, so it may be off by about 0.03 by chance alone.
+# *Explain:* more than half of the gain comes in the first five steps. Later, more candidates earn the same, more groups are flat, and fewer rows teach. A point of the curve is 64 mazes × 4 episodes. So chance alone may move it by about 0.03.
 #
-# **Why 0.93 and not 1?** Perhaps because tokens are drawn by chance, and now and then an unlikely one comes up.
+# **Why 0.93 and not 1?** One possible reason: tokens are drawn at random, and sometimes an unlikely one is drawn.
 
 # %% [markdown]
-# *Predict:* let the trained team play at a lower temperature, down to nearly always the likeliest token. Will it solve more mazes, and will there be mazes that it never solves?
+# *Predict:* let the trained team play at a lower temperature, until it nearly always says the likeliest token. Will it solve more mazes? Will there be mazes that it never solves?
 
 # %%
 played = {}
@@ -197,13 +202,13 @@ for temperature in (1.0, 0.5, 0.01):
 pd.DataFrame(played).T.rename_axis("temperature").round(3)
 
 # %% [markdown]
-# *Explain:* hardly more. In our runs success is the same at temperature 0.01, but now a few mazes in a hundred are *never* solved: what is left is not bad luck but mazes in which this small model takes a wrong turn for the right one, and chance sometimes saves it.
+# *Explain:* it solves hardly more. In our runs success is the same at temperature 0.01, but now a few mazes in a hundred are *never* solved. So the remaining failures are not bad luck. In these mazes the small model believes that a wrong turn is right, and only a random draw sometimes saves it.
 #
-# Stop at any time by interrupting the kernel. With `run="quickstart"` the loop keeps its tables and checkpoints in a folder, and the same call goes on where it stopped, bit for bit.
+# You can interrupt the kernel at any time. With `run="quickstart"` the loop keeps its tables and checkpoints in a folder. The same call then continues where it stopped, bit for bit.
 #
 # ## Who earned what
 #
-# The last step, agent by agent: what it earned and how often it spoke; below, its credits, and the advantages that two baselines would make of them: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. (Signal and the advice are matters of notebook 03.)
+# The page shows the last step, agent by agent: what each agent earned and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own mean. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
 
 # %%
 lab.RewardInspector(report)
@@ -211,7 +216,7 @@ lab.RewardInspector(report)
 # %% [markdown]
 # ## What changed, in one episode
 #
-# A maze that the untrained team fails, played by both.
+# Both teams play a maze that the untrained team fails.
 
 # %%
 task, untrained, trained = demo.before_and_after(env, team)
@@ -224,7 +229,7 @@ dialogue(untrained, untrained["episode"].iloc[0])
 dialogue(trained, trained["episode"].iloc[0])
 
 # %% [markdown]
-# Every episode of a step can be walked like this, with the candidates that were not chosen and what each one earned. The list begins with those that tell most, failures first of all; click on one, or press `f` for the next failure:
+# You can walk through every episode of a step like this. The viewer also shows the other candidates, and what each one earned. The list begins with the most telling episodes, failures first. Click on one, or press `f` for the next failure:
 
 # %%
 lab.RolloutViewer(report)
@@ -232,9 +237,9 @@ lab.RolloutViewer(report)
 # %% [markdown]
 # ## Your turn
 #
-# Three exercises. `lab.course.check` says whether an answer is right, or where it is not yet; `lab.course.hint("00.1")` helps.
+# There are three exercises. `lab.course.check` says whether an answer is right, or where it is not right yet. `lab.course.hint("00.1")` helps.
 #
-# **00.1** Five candidates of one group earned the credits 0.2, 0.2, 0.2, 0.6 and 0.8. Their advantages, by hand, to two decimals?
+# **00.1** (4 minutes, easy) Five candidates of one group earned the credits 0.2, 0.2, 0.2, 0.6 and 0.8. Compute their advantages by hand, to two decimals.
 
 # %%
 ### BEGIN SOLUTION
@@ -245,7 +250,7 @@ advantages = [-0.79, -0.79, -0.79, 0.79, 1.58]
 lab.course.check("00.1", advantages)
 
 # %% [markdown]
-# **00.2** Read it off the table: in `fresh`, how many of the executor's candidates did *not* move the state? One line of pandas.
+# **00.2** (3 minutes, easy) Read a number from the table `fresh`: how many of the executor's candidates did *not* move the state? One line of pandas is enough.
 
 # %%
 fresh = lab.rollout(env, team, tasks, plan=lab.tree(4), seed=0)
@@ -257,7 +262,7 @@ number = int(((fresh["agent"] == "executor") & ~fresh["kept"]).sum())
 lab.course.check("00.2", fresh, number)
 
 # %% [markdown]
-# **00.3** An ablation changes one argument. Compare all rows of a task instead: every agent and turn against one global baseline. Change `by`, keep the credit, and look at the size of the groups.
+# **00.3** (5 minutes, easy) An ablation changes one argument. Now compare all rows of a task: every agent and every turn share one global baseline. Change `by`, keep the credit, and look at the size of the groups.
 
 # %%
 ### BEGIN SOLUTION
@@ -271,8 +276,8 @@ print(f"{yours['group'].nunique()} groups of {yours.groupby('group').size().mean
 lab.course.check("00.3", yours)
 
 # %% [markdown]
-# *Why it matters:* an executor's candidates earn `team_reward` on top of `local_reward`, a planner's do not. Under one global baseline most planner rows sit below the mean, whatever they said. Who is judged by whose rewards is what this course is about.
+# *Why it matters:* an executor's candidates earn `team_reward` on top of `local_reward`; a planner's candidates do not. Under one global baseline most planner rows are below the mean, whatever they said. This course is about one question: by whose rewards is an agent judged?
 #
-# **To remember.** A row is a model call. A group says who is compared. An advantage is a credit minus its group's mean, in units of its deviation, and 0 where the group is flat.
+# **To remember.** A row is a model call. A group says which rows are compared. An advantage is a credit minus its group's mean, in units of its standard deviation. In a flat group it is 0.
 #
-# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations; `lab.train(env, team, "grpo", ...)` swaps one for another. `python -m mas_lab demo --compare` trains this team by three recipes over three seeds and writes a report.
+# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations. `lab.train(env, team, "grpo", ...)` replaces one by another. `python -m mas_lab demo --compare` trains this team by three recipes over three seeds and writes a report.
