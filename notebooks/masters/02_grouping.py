@@ -3,11 +3,11 @@
 #
 # *Level: you have done 01_rollout. Reading: 25 minutes. Compute: a few seconds, no torch and no model.*
 #
-# An advantage is a comparison. Before anything is subtracted or divided, two choices decide what it will mean: the *group*, which is the rows that a row is compared with, and the *credit*, which is the number on which. The four methods of this course differ in little else. Afterwards you can
+# An advantage is a comparison. Two choices decide what it means, before anything is subtracted or divided. The *group* is the set of rows that a row is compared with. The *credit* is the number that is compared. The four methods of this course differ in little else. Afterwards you can
 #
-# - read from a method's description which columns name its groups, and write them down,
-# - compute five credits by hand, and write one of your own,
-# - find rows that were compared with the wrong ones, which no error ever tells.
+# - read from a method's description which columns name its groups, and write these columns down,
+# - compute five credits by hand, and write a credit of your own,
+# - find rows that were compared with the wrong rows, although no error says so.
 
 # %% tags=["install"]
 
@@ -35,7 +35,7 @@ def recorded(name):
 # %% [markdown]
 # ## By hand: five rows
 #
-# One task, two episodes. A solver answers, a verifier ends the episode or calls a fixer. The first episode ends well; the second goes on to the fixer, and ends badly. `team_reward` is what a call earned the team, `depth` the place of the call in its episode.
+# There is one task with two episodes. A solver answers; a verifier ends the episode or calls a fixer. The first episode ends well. The second goes on to the fixer, and ends badly. `team_reward` is what a call earned the team. `depth` is the place of the call in its episode.
 
 # %%
 rows = [
@@ -49,14 +49,14 @@ five = pd.DataFrame(rows, columns=["task", "episode", "depth", "agent", "team_re
 five
 
 # %% [markdown]
-# `group(turns, by, credit)` puts two rows in one group if they agree in the columns `by`, and in nothing else:
+# `group(turns, by, credit)` puts two rows in one group if they agree in the columns `by`. Nothing else matters:
 #
 # $$ G(i) = \{\, j : \mathrm{by}(j) = \mathrm{by}(i) \,\} $$
 #
-# and gives every row *i* its credit $R_i$. What will be made of them is $A_i = (R_i - \operatorname{mean}_{G(i)} R) / \operatorname{std}_{G(i)} R$ (arXiv 2402.03300, section 4.1); notebook 03 is about that. Here the credit is `episode_return()`: a row is worth what its whole episode earned.
+# It also gives every row *i* its credit $R_i$. Notebook 03 turns credits into advantages: $A_i = (R_i - \operatorname{mean}_{G(i)} R) / \operatorname{std}_{G(i)} R$ (arXiv 2402.03300, section 4.1). Here the credit is `episode_return()`: a row is worth what its whole episode earned.
 
 # %% [markdown]
-# *Predict:* the credits of the five rows? And how many groups are there, of which sizes, by `("task",)`, by `("task", "agent")`, by `("episode",)`? Which row has nobody to be compared with, and in which grouping can nothing be learned at all?
+# *Predict:* what are the credits of the five rows? How many groups are there, and of which sizes, by `("task",)`, by `("task", "agent")`, by `("episode",)`? Which row has no other row to be compared with? In which grouping can nothing be learned at all?
 
 # %%
 for by in (("task",), ("task", "agent"), ("episode",)):
@@ -64,11 +64,11 @@ for by in (("task",), ("task", "agent"), ("episode",)):
     display(grouped[["episode", "agent", "team_reward", "credit", "group", "advantage"]].round(2))
 
 # %% [markdown]
-# *Explain.* Credits 1, 1, 0, 0, 0: solver and verifier of the first episode share its reward. By task, all five meet: mean 0.4. By task and agent there are groups of 2, 2 and 1; the fixer is *lone*, and a lone row gets advantage 0, never its raw reward. By episode, each group holds equal credits, it is *flat*: all advantages are 0. A group must hold rows that could have gone differently.
+# *Explain.* The credits are 1, 1, 0, 0, 0: solver and verifier of the first episode share its reward. By task, all five rows are compared, with mean 0.4. By task and agent there are groups of 2, 2 and 1. The fixer is *lone*, and a lone row gets advantage 0, never its raw reward. By episode, the credits in each group are equal. Such a group is *flat*, and all its advantages are 0. The rows of a group must be able to earn different credits.
 #
 # ## A group is columns, never a position
 #
-# Here is a real rollout: an untrained team, two mazes, `tree(4)`. Four candidates answer each prompt, so that the rows come in fours.
+# Here is a real rollout: an untrained team, two mazes, `tree(4)`. Four candidates answer each prompt, so the rows come in fours.
 
 # %%
 tree = recorded("tree")
@@ -84,10 +84,10 @@ off = (again["advantage"] - right["advantage"]).abs().max()  # pandas matches th
 print("largest difference in advantage after shuffling the rows:", off)
 
 # %% [markdown]
-# Many trainers hold a batch as arrays in which *the place says whose row it is*: every four rows a group, `rewards.view(-1, 4)`. On this table that gives the same groups. Now one call is lost on the way, say the world ran out of time on row 5, and 31 rows are left.
+# Many trainers hold a batch as arrays in which *the position says whose row it is*. Every four rows are a group: `rewards.view(-1, 4)`. On this table that gives the same groups. Now one call is lost, for example because the environment ran out of time on row 5. 31 rows are left.
 
 # %% [markdown]
-# *Predict:* of the 31 rows, how many get another advantage than they should, if every four rows are taken for a group? Will anything look wrong?
+# *Predict:* suppose that every four of the 31 rows are taken for a group. How many rows get a wrong advantage? Will anything look wrong?
 
 # %%
 left = tree.drop(index=5).reset_index(drop=True)
@@ -104,18 +104,18 @@ strange = {"group by place": by_place["group"], "advantage by place": by_place["
 compared.assign(**strange)[3:12].round(2)
 
 # %% [markdown]
-# *Explain.* 18 of 31. From the lost row on, each group takes a stranger in: executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10, planners who said the one right move (`a1`), go from +0.58 to −0.06. Nothing crashes, the advantages have mean 0 and the deviation they always have, the loss looks like a loss. This is why the kit never counts rows, and why `group` refuses a call that stands twice (a padding row, say).
+# *Explain.* 18 of 31. From the lost row on, each group contains a row that does not belong there. Executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10 are planners who said the one right move (`a1`). They go from +0.58 to −0.06. Nothing crashes. The advantages have mean 0 and their usual standard deviation, and the loss looks normal. This is why the kit never counts rows. For the same reason `group` refuses a call that occurs twice, such as a padding row.
 #
 # ## The prompt's text is no name either
 #
-# "Rows that answer the same prompt" sounds like a group that needs no bookkeeping. In the second maze the executor walked back to where it came from, so that the planner reads the very same words at turn 0 and at turn 1:
+# "Rows that answer the same prompt" sounds like a group that needs no bookkeeping. In the second maze the executor walked back to where it came from. So the planner reads the very same words at turn 0 and at turn 1:
 
 # %%
 by_text = lab.group(tree, by=("prompt",), credit=lab.mixed(alpha=1.0))
 by_text.groupby("group", sort=False).agg(rows=("credit", "size"), turns=("turn", "unique")).tail(3)
 
 # %% [markdown]
-# One group of eight: candidates of two decisions, which had unlike many turns left, are one comparison. The opposite happens as easily: let an environment write anything into the prompt that belongs to one episode alone, a folder or the time, and every row is lone:
+# One group of eight compares candidates of two decisions, although these decisions had different numbers of turns left. The opposite happens as easily. Let an environment write something into the prompt that belongs to one episode alone, such as a folder or the time. Then every row is lone:
 
 # %%
 stamped = tree.assign(prompt="run " + tree.index.astype(str) + ": " + tree["prompt"])
@@ -123,14 +123,18 @@ stats = lab.group_stats(lab.group(stamped, by=("prompt",), credit=lab.mixed(alph
 print(f"{len(stats)} groups, {stats['lone'].mean():.0%} of them lone")
 
 # %% [markdown]
-# All of these stand, or stood, in code that many use: groups named by place in the batch (AT-GRPO's own release names them by `env_idx // sample_num`, which holds as long as nothing is dropped), by the prompt's tokens ([NeMo RL, pull request 4013](https://github.com/NVIDIA-NeMo/RL/pull/4013)), and, as reported, by an id that each trajectory has for itself ([rllm 605](https://github.com/rllm-org/rllm/issues/605)).
+# Widely used code names groups, or named them, in such ways:
+#
+# - By position in the batch: AT-GRPO's own release uses `env_idx // sample_num`. This is right as long as nothing is dropped.
+# - By the prompt's tokens: [NeMo RL, pull request 4013](https://github.com/NVIDIA-NeMo/RL/pull/4013).
+# - By an id that each trajectory has for itself, as reported: [rllm 605](https://github.com/rllm-org/rllm/issues/605).
 #
 # ## A promise that is checked
 #
-# AT-GRPO *means* to compare candidates for one prompt. `same_prompt=True` says so, and the cell looks: groups are still named by columns, and a group whose rows answer different prompts is an error.
+# AT-GRPO *means* to compare candidates for one prompt. `same_prompt=True` states this, and the cell checks it. Columns still name the groups, but a group whose rows answer different prompts is an error.
 
 # %% [markdown]
-# *Predict:* the same two mazes were also played as four whole episodes each, without a tree. `by=("task", "agent", "turn")` compares the four planners at turn 0, then the four executors at turn 0. Does the promise hold for the planners? For the executors?
+# *Predict:* the same two mazes were also played as four whole episodes each, without a tree. `by=("task", "agent", "turn")` compares the four planners at turn 0, then the four executors at turn 0. Do all planners answer one prompt? Do all executors?
 
 # %%
 whole = recorded("whole")
@@ -145,11 +149,11 @@ for agent in ("planner", "executor"):
         print(f"whole episodes, {agent}: {error}")
 
 # %% [markdown]
-# *Explain.* At turn 0 all planners of a maze stand at its start: one prompt. Each executor then reads what *its own* planner proposed, so four executors answer four prompts. Which of them is praised would depend on whose planner was lucky. That is what AT-GRPO's tree is for. Without a tree you may still compare them, but then knowingly: `same_prompt=False`.
+# *Explain.* At turn 0 all planners of a maze are at its start: one prompt. Each executor then reads what *its own* planner proposed, so four executors answer four prompts. An executor would be reinforced because its planner was lucky. AT-GRPO's tree prevents this. Without a tree you may still compare them, but then you say so: `same_prompt=False`.
 #
 # ## On which number: five credits
 #
-# A writer drafts, a critic comments; in `e0` the writer writes again. Two agents, two episodes, five rows. `team_reward` is what a call earned the team, `local_reward` what it earned its own agent.
+# A writer drafts and a critic comments. In `e0` the writer writes again. These are two agents, two episodes and five rows. `team_reward` is what a call earned the team. `local_reward` is what it earned its own agent.
 
 # %%
 rows = [
@@ -164,29 +168,36 @@ five = pd.DataFrame(rows, columns=columns).assign(task="t")
 five[columns]
 
 # %% [markdown]
-# With $r_i$ the team's reward of row *i*, $\ell_i$ its local one, and $e$ the row's episode:
+# Let $r_i$ be the team's reward of row *i*, $\ell_i$ its local reward, and $e$ the row's episode:
 #
-# | credit | formula | of |
+# | credit | formula | used by |
 # |---|---|---|
 # | `episode_return(invalid=p)` | $R_i = \sum_{j \in e} r_j \;-\; p\,[\,i \text{ could not be read}\,]$ | GRPO, Dr. MAS (arXiv 2602.08847; p = 0.1 for math) |
 # | `mixed(alpha)` | $R_i = \alpha\, r_i + \ell_i$ | AT-GRPO (arXiv 2510.11062, section 4.2) |
 # | `return_to_go(gamma)` | $R_i = r_i + \gamma \cdot \operatorname{mean}$ of the $R$ that follow | MAGRPO (arXiv 2508.04652, section 4) |
-# | `own_return()` | $R_i = \sum \ell_j$ over the row's own agent in $e$ | games, where there is no team |
-# | `counterfactual()` | $R_i = r_i + \frac1m \sum_{c=1}^{m}$ (return of continuation $c$) | this kit; wants `tree(k, follow=m)` |
+# | `own_return()` | $R_i = \sum \ell_j$ over the row's own agent in $e$ | games without a team |
+# | `counterfactual()` | $R_i = r_i + \frac1m \sum_{c=1}^{m}$ (return of continuation $c$) | this kit; needs `tree(k, follow=m)` |
 #
-# In `episode_return` only steps that were really taken count, and a joint step once. The first four apply to our five rows.
+# `episode_return` counts only steps that were really taken, and a joint step once. The first four credits apply to our five rows.
 
 # %% [markdown]
-# *Predict:* fill in the four columns, in the head. γ = 0.5, α = 1.
+# *Predict:* what is in the four columns? Compute them in your head, with γ = 0.5 and α = 1.
 
 # %%
 credits = [lab.episode_return(), lab.mixed(alpha=1.0), lab.return_to_go(gamma=0.5), lab.own_return()]
 five[["episode", "agent", "turn"]].assign(**{type(credit).__name__: credit(five) for credit in credits})
 
 # %% [markdown]
-# *Explain.* Read the row of the critic in `e0`: its comment led to a better draft. `episode_return` gives it all of the episode's 1; `return_to_go` half of it, since the reward came one step later; `mixed` nothing of the team's reward, which the critic's own call did not earn, but its local 1; `own_return` the same, the critic's local rewards. In `e1` it spoke last, and the 0.5 that came then counts as its own under `mixed`.
+# *Explain.* Look at the row of the critic in `e0`: its comment led to a better draft.
 #
-# None of them is "the" right one. The return is unbiased and says little about whose doing it was. `mixed` says much, and only as much as somebody wrote into the local reward. Between them lies a question that can be asked of the world itself: what would have happened, had *this* candidate been kept? Six rows: two proposals at one decision, each played on to the end twice (`probe`: rows that only value a candidate, and are never trained on).
+# - `episode_return` gives it all of the episode's 1.
+# - `return_to_go` gives it half of this, because the reward came one step later.
+# - `mixed` gives it its local 1. It gives nothing of the team's reward, because the critic's own call did not earn it.
+# - `own_return` gives it the critic's local rewards, which are the same 1.
+#
+# In `e1` the critic spoke last. Under `mixed`, the 0.5 that came then counts as its own.
+#
+# None of these credits is "the" right one. The return is unbiased, but it says little about which agent caused the reward. `mixed` says much, but only as much as somebody wrote into the local reward. A third way asks the environment itself: what would have happened if *this* candidate had been kept? Here are six rows. Two proposals at one decision are each played on to the end twice. `probe` marks rows that only value a candidate. Training never uses them.
 
 # %%
 rows = [
@@ -203,11 +214,11 @@ followed = followed.assign(mixed=lab.mixed()(followed), counterfactual=lab.count
 followed[["episode", "parent", "agent", "candidate", "probe", "team_reward", "mixed", "counterfactual"]]
 
 # %% [markdown]
-# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Played on (each continuation names in `parent` the candidate it follows), the first is worth (1 + 0.5)/2 = 0.75, the second (0.5 + 0)/2 = 0.25. It is the only one of the five that costs model calls, and in the kit's own study they did not pay: at 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
+# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Each continuation names in `parent` the candidate that it follows. Played on, the first proposal is worth (1 + 0.5)/2 = 0.75, and the second (0.5 + 0)/2 = 0.25. `counterfactual` is the only one of the five that costs model calls. In the kit's own study they did not pay. At 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
 #
 # ## What each method compares
 #
-# A recipe is a row of a table: the arguments of the four cells. Here are the three that explore and group:
+# A recipe is a row of a table: the arguments of the four cells. These three arguments explore and group:
 
 # %%
 methods = ("grpo", "dr_mas", "at_grpo", "magrpo")
@@ -215,14 +226,14 @@ told = {name: lab.RECIPES[name] for name in methods}
 pd.DataFrame({name: {"plan": one.plan, "by": one.by, "credit": one.credit} for name, one in told.items()}).T
 
 # %% [markdown]
-# | | compared are | on | source |
+# | | compares | on | source |
 # |---|---|---|---|
-# | `grpo` | all calls of a task, whoever made them (in the mean, each episode once) | what the episode earned | arXiv 2402.03300; as Dr. MAS describes it for teams |
+# | `grpo` | all calls of a task by any agent (in the mean, each episode once) | what the episode earned | arXiv 2402.03300; as Dr. MAS describes it for teams |
 # | `dr_mas` | all calls of *one agent* in a task | the same | arXiv 2602.08847, equations 4-6 |
 # | `at_grpo` | the candidates of one agent at one turn of one episode | what this candidate earned | arXiv 2510.11062, equation 3 |
 # | `magrpo` | one agent's parts of the joint actions at one node | what the joint action earned, and what followed | arXiv 2508.04652, section 4 |
 #
-# On recorded rollouts, each with the plan that the method asks for (with 4 candidates, and 8 episodes for `fixer`: `math`, six problems, solver and verifier, and a fixer who is called after a rejection):
+# We now group recorded rollouts. Each rollout has the plan that the method asks for, with 4 candidates. `fixer` has 8 episodes of six problems of `math`: solver, verifier, and a fixer who is called after a rejection.
 
 # %%
 fixer, joint = recorded("fixer"), recorded("joint")
@@ -235,10 +246,10 @@ pd.DataFrame(rows, index=list(sizes), columns=["rows", "groups", "smallest", "la
 # %% [markdown]
 # ## Groups of unlike size, lone and flat
 #
-# Candidates come in equal numbers. Whole episodes do not: who speaks how often is the team's own doing. `group_stats` has a row for each group and agent: `size`, mean and standard deviation of its credits, whether it is `lone` (one row) or `flat` (all credits equal, a lone row among them). In a lone or flat group every advantage is 0.
+# Each decision has the same number of candidates. In whole episodes, the team itself decides how often each agent speaks. `group_stats` has a row for each group and agent: `size`, and the mean and standard deviation of its credits. `lone` means one row; `flat` means equal credits, so a lone row is flat too. In a lone or flat group every advantage is 0.
 
 # %% [markdown]
-# *Predict:* six problems, eight episodes each, under `dr_mas`. Whose groups are all of size 8? Whose are larger, whose smaller? And how many of the fixer's groups teach anything?
+# *Predict:* six problems, eight episodes each, under `dr_mas`. Which agent's groups all have size 8? Which agent's groups are larger, and which smaller? How many of the fixer's groups teach anything?
 
 # %%
 stats = lab.group_stats(grouped["dr_mas"])
@@ -256,17 +267,17 @@ each.agg(
 stats[stats["agent"] == "fixer"][["group", "size", "mean", "std", "lone", "flat"]].round(2)
 
 # %% [markdown]
-# *Explain.* The solver speaks exactly once in an episode: 8 rows. The verifier judges again after each fix, so an episode in which it spoke three times counts three times in its mean (`once_per="episode"` in `normalize` would count it once). The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows the same of any table, run or report: credits, and what share of an agent's rows stand in lone and flat groups. (F, signal and the advice belong to notebooks 03 and 05.)
+# *Explain.* The solver speaks exactly once in an episode, so its groups have 8 rows. The verifier judges again after each fix. So an episode in which it spoke three times counts three times in its mean. (`once_per="episode"` in `normalize` would count it once.) The fixer is called in 13 of the turns, on five of the six problems: twice alone, once in a group that always failed. Two groups with 7 rows are left to teach it something. `RewardInspector` shows this for any table, run or report: credits, and the share of an agent's rows in lone and flat groups. (Notebooks 03 and 05 explain F, signal and the advice.)
 
 # %%
 lab.RewardInspector(grouped["dr_mas"])
 
 # %% [markdown]
-# Under `grpo` none of this shows: its six groups are large, and every fixer row is compared, with solvers and verifiers. More rows get an advantage, by a mean that is not the fixer's. Which of the two is better is the question of notebook 03.
+# Under `grpo` none of this is visible. Its six groups are large, and every fixer row is compared with solvers and verifiers. More rows get an advantage, but from a mean that is not the fixer's. Notebook 03 asks which of the two is better.
 #
 # ## The same in plain code
 #
-# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines, for reading. This is its second cell: three credits, and a group in one line. What the kit adds are other credits, other plans, and the errors that you met above.
+# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines, for reading. Below is its second cell: three credits, and a group in one line. The kit adds other credits, other plans, and the errors that you met above.
 
 # %%
 source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")
@@ -275,7 +286,7 @@ print(source[source.index("# Cell 2") : source.index("# Cell 3")])
 # %% [markdown]
 # ## Your turn
 #
-# **02.1** Somebody labelled the groups of these rows by hand, and meant `by=("task", "agent")`. Which two rows stand in a wrong group? A list of two row numbers.
+# **02.1** (4 minutes, easy) Somebody labelled the groups of these rows by hand, and meant `by=("task", "agent")`. Which two rows are in a wrong group? Give a list of two row numbers.
 
 # %%
 said = ["solver", "verifier", "fixer", "solver", "verifier", "solver", "verifier"]
@@ -294,11 +305,11 @@ wrong = list(labelled.index[labelled["group"] != usual])
 lab.course.check("02.1", labelled, wrong)
 
 # %% [markdown]
-# **02.2** Write `by` for five methods from their descriptions. Columns to choose from: `task`, `episode`, `node`, `agent`, `policy` (whose weights spoke), `turn`, `depth`, `candidate`.
+# **02.2** (6 minutes, easy) Write `by` for five methods from their descriptions. Choose from these columns: `task`, `episode`, `node`, `agent`, `policy` (whose weights spoke), `turn`, `depth`, `candidate`.
 #
-# - `everyone`: all that was said about a task, by whoever.
-# - `role`: a role with itself, over all episodes of a task and all its turns.
-# - `moment`: a role with itself in the same of its turns, over all episodes of a task.
+# - `everyone`: all that any agent said about a task.
+# - `role`: a role is compared with itself, over all episodes of a task and all its turns.
+# - `moment`: a role is compared with itself at the same turn, over all episodes of a task.
 # - `weights`: calls that train the same weights, over all episodes of a task.
 # - `decision`: the candidates that one agent drew at one point of one episode, and no others.
 
@@ -324,7 +335,7 @@ lab.course.check("02.2", by)
 
 
 # %% [markdown]
-# **02.3** A credit of your own, which makes talking cost something: `thrifty(cost)` is the episode's return, less `cost` for each call that the row's *own agent* made in that *episode*. A credit is a frozen dataclass whose call takes the table and returns a number per row; `lab.episode_return()(turns)` does half of the work.
+# **02.3** (10 minutes, medium) Write a credit that makes each call cost something. `thrifty(cost)` is the episode's return, minus `cost` for each call that the row's *own agent* made in that *episode*. A credit is a frozen dataclass. Its call takes the table and returns a number per row. `lab.episode_return()(turns)` does half of the work.
 
 
 # %%
@@ -344,9 +355,9 @@ class thrifty:
 lab.course.check("02.3", thrifty)
 
 # %% [markdown]
-# Frozen, so that it prints, compares and saves as what it is: `lab.RECIPES["dr_mas"].replace(credit=thrifty(0.05))` is a recipe that `lab.train` runs. (What would it teach a verifier that is called as often as the solver errs? Whose doing is a call?)
+# A frozen dataclass prints, compares and saves by its values. So `lab.RECIPES["dr_mas"].replace(credit=thrifty(0.05))` is a recipe that `lab.train` runs. (A verifier is called as often as the solver errs. What would this credit teach it? Which agent causes a call?)
 #
-# **02.4** Design. In one task the solver speaks in each of six episodes, a helper in some. Choose what the episodes earn (from 0 to 1) and in which of them the helper is called, so that one call of the helper is *praised* (advantage above +0.3) when all are compared by task, and *blamed* (below −0.3) when each agent is compared with itself.
+# **02.4** (12 minutes, hard) Design an example. In one task the solver speaks in each of six episodes, and a helper speaks in some. Choose what the episodes earn (from 0 to 1), and in which of them the helper is called. One call of the helper must be *praised* (advantage above +0.3) when all rows of the task are compared. The same call must be *blamed* (below −0.3) when each agent is compared with itself.
 
 # %%
 ### BEGIN SOLUTION
@@ -364,10 +375,10 @@ lab.course.progress("02")
 # %% [markdown]
 # ## To remember
 #
-# - A group is the values of columns. Neither a row's place nor its text says whom it may be compared with.
-# - The group says what counts as luck, the credit what counts as merit. Methods differ here before they differ anywhere else.
-# - Lone and flat groups teach nothing. How many there are is told by `group_stats`, and by nothing else.
+# - The values of columns define a group. A row's position or its text does not say which rows it may be compared with.
+# - The group says what counts as luck, and the credit says what counts as merit. Methods differ here first.
+# - Lone and flat groups teach nothing. Only `group_stats` says how many there are.
 #
-# Papers: GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1; Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4-6; AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), equation 3; MAGRPO, [arXiv 2508.04652](https://arxiv.org/abs/2508.04652), section 4. The recorded rollouts: `data/results/grouping/`.
+# Papers: GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1; Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4-6; AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), equation 3; MAGRPO, [arXiv 2508.04652](https://arxiv.org/abs/2508.04652), section 4. `data/results/grouping/` has the recorded rollouts.
 #
-# Next: `03_normalization`: the mean of whom?
+# Next: `03_normalization` asks whose mean to use.
