@@ -101,15 +101,15 @@ def test_03_trainings_are_as_told():
         (final[setting, "dr_mas"], final[setting, "grpo"])
         for setting in ("paid_help, pay 0.2", "paid_help, pay 1.0", "ladder of 8", "ladder of 2")
     )
-    says("03", "At a pay of 0.2, `grpo` ends {} and `dr_mas` {}; at 1.0, ", between(other), between(own))
-    says("03", "at 1.0, {}, and {}", between(paid), between(same))
-    says("03", "not {:.2f}: patience", own.mean() - other.mean())
+    says("03", "At a pay of 0.2, `grpo` ends {} and `dr_mas` {}.", between(other), between(own))
+    says("03", "At 1.0, `grpo` ends {} and `dr_mas` {}.", between(paid), between(same))
+    says("03", "It is not {:.2f}: a lower rate", own.mean() - other.mean())
     says("03", "Two agents end {} under either.", between(pd.concat(two)))
     says("03", "Eight end {} under `dr_mas`, {} under `grpo`", between(high), between(low))
     agents = csv("whose_mean/agents.csv").set_index(["setting", "recipe", "seed", "agent"])
     tall = agents["largest_norm"].groupby(["setting", "recipe", "seed"]).max()
     own, other = tall["ladder of 8", "dr_mas"], tall["ladder of 8", "grpo"]
-    told = "the largest norm of a run is {:.1f} to {:.1f} under `dr_mas`, {:.0f} to {:.0f} under `grpo`"
+    told = "The largest norm of a run is {:.1f} to {:.1f} under `dr_mas`, {:.0f} to {:.0f} under `grpo`"
     says("03", told, own.min(), own.max(), other.min(), other.max())
     start = agents.xs("helper", level="agent").groupby(["setting", "recipe"])["right_before"].median()
     assert set(start.round(2)) == {0.44}
@@ -121,7 +121,7 @@ def test_03_trainings_are_as_told():
     odds = cosine / (1 - cosine)
     measured, told = odds["dr_mas_mean"] / odds["grpo"], halves.groupby("pay")["gain"].mean()
     for pay in (0.2, 0.4):
-        says("03", "{:.1f} told, {:.1f} measured at a pay of {}", told[pay], measured[pay], pay)
+        says("03", "At a pay of {} it predicted {:.1f}, and {:.1f} was measured", pay, told[pay], measured[pay])
     assert (measured / told).between(0.75, 1.25).all(), "what the text calls the same"
     assert f"{told[0.2]:.0f} told and {measured[0.2]:.0f} measured" in FINDINGS
 
@@ -164,7 +164,7 @@ def test_04_recorded_trainings_are_as_told():
     helper = study("paid_help").agents.query("window == 'end' and task == 'pay 0.2' and agent == 'helper'")
     norms = helper.groupby("arm")["median_norm"].median()
     assert 0.5 < norms["global"] / norms["own"] < 2
-    says("04", "`paid_help` was harmed at norms alike")
+    says("04", "`paid_help` was harmed although its norms were similar")
 
 
 def test_06_studies_are_as_told():
