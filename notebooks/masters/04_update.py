@@ -3,10 +3,10 @@
 #
 # *Level: you know PyTorch, and what an advantage is (03). Reading: 30 minutes. Compute: about 1 minute on two CPU cores.*
 #
-# A table of advantages is not yet learning. Cell 4 turns it into a gradient and takes a step. Afterwards you can
+# Cell 4 turns a table of advantages into a gradient and takes a step. Afterwards you can
 #
-# - write the two losses of the course, `reinforce` and `clipped`, in three lines each, and say which tokens they leave without a gradient;
-# - say what averaging over tokens, rows, agents or sums does to a long completion;
+# - write the two losses of the course, `reinforce` and `clipped`, in three lines each, and say which tokens get no gradient from them;
+# - say how much a long completion counts if you average over tokens, rows or agents, or take the sum;
 # - read every number that `lab.update` reports, and say which one means that something is broken;
 # - say when a large gradient norm matters, and when it does not.
 
@@ -34,19 +34,19 @@ pd.set_option("display.max_colwidth", 60)
 # %% [markdown]
 # ## The policy gradient, for people who know cross-entropy
 #
-# A language model that is trained on text minimises $-\log \pi(\text{token})$: what stands in the text becomes more probable. Reinforcement learning trains on text that the model has just sampled itself, and multiplies each row's term by its advantage (REINFORCE, Williams 1992):
+# A language model that is trained on text minimises $-\log \pi(\text{token})$, so the words of the text become more probable. Reinforcement learning trains on text that the model has just sampled itself. It multiplies each row's term by its advantage (REINFORCE, Williams 1992):
 #
 # $$L = -A \, \log \pi_\theta(a \mid s), \qquad \mathbb E_{a \sim \pi_\theta}\big[\nabla_\theta L\big] = -\nabla_\theta \, \mathbb E_{a \sim \pi_\theta}[R].$$
 #
-# $s$ is what the model has read, $a$ the token that it sampled, $A$ the advantage of its row. A positive advantage is cross-entropy on one's own words; a negative one pushes them away. The second equation says that following this gradient raises the expected reward. It holds for $A = R$, and for $R$ minus anything that does not depend on $a$: the baseline.
+# Here $s$ is what the model has read, $a$ the token that it sampled, and $A$ the advantage of its row. With a positive advantage, this is cross-entropy on the model's own words. A negative advantage makes these words less likely. The second equation says that a step against this gradient raises the expected reward. It holds for $A = R$. It also holds for $R$ minus a baseline, which is anything that does not depend on $a$.
 #
-# Classical methods learn that baseline with a second network, the value network or critic. Here it is the mean of a group: several answers to the same task are sampled, and compared (03). That is all that "no value network" means.
+# Classical methods learn that baseline with a second network, the value network or critic. Here it is the mean of a group: several answers to the same task are sampled and compared (03). "No value network" means only this.
 #
-# **By hand first.** The smallest policy there is: two tokens, `a` and `b`, logits $\theta = (0, 0)$, so both have probability ½. It said `a`, and $A = 1$. The derivative of $-A \log \mathrm{softmax}(\theta)_a$ by the logits is
+# **By hand first.** The smallest policy has two tokens, `a` and `b`. Its logits are $\theta = (0, 0)$, so both have probability ½. It said `a`, and $A = 1$. The derivative of $-A \log \mathrm{softmax}(\theta)_a$ by the logits is
 #
 # $$\frac{\partial L}{\partial \theta_j} = -A \, (\mathbb 1[j = a] - \pi_j).$$
 #
-# So by hand: $(-\tfrac12, +\tfrac12)$, and a step against it makes `a` more probable. Autograd agrees:
+# So by hand we get $(-\tfrac12, +\tfrac12)$, and a step against it makes `a` more probable. Autograd agrees:
 
 
 # %%
@@ -62,7 +62,7 @@ loss, gradient = two_tokens(0.5, 1.0)
 print(f"loss {loss:.3f}, gradient {gradient}")
 
 # %% [markdown]
-# *Predict:* the policy said `a` once at probability 0.9 and once at 0.1, each time with advantage 1. Where is the gradient larger, and by how much? And with advantage −1, what would be different?
+# *Predict:* the policy said `a` once at probability 0.9 and once at 0.1, each time with advantage 1. Where is the gradient larger, and by how much? What changes with advantage −1?
 
 # %%
 said = [(p, A, *two_tokens(p, A)) for A in (1.0, -1.0) for p in (0.9, 0.5, 0.1)]
@@ -71,12 +71,12 @@ table["by the logit of a"] = table.pop("gradient").str[0]
 table.round(3)
 
 # %% [markdown]
-# *Explain:* the gradient by the sampled token's logit is $-A(1 - \pi)$: 0.1 for a token that was nearly certain, 0.9 for one that was not. **Unlikely tokens make large gradients**, under either sign. A negative advantage turns the arrow around and nothing else. Mind the column `loss`: it is no measure of quality. It goes up and down with the advantages, and a falling loss means nothing here.
+# *Explain:* the gradient by the sampled token's logit is $-A(1 - \pi)$. It is 0.1 for a token that was nearly certain, and 0.9 for one that was not. **Unlikely tokens make large gradients**, whatever the sign. A negative advantage only turns the direction around. The column `loss` does not measure quality. It goes up and down with the advantages, so a falling loss means nothing here.
 
 # %% [markdown]
 # ## One row of a real policy
 #
-# The same for a pocket model with 0.3 million weights. `math`: a solver works out a chain of digits, a verifier approves or sends it back; one set of weights plays both.
+# Now do the same for a pocket model with 0.3 million weights. In `math`, a solver works out a chain of digits, and a verifier approves it or sends it back. One set of weights plays both.
 
 # %%
 env = lab.make_env("math")
@@ -92,7 +92,7 @@ turns = lab.RECIPES["grpo"].advantages(turns)
 turns[["agent", "prompt", "completion", "completion_ids", "logprobs", "advantage"]].head(3)
 
 # %% [markdown]
-# (`completion_ids`: the tokens that were sampled; `logprobs`: the log-probability of each at that moment.) A completion of seven tokens has seven log-probabilities and *one* advantage, which each of them gets. Now the first row with an advantage of 1, once in plain PyTorch and once by the cell. `lr_scale=0.0` computes and reports everything and leaves the weights as they are.
+# (`completion_ids`: the tokens that were sampled; `logprobs`: the log-probability of each at that moment.) A completion of seven tokens has seven log-probabilities and *one* advantage, which all tokens get. Now compute the loss of the first row with an advantage of 1, once in plain PyTorch and once by the cell. `lr_scale=0.0` computes and reports everything, but leaves the weights as they are.
 
 # %%
 one = turns.head(1).assign(advantage=1.0)
@@ -108,22 +108,22 @@ stats = lab.update(team, one, loss=lab.reinforce(), lr_scale=0.0)
 print(f"gradient norm: {norm:.4f} in plain PyTorch, {stats['grad_norm'].item():.4f} by the cell")
 
 # %% [markdown]
-# Nothing is hidden in the cell: prompt tokens have no loss, there is no padding, and the mean is over the completion's tokens.
+# The cell hides nothing: prompt tokens have no loss, there is no padding, and the mean is over the completion's tokens.
 #
 # ## Ratio and clip
 #
-# Sampling is expensive, and one would like to take several steps on what was sampled. After the first step the weights are no longer those that spoke. PPO (arXiv 1707.06347) corrects with the ratio of what a token's probability is now to what it was,
+# Sampling is expensive, so we would like to take several steps on one sample. After the first step the weights are no longer those that drew the sample. PPO (arXiv 1707.06347) corrects for this with the ratio of a token's probability now to its probability then:
 #
 # $$\rho = \frac{\pi_\theta(a \mid s)}{\pi_\text{old}(a \mid s)} = \exp(\log \pi_\theta - \log \pi_\text{old}),$$
 #
-# and stops trusting it where it has moved far (equation 7):
+# It ignores tokens whose ratio has moved far (equation 7):
 #
 # $$L = -\min\big(\rho A,\; \mathrm{clip}(\rho, 1 - \varepsilon, 1 + \varepsilon)\, A\big), \qquad \varepsilon = 0.2.$$
 #
-# The `logprobs` of the table are $\log \pi_\text{old}$. They are those of the sampler, recorded when the token was drawn.
+# The `logprobs` of the table are $\log \pi_\text{old}$. The sampler recorded them when it drew the token.
 
 # %% [markdown]
-# *Predict:* draw it on paper before you run the cell: $L$ over $\rho$ from 0 to 2, once for $A = 1$, once for $A = -1$. Where is each curve flat? Flat means no gradient: the token is left alone.
+# *Predict:* draw $L$ over $\rho$ from 0 to 2 on paper before you run the cell, once for $A = 1$, once for $A = -1$. Where is each curve flat? Flat means that the token gets no gradient.
 
 # %%
 ratio = np.linspace(0.01, 2, 200)
@@ -135,38 +135,38 @@ drawn = [
 px.line(pd.concat(drawn), x="ratio", y="loss", color="A", **COLORS).update_layout(**LAYOUT, height=360)
 
 # %% [markdown]
-# *Explain:* flat where the step would go *further* in the direction in which it has already gone: above 1.2 for a praised token, below 0.8 for a blamed one. On the other side nothing is clipped: a praised token that has become less probable is pulled back, as hard as it takes. (For a blamed token that has become ten times as probable that is very hard; `dual=3.0` bounds it, arXiv 1912.09729.)
+# *Explain:* a curve is flat where a step would go *further* in the direction in which the token has already moved. With a positive advantage this is above 1.2, with a negative one below 0.8. On the other side nothing is clipped. A token with a positive advantage that has become less probable is pulled back with full force. For a token with a negative advantage that has become ten times as probable, this force is very large; `dual=3.0` bounds it (arXiv 1912.09729).
 #
-# The clip is no limit on how far a step goes. It looks at where tokens are *before* the step, and one step can carry them anywhere.
+# The clip does not limit how far a step goes. It looks at where tokens are *before* the step, and one step can move them anywhere.
 
 # %% [markdown]
-# *Predict:* the first optimizer step after a rollout, on all rows. Which share of the tokens is clipped (`clip_fraction`), what is the largest ratio (`max_ratio`)? And in the second, third and fourth step on the same rows (`epochs=4`)?
+# *Predict:* take the first optimizer step after a rollout, on all rows. Which share of the tokens is clipped (`clip_fraction`), and what is the largest ratio (`max_ratio`)? What are they in the second, third and fourth step on the same rows (`epochs=4`)?
 
 # %%
 stats = lab.update(fresh_team(lr=1e-3), turns, loss=lab.clipped(0.2), epochs=4)
 stats[["agent", "optimizer_step", "clip_fraction", "max_ratio", "policy_norm"]].round(3)
 
 # %% [markdown]
-# *Explain:* in the first step $\pi_\theta$ *is* $\pi_\text{old}$: every ratio is 1, nothing is clipped, and `clipped` has exactly the gradient of `reinforce`, since the derivative of $\rho$ at 1 is that of $\log \pi$. From the second step on about a tenth to a fifth of the tokens are clipped, and single tokens have become ten times as probable and more. With one step for each rollout (`epochs=1, minibatches=1`, the setting of most runs here) the clip never does anything.
+# *Explain:* in the first step $\pi_\theta$ *is* $\pi_\text{old}$, so every ratio is 1 and nothing is clipped. `clipped` then has exactly the gradient of `reinforce`, because the derivative of $\rho$ at 1 is that of $\log \pi$. From the second step on, about a tenth to a fifth of the tokens are clipped. Single tokens have become ten times as probable and more. With one step for each rollout the clip never does anything. Most runs here use this setting: `epochs=1, minibatches=1`.
 #
-# `minibatches=4` cuts the rows into four parts, one step each: then only the first part is met by the weights that spoke. More steps for the same tokens, on older and older data: 00 trained with two.
+# `minibatches=4` cuts the rows into four parts, with one step each. Only the first part meets the weights that sampled it. This gives more steps for the same tokens, on older and older data. 00 trained with two minibatches.
 
 # %% [markdown]
 # ## Averages: what a long completion weighs
 #
-# A loss per token must become one number. Row $i$ has $T_i$ tokens, the policy has $n$ rows in the batch, of $K$ agents, $n_k$ of agent $k$. The four choices of `aggregate` differ in the weight of one token of row $i$:
+# The losses of all tokens must become one number. Row $i$ has $T_i$ tokens. The policy has $n$ rows in the batch, of $K$ agents, and $n_k$ of them are of agent $k$. The four choices of `aggregate` differ in the weight of one token of row $i$:
 #
-# | `aggregate` | weight of a token | whose |
+# | `aggregate` | weight of a token | used by |
 # |---|---|---|
 # | `"token"` | $1 / \sum_j T_j$ | DAPO (arXiv 2503.14476, section 3.3), and the published code of Dr. MAS and AT-GRPO |
-# | `"turn"` | $1 / (n \, T_i)$ | GRPO (arXiv 2402.03300, equation 3): each row counts alike |
-# | `"agent"` | $1 / (K \, n_k T_i)$ | each agent counts alike, however rarely it speaks |
+# | `"turn"` | $1 / (n \, T_i)$ | GRPO (arXiv 2402.03300, equation 3): all rows have equal weight |
+# | `"agent"` | $1 / (K \, n_k T_i)$ | all agents have equal weight, however rarely they speak |
 # | `"sum"` | $1 / n$ | MAGRPO (arXiv 2508.04652, equation 4): the log-probability of the whole text |
 #
-# **By hand.** Two rows, one of 2 tokens and one of 8, of one agent. Under `"token"` each token weighs 1/10, so the long row weighs 8/10 of the whole. Under `"turn"` the short row's tokens weigh ¼ and the long row's 1/16. Under `"sum"` all weigh ½.
+# **By hand.** One agent has two rows, of 2 tokens and of 8 tokens. Under `"token"` each token weighs 1/10, so the long row weighs 8/10 of the whole. Under `"turn"` the short row's tokens weigh ¼ and the long row's 1/16. Under `"sum"` all tokens weigh ½.
 
 # %% [markdown]
-# *Predict:* a policy goes on being wrong, sometimes in short and sometimes in long answers, all with $A = -1$. Under `"turn"`, will its answers grow longer or shorter? And whose norm will be the largest of the four?
+# *Predict:* a policy is always wrong, sometimes in short and sometimes in long answers, all with $A = -1$. Under `"turn"`, will its answers grow longer or shorter? Which of the four will have the largest norm?
 
 # %%
 lengths = turns["completion_ids"].map(len)
@@ -185,13 +185,13 @@ named = pair["agent"] + ", " + lengths[pair.index].astype(str) + " tokens"
 pd.DataFrame(weights, index=[*named, "gradient norm"]).T.round(3)
 
 # %% [markdown]
-# *Explain:* (the first two columns: the weight of each token of that row.) Under `"turn"` and `"agent"` a long row's blame is spread thin, so that a wrong answer hurts less the longer it is, and a right one pays more per token the shorter it is. Dr. GRPO (arXiv 2503.20783) finds just that: wrong answers grow longer. Under `"token"` and `"sum"` all tokens weigh alike, and long rows dominate the gradient. `"sum"` is larger by the mean length, which a learning rate tuned for the one will notice in the other.
+# *Explain:* (the first two columns: the weight of each token of that row.) Under `"turn"` and `"agent"` a long row spreads its advantage over many tokens. So a wrong answer costs less per token the longer it is, and a right answer earns more per token the shorter it is. Dr. GRPO (arXiv 2503.20783) finds exactly this: wrong answers grow longer. Under `"token"` and `"sum"` all tokens have the same weight, and long rows dominate the gradient. `"sum"` is larger by the mean length, so it needs another learning rate.
 #
-# `"agent"` has a second effect: an agent that spoke three times has as much weight as one that spoke three hundred times, and three rows are mostly noise.
+# `"agent"` has a second effect. An agent that spoke three times weighs as much as one that spoke three hundred times, and three rows are mostly noise.
 #
 # ## Rows side by side: packed or padded
 #
-# How rows are laid out in memory must not matter. Usually they are padded to one length. But eight episodes of one task begin with the same prompt, so this kit packs rows into trees in which every common beginning stands once. Is the gradient the same? Measured, on the whole batch:
+# The layout of rows in memory must not matter. Usually rows are padded to one length. But eight episodes of one task begin with the same prompt. So this kit packs rows into trees in which every common beginning occurs once. Is the gradient the same? We measure it on the whole batch:
 
 # %%
 found = {}
@@ -214,27 +214,27 @@ print(f"norms {packed.norm():.4f} and {padded.norm():.4f}")
 print(f"relative difference {(packed - padded).norm() / padded.norm():.0e}")
 
 # %% [markdown]
-# The same to rounding. Should you write your own loop: the two classical mistakes are training on what stands after the end of a completion, and dropping the end token itself, which is how a model forgets to stop.
+# The gradients agree up to rounding. If you write your own loop, avoid the two classical mistakes. One is to train on what follows the end of a completion. The other is to drop the end token itself; then a model forgets to stop.
 #
 # ## One set of weights, several agents: norms
 #
-# Solver and verifier share their weights, so there is one gradient. It is a sum of the solver's part and the verifier's, and `update` reports the norm of each part and of the sum.
+# Solver and verifier share their weights, so there is one gradient. It is the sum of the solver's part and the verifier's part. `update` reports the norm of each part and of the sum.
 
 # %%
 stats = lab.update(team, turns, max_norm=0.5, lr_scale=0.0)
 stats[["agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "policy_norm", "policy_norm_clipped"]].round(3)
 
 # %% [markdown]
-# (`grad_norm`: the norm of this agent's part; `policy_norm`: that of the sum; `_clipped`: what clipping at `max_norm` left.)
+# (`grad_norm`: the norm of this agent's part; `policy_norm`: the norm of the sum; `_clipped`: the norm after clipping at `max_norm`.)
 #
-# Norms do not add up: 0.67 and 0.27 make 0.76, not 0.94. Two vectors $g_1, g_2$ obey $\|g_1 + g_2\|^2 = \|g_1\|^2 + \|g_2\|^2 + 2\, g_1 \cdot g_2$, so the three norms tell the angle between what the two agents want: here $\cos = 0.18$, nearly at right angles. Two agents who wanted the same would have 1; at −1 they would undo each other. Clipping multiplies the whole gradient by $\min(1, m / \|g_1 + g_2\|)$, $m$ being `max_norm`: it shortens, and never turns.
+# Norms do not add up: 0.67 and 0.27 make 0.76, not 0.94. Two vectors $g_1, g_2$ obey $\|g_1 + g_2\|^2 = \|g_1\|^2 + \|g_2\|^2 + 2\, g_1 \cdot g_2$. So the three norms give the angle between the gradients of the two agents. Here $\cos = 0.18$: they are nearly at right angles. At 1 both agents would want the same, and at −1 they would undo each other. Clipping multiplies the whole gradient by $\min(1, m / \|g_1 + g_2\|)$, where $m$ is `max_norm`. It shortens the gradient, and never turns it.
 
 # %%
 solver, verifier = stats["grad_norm"]
 print(f"cos = {(stats['policy_norm'][0] ** 2 - solver**2 - verifier**2) / (2 * solver * verifier):.2f}")
 
 # %% [markdown]
-# How is an agent's part found? One agent after the other: its rows alone go through the model and back, and the norm is taken. Then the parts are added up. `mas_lab/plain.py` has the whole method in one file; here is its update, and its norms of the same table.
+# The kit computes each agent's part separately: it runs this agent's rows alone through the model and back, and takes the norm. Then it adds up the parts. `mas_lab/plain.py` has the whole method in one file. Here is its update, and its norms of the same table.
 
 # %%
 fresh = lab.load_policy(env.pocket)
@@ -250,10 +250,10 @@ print(inspect.getsource(plain.update))
 #
 # $$\Delta\theta_t = -\eta \, \frac{\hat m_t}{\sqrt{\hat v_t} + \epsilon}, \qquad m_t = \beta_1 m_{t-1} + (1 - \beta_1) g_t, \quad v_t = \beta_2 v_{t-1} + (1 - \beta_2) g_t^2 .$$
 #
-# $g_t$ is the gradient, $\eta$ the learning rate, $\beta_1 = 0.9$, $\beta_2 = 0.999$; the hats correct for the first steps, in which the averages are still short.
+# $g_t$ is the gradient, $\eta$ the learning rate, $\beta_1 = 0.9$, $\beta_2 = 0.999$. The hats correct the first steps, in which the averages are still short.
 
 # %% [markdown]
-# *Predict:* multiply all advantages by 10, without clipping, and take one step. How much further do the weights move under SGD, how much under AdamW?
+# *Predict:* multiply all advantages by 10, without clipping, and take one step. How much further do the weights move under SGD, and how much under AdamW?
 
 
 # %%
@@ -273,7 +273,7 @@ pd.DataFrame(
 ).round(4)
 
 # %% [markdown]
-# *Explain:* ten times as far under SGD, exactly as far under AdamW. An agent whose gradient is ten times as large *in every step* learns with AdamW as if nothing were the matter. What AdamW does notice is a norm that is large *once*. One weight, gradients of 1, and in step 20 one of 10:
+# *Explain:* they move ten times as far under SGD, and exactly as far under AdamW. An agent may have a gradient that is ten times as large *in every step*. With AdamW it learns as usual. AdamW does react to a norm that is large *once*. Here is one weight with gradients of 1, and with a gradient of 10 in step 20:
 
 # %%
 streams = {"always 1": [1.0] * 40, "always 10": [10.0] * 40, "1, once 10": [1.0] * 20 + [10.0] + [1.0] * 19}
@@ -289,15 +289,15 @@ figure = px.line(pd.DataFrame(ways), x="step", y="way", color="gradients", **COL
 figure.update_layout(**LAYOUT, height=360)
 
 # %% [markdown]
-# The two constant streams lie on each other. The spike is no giant step either: $v$ grows at once, and the weight moves 0.84 instead of 1. The damage comes after it. For some ten steps $m$, which decides the direction, is mostly the spike's, and for some thousand $v$ remembers its size, so that the weight walks at 0.6 of its pace. Clipping (`max_norm=1.0` by default) makes the spike a step like any other.
+# The two constant streams give the same curve. The spike is no giant step either: $v$ grows at once, and the weight moves 0.84 instead of 1. The damage comes after it. $m$ decides the direction, and for some ten steps it is mostly the spike's. For some thousand steps $v$ remembers its size, so the weight moves at 0.6 of its speed. Clipping (`max_norm=1.0` by default) makes the spike a step like any other.
 #
-# So for F of 03, which says how large a global baseline makes an agent's advantages: a gradient that is *always* twice as large costs nothing under AdamW. What an optimizer cannot divide out is the *composition* of the gradient, how much of it is signal. That is why `paid_help` was harmed at norms alike, and why the ladder fails under SGD and without clipping just as it does with AdamW. Notebook 05 opens norms that are large once.
+# This applies to F of 03, which says how large the global baseline makes an agent's advantages. A gradient that is *always* twice as large costs nothing under AdamW. But an optimizer cannot divide out the *composition* of the gradient: how much of it is signal. That is why `paid_help` was harmed although its norms were similar. It is also why the ladder fails under SGD and without clipping just as it does with AdamW. Notebook 05 looks into norms that are large once.
 #
 # ## The gauges: entropy and mismatch
 #
-# `entropy` is the mean of $-\log \pi$ over the sampled tokens, in nats. It falls as a policy commits. At 0 every sample of a task is the same, all groups are flat, and learning is over, whatever was learned; so look at it *together* with success.
+# `entropy` is the mean of $-\log \pi$ over the sampled tokens, in nats. It falls as a policy becomes more certain. At 0 every sample of a task is the same and all groups are flat. Then learning is over, whatever was learned. So look at entropy *together* with success.
 #
-# `mismatch` is the largest $|\pi_\text{trained}/\pi_\text{sampled} - 1|$ over the tokens, before the first step. Sampler and trainer are two programs that should compute the same number. In float32 on a CPU it should be some $10^{-6}$; bfloat16 keeps two to three digits, so with an engine in half precision expect some $10^{-2}$. In float32, `update` refuses rows with more than $10^{-2}$; if you run `lab.update(team, turns)` twice on the same rows, the second call raises an error. `off_policy=True` says that we mean it. Let us break it, twice.
+# `mismatch` is the largest $|\pi_\text{trained}/\pi_\text{sampled} - 1|$ over the tokens, before the first step. Sampler and trainer are two programs that should compute the same number. In float32 on a CPU it should be about $10^{-6}$. bfloat16 keeps two to three digits, so expect about $10^{-2}$ with an engine in half precision. In float32, `update` refuses rows with more than $10^{-2}$. So if you run `lab.update(team, turns)` twice on the same rows, the second call raises an error. `off_policy=True` says that this is intended. We now cause a mismatch in two ways.
 
 # %%
 healthy = lab.update(team, turns, lr_scale=0.0)
@@ -311,11 +311,18 @@ told = {"healthy": healthy, "wrong temperature": temperature, "stale weights": s
 pd.concat(told, names=["defect"]).droplevel(1)[["agent", "mismatch", "max_ratio", "clip_fraction"]]
 
 # %% [markdown]
-# From $10^{-6}$ to above 0.9. No loss is NaN, and the gradient looks like any other; without the check, only this column tells. Typical causes: sampling at one temperature and training at another, an engine that still holds old weights, text that was decoded and tokenised anew, a `top_p` that the trainer does not know of. Where the difference cannot be removed (two engines, two precisions), `lab.clipped(0.2, tis=2.0)` weighs each token by it.
+# It goes from $10^{-6}$ to above 0.9. No loss is NaN, and the gradient looks like any other. Without the check, only this column shows the error. Typical causes are:
+#
+# - sampling at one temperature and training at another,
+# - an engine that still holds old weights,
+# - text that was decoded and tokenised again,
+# - a `top_p` that the trainer does not know.
+#
+# Sometimes the difference cannot be removed (two engines, two precisions). Then `lab.clipped(0.2, tis=2.0)` weights each token by it.
 #
 # ## A training, seen from the optimizer
 #
-# `math` with weights of its own for solver and verifier, 32 tasks of 8 episodes a step, AdamW at 3e-4. What to expect: success from about 0.5 to 0.98 or 0.99 in 40 steps (three recorded seeds: 0.53, 0.50, 0.52 before, 0.98, 0.99, 0.99 after). Not 1: sampling at temperature 1 says an unlikely digit now and then. About half a minute.
+# In this training of `math`, solver and verifier have their own weights. A step has 32 tasks of 8 episodes, with AdamW at 3e-4, and the training takes about half a minute. Expect success to go from about 0.5 to 0.98 or 0.99 in 40 steps (three recorded seeds: 0.53, 0.50, 0.52 before, 0.98, 0.99, 0.99 after). It does not reach 1, because sampling at temperature 1 sometimes draws an unlikely digit.
 
 # %%
 STEPS = 2 if SMOKE else 40
@@ -335,11 +342,11 @@ figure.for_each_annotation(lambda title: title.update(text=title.text.removepref
 figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, height=380, legend_y=1.1)
 
 # %% [markdown]
-# (`advantage_rms`: the root of the mean squared advantage; 1 where no group is flat. Both agents speak equally often for the same return, so that theirs lie on each other.) All three fall. Entropy falls because the policies commit; `advantage_rms` because more and more tasks are solved in all eight episodes, so that their groups are flat; and the norm because a flat group adds nothing to it. A quiet end is the usual end of such a training, and no defect: success says whether it is a good one.
+# (`advantage_rms`: the root of the mean squared advantage; 1 where no group is flat. Both agents speak equally often for the same return, so their curves are the same.) All three curves fall. Entropy falls because the policies become more certain. `advantage_rms` falls because more and more tasks are solved in all eight episodes, so their groups are flat. The norm falls because a flat group adds nothing to it. Such a training usually ends quietly, and that is no defect. Only success says whether it was good.
 #
 # ## Your turn
 #
-# **04.1** `lab.update(..., epochs=2, minibatches=4)` makes eight optimizer steps. In how many of them is `clip_fraction` 0 *for certain*? And what is `max_ratio` in the first?
+# **04.1** (4 minutes, easy) `lab.update(..., epochs=2, minibatches=4)` makes eight optimizer steps. In how many of them is `clip_fraction` 0 *for certain*? And what is `max_ratio` in the first?
 
 # %%
 ### BEGIN SOLUTION
@@ -350,7 +357,7 @@ steps_without_clip, first_ratio = 1, 1.0
 lab.course.check("04.1", steps_without_clip, first_ratio)
 
 # %% [markdown]
-# **04.2** Eight tokens, $\varepsilon = 0.2$. Which of them have *no* gradient under `clipped`? Give their places, from 0.
+# **04.2** (5 minutes, easy) Here are eight tokens, with $\varepsilon = 0.2$. Which of them have *no* gradient under `clipped`? Give their places, from 0.
 
 # %%
 tokens = pd.DataFrame(
@@ -365,7 +372,7 @@ no_gradient = [1, 4]
 lab.course.check("04.2", tokens, no_gradient)
 
 # %% [markdown]
-# **04.3** REINFORCE, as a loss per token. `logprobs` and `advantages` are tensors of the same length. The check compares values and gradients with `lab.reinforce()` on random tensors.
+# **04.3** (5 minutes, easy) Write REINFORCE as a loss per token. `logprobs` and `advantages` are tensors of the same length. The check compares values and gradients with `lab.reinforce()` on random tensors.
 
 
 # %%
@@ -379,7 +386,7 @@ def my_reinforce(logprobs, advantages):
 lab.course.check("04.3", my_reinforce)
 
 # %% [markdown]
-# **04.4** The clipped loss per token, with $\varepsilon = 0.2$: `logprobs` now, `old` when sampled. Compared with `lab.clipped(0.2)`, values and gradients.
+# **04.4** (10 minutes, medium) Write the clipped loss per token, with $\varepsilon = 0.2$. `logprobs` are now, `old` when sampled. The check compares values and gradients with `lab.clipped(0.2)`.
 
 
 # %%
@@ -394,11 +401,11 @@ def my_clipped(logprobs, old, advantages):
 lab.course.check("04.4", my_clipped)
 
 # %% [markdown]
-# **04.5** A loss of your own. The clip takes the gradient from the tokens that moved most, and those are often the rare ones on which an answer turns. CISPO (MiniMax-M1, arXiv 2506.13585, equations 4 and 5) keeps it: the ratio is bounded from above, $\rho \le 1 + \texttt{high}$, and used as a *weight* only, no gradient flows through it. What carries the gradient is $\log \pi$:
+# **04.5** (12 minutes, hard) Write a new loss. The clip removes the gradient of the tokens that moved most. Those are often the rare tokens that decide an answer. CISPO (MiniMax-M1, arXiv 2506.13585, equations 4 and 5) keeps their gradient. It bounds the ratio from above, $\rho \le 1 + \texttt{high}$, and uses it only as a *weight*: no gradient flows through it. The gradient flows through $\log \pi$:
 #
 # $$L = -\,\mathrm{stopgrad}\big(\min(\rho, 1 + \texttt{high})\big)\, A \, \log \pi_\theta .$$
 #
-# Fill in the call. In torch, `x.detach()` is the stop.
+# Fill in the call. In torch, `x.detach()` stops the gradient.
 
 # %%
 from dataclasses import dataclass
@@ -419,7 +426,7 @@ class cispo(lab.Loss):
 lab.course.check("04.5", cispo())
 
 # %% [markdown]
-# If it is right, it is a full member of the kit: `lab.update(team, turns, loss=cispo())` trains with it, `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. A question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to ask that with seeds and intervals.
+# If it is right, you can use it everywhere in the kit. `lab.update(team, turns, loss=cispo())` trains with it, and `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. Here is a question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to answer it with seeds and intervals.
 
 # %%
 lab.course.progress("04")
@@ -427,10 +434,10 @@ lab.course.progress("04")
 # %% [markdown]
 # ## What to remember
 #
-# - The loss is cross-entropy on one's own tokens, times the advantage. In the first step on fresh samples the clip does nothing.
-# - How tokens are averaged decides what length costs. How rows are laid out must decide nothing, and `mismatch` tells whether it does.
+# - The loss is cross-entropy on the model's own tokens, times the advantage. In the first step on fresh samples the clip does nothing.
+# - The average over tokens decides what length costs. The layout of rows must change nothing, and `mismatch` shows whether it does.
 # - A norm that is always large is harmless under AdamW; noise in the gradient is not.
 #
-# PPO: arXiv 1707.06347, equation 7. GRPO: 2402.03300, equation 3. DAPO: 2503.14476, section 3.3. Dr. GRPO: 2503.20783. MAGRPO: 2508.04652, equation 4. AdamW: 1711.05101. CISPO: 2506.13585, equations 4 and 5. Dr. MAS: 2602.08847; its equation 3 has one ratio for a whole completion, `lab.clipped(ratio="action")`.
+# PPO: arXiv 1707.06347, equation 7. GRPO: 2402.03300, equation 3. DAPO: 2503.14476, section 3.3. Dr. GRPO: 2503.20783. MAGRPO: 2508.04652, equation 4. AdamW: 1711.05101. CISPO: 2506.13585, equations 4 and 5. Dr. MAS: 2602.08847. Its equation 3 has one ratio for a whole completion, `lab.clipped(ratio="action")`.
 #
-# Next: `05_gradient_spikes`, where a norm is opened to the tokens that made it.
+# Next: `05_gradient_spikes` traces a norm back to the tokens that made it.
