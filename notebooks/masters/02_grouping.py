@@ -357,7 +357,7 @@ lab.course.check("02.3", thrifty)
 # %% [markdown]
 # A frozen dataclass prints, compares and saves by its values. So `lab.RECIPES["dr_mas"].replace(credit=thrifty(0.05))` is a recipe that `lab.train` runs. (A verifier is called as often as the solver errs. What would this credit teach it? Which agent causes a call?)
 #
-# **02.4** (12 minutes, hard) Design an example. In one task the solver speaks in each of six episodes, and a helper speaks in some. Choose what the episodes earn (from 0 to 1), and in which of them the helper is called. One call of the helper must be *praised* (advantage above +0.3) when all rows of the task are compared. The same call must be *blamed* (below −0.3) when each agent is compared with itself.
+# **02.4** (12 minutes, hard) Design an example. In one task the solver speaks in each of six episodes, and a helper speaks in some. Choose what the episodes earn (from 0 to 1), and in which of them the helper is called. One call of the helper must have an advantage above +0.3 when all rows of the task are compared. The same call must have an advantage below −0.3 when each agent is compared with itself.
 
 # %%
 ### BEGIN SOLUTION

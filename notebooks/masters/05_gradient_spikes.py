@@ -3,9 +3,9 @@
 #
 # *Level: you have done the notebooks on grouping and normalization. Reading: 20 minutes. Compute: about 1 minute on two CPU cores (2 more with `RECORDED = False`).*
 #
-# A team earns one reward. GRPO judges every agent of a problem by the same baseline: the mean of *all* trajectories. Dr. MAS (arXiv 2602.08847) says that this is where the gradient spikes of multi-agent training come from, and judges each agent by the mean and deviation of *its own* rows.
+# A team earns one reward. GRPO judges every agent of a problem by the same baseline: the mean of *all* trajectories. Dr. MAS (arXiv 2602.08847) says that this causes the gradient spikes of multi-agent training. It judges each agent by the mean and deviation of *its own* rows.
 #
-# Afterwards you can predict how large a baseline makes an agent's gradient, measure it, take one spike apart down to its tokens, and tell a *large* norm from a *harmful* one. These are two things: you will see all four combinations.
+# Afterwards you can predict how large a baseline makes an agent's gradient, and measure it. You can also trace a spike back to its tokens, and tell a *large* norm from a *harmful* one. These are two things: you will see all four combinations.
 
 # %% tags=["install"]
 
@@ -32,26 +32,26 @@ RECORDS = RESULTS / "ladder_spikes"
 # %% [markdown]
 # ## By hand: eight trajectories
 #
-# A **solver** answers a problem, in each of N = 8 trajectories. A **fixer** is called in three of them, because a verifier sent the answer back. Six of the eight end well, but only one of the fixer's three:
+# A **solver** answers a problem in each of N = 8 trajectories. A **fixer** is called in three of them, because a verifier sent the answer back. Six of the eight trajectories end well, but only one of the fixer's three:
 #
 # | trajectory | 0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 |
 # |---|---|---|---|---|---|---|---|---|
 # | reward | 1 | 1 | 1 | 1 | 1 | 1 | 0 | 0 |
 # | fixer speaks | | | | | | yes | yes | yes |
 #
-# *By hand.* All trajectories: mean μ = 3/4, standard deviation σ = √(3/16) ≈ 0.43. The fixer's three rewards 1, 0, 0: mean μ_k = 1/3, deviation σ_k ≈ 0.47. Under the global baseline its advantages are (1 − 0.75)/0.43 ≈ 0.58, and twice (0 − 0.75)/0.43 ≈ −1.73. The mean of their squares is (Dr. MAS, its lemma on gradient norms)
+# *By hand.* All trajectories have mean μ = 3/4 and standard deviation σ = √(3/16) ≈ 0.43. The fixer's three rewards are 1, 0, 0, with mean μ_k = 1/3 and deviation σ_k ≈ 0.47. Under the global baseline its advantages are (1 − 0.75)/0.43 ≈ 0.58, and twice (0 − 0.75)/0.43 ≈ −1.73. The mean of their squares is (Dr. MAS, its lemma on gradient norms)
 #
 # $$F_k = \frac{\sigma_k^2 + (\mu_k-\mu)^2}{\sigma^2} \approx 1.19 + 0.93 = 2.11 .$$
 #
-# Under its own baseline that mean is 1, always. So the global baseline hands the fixer squared advantages that are twice as large, only because it is called when things go badly.
+# Under its own baseline that mean is always 1. So the global baseline makes the fixer's squared advantages twice as large, only because it is called when things go badly.
 #
-# **How large is not how useful.** The offset μ_k − μ is the same in all of the fixer's rows: it blames the fixer for being called, whatever it says. Information is only what varies among its own rows,
+# **Large is not the same as useful.** The offset μ_k − μ is the same in all of the fixer's rows. It punishes the fixer for being called, whatever it says. Only the differences among its own rows carry information,
 #
 # $$\text{signal} = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2} \approx 0.56 .$$
 #
-# An own mean takes the offset away and pays with one of its n_k rows. It is worth it, roughly, where signal < 1 − 1/n_k.
+# An own mean removes the offset, at the cost of one of the agent's n_k rows. This pays, roughly, where signal < 1 − 1/n_k.
 #
-# **05.1** Write both: `rewards` are those of all trajectories, `own` those of the trajectories in which the agent spoke; return `(F, signal)`.
+# **05.1** (8 minutes, medium) Write both quantities. `rewards` are those of all trajectories, `own` those of the trajectories in which the agent spoke. Return `(F, signal)`.
 
 
 # %%
@@ -66,7 +66,7 @@ def large_and_signal(rewards, own):
 lab.course.check("05.1", large_and_signal)
 
 # %% [markdown]
-# *Predict:* how large can F get with eight trajectories? Think of the worst case.
+# *Predict:* how large can F be with eight trajectories? Think of the worst case.
 
 
 # %%
@@ -80,21 +80,21 @@ def worst_case(n):
 pd.DataFrame({n: worst_case(n) for n in (4, 8, 16)}).T.rename_axis("N")
 
 # %% [markdown]
-# *Explain:* N − 1, and not more: however far the fixer's mean lies from the others', it pulls σ with it. With N = 8 the norm can grow by √7 ≈ 2.6 by this. Keep that number. And mind `flat_k`: a single row has no deviation, so the fixer's own baseline says nothing about it and gives it advantage 0.
+# *Explain:* F is at most N − 1. The further the fixer's mean is from the others', the more it enlarges σ. With N = 8 this can make the norm larger by √7 ≈ 2.6. Remember that number. Also look at `flat_k`: a single row has no deviation, so the fixer's own baseline gives it advantage 0.
 #
-# And who speaks exactly once in *every* trajectory, such as the solver, has F = 1: its own statistics are the global ones. For such an agent GRPO and Dr. MAS are the same algorithm.
+# An agent that speaks exactly once in *every* trajectory, such as the solver, has F = 1: its own statistics are the global ones. For such an agent GRPO and Dr. MAS are the same algorithm.
 
 # %% [markdown]
 # ## A controlled team
 #
-# Theory speaks of expectations over rows. What moves the weights is *one* vector, the gradient of a whole batch. Do the two agree? We make the rewards up and keep everything else real: completions of the pocket model, log-probabilities, gradients.
+# The theory is about expectations over rows. But *one* vector moves the weights: the gradient of a whole batch. Do the two agree? We invent the rewards and keep everything else real: completions of the pocket model, log-probabilities, gradients.
 #
-# Solver and verifier answer 16 problems, 8 trajectories each. `lab.controlled` leaves the verifier in only `called` of the 8, and pays every trajectory random noise, minus `shift` where the verifier spoke. With p = called/8 the theory says
+# Solver and verifier answer 16 problems, with 8 trajectories each. `lab.controlled` leaves the verifier in only `called` of the 8. It pays every trajectory random noise, minus `shift` where the verifier spoke. With p = called/8 the theory says
 #
 # $$F = \frac{1 + \mathrm{shift}^2 (1-p)^2}{1 + \mathrm{shift}^2\, p\, (1 - p)} .$$
 
 # %% [markdown]
-# *Predict:* the shift goes from 0 to 8 standard deviations. What happens to the verifier's gradient if it is called in 2 of 8 trajectories, in 4, in 6?
+# *Predict:* the shift goes from 0 to 8 standard deviations. What happens to the verifier's gradient if it is called in 2, in 4 or in 6 of 8 trajectories?
 
 # %%
 env = lab.make_env("math", max_turns=1)
@@ -106,23 +106,23 @@ measure = partial(lab.controlled_inflation, team, turns, "verifier", draws=1 if 
 controlled_curves(pd.DataFrame([measure(called, shift) for called in (2, 4, 6) for shift in SHIFTS]))
 
 # %% [markdown]
-# *Explain.* Filled dots are measured: the squared norm of the verifier's whole gradient under the global baseline over that under its own, each averaged over four draws of the noise. Hollow dots add the covariance terms Δ of the paper's lemma, estimated from the same rows:
+# *Explain.* Filled dots are measured. They show the squared norm of the verifier's whole gradient under the global baseline, divided by the one under its own. Each norm is averaged over four draws of the noise. Hollow dots add the covariance terms Δ of the paper's lemma, estimated from the same rows:
 #
 # $$\frac{\mathbb E\|g_{\text{global}}\|^2}{\mathbb E\|g_{\text{own}}\|^2} = \frac{\mathbb E\|z\|^2\,F_k + \Delta_k^{\text{global}}}{\mathbb E\|z\|^2 + \Delta_k^{\text{own}}}, \qquad z = \nabla\log\pi .$$
 #
-# - Called rarely (2 of 8), the gradient grows with the shift, and stops growing near 3 = (8 − 2)/2: a rare agent's mean pulls σ along.
-# - Called in half of the trajectories, it does not grow at all: p = 1/2 makes F = 1 exactly.
-# - Called often (6 of 8), the global baseline makes it *smaller*.
+# - If it is called rarely (2 of 8), the gradient grows with the shift. It stops growing near 3 = (8 − 2)/2, because a rare agent's mean also enlarges σ.
+# - If it is called in half of the trajectories, it does not grow at all: p = 1/2 makes F = 1 exactly.
+# - If it is called often (6 of 8), the global baseline makes it *smaller*.
 #
-# The filled dots follow, and stray more the larger the shift: the formula adds up rows one by one, and the rows of one batch also pull together or cancel. So a distant mean is not enough. It takes a distant mean **and** a rare call.
+# The filled dots follow the theory, but they deviate more for larger shifts. The formula adds up rows one by one; the rows of one batch also add up or cancel. So a distant mean alone does not make a large gradient. It takes a distant mean **and** rare calls.
 
 # %% [markdown]
 # ## The ladder: eight agents, each called more rarely
 #
-# Stage *j* + 1 is asked only where stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with weights of its own, so each has a gradient of its own. First one batch of the untrained team: 16 ladders, 8 trajectories each.
+# Stage *j* + 1 is asked only if stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with its own weights, so each has its own gradient. We begin with one batch of the untrained team: 16 ladders, with 8 trajectories each.
 
 # %% [markdown]
-# *Predict:* which stage has the largest norm under the global baseline? By how much can F explain it?
+# *Predict:* which stage has the largest norm under the global baseline? How much of it can F explain?
 
 # %%
 env = lab.make_env("ladder")
@@ -138,17 +138,17 @@ batch = lab.baseline_ratio(team, lab.RECIPES["grpo"].advantages(turns), rows=4 i
 batch[["agent", "n", "F", "V", "norm_global", "norm_agent"]].round(2)
 
 # %% [markdown]
-# *Explain.* `n` counts the agent's rows. `F` is their mean squared advantage under the global baseline, `V` under its own; a row whose group is lone or flat has advantage 0 and counts as 0. `norm_global` and `norm_agent` are the norms of the whole gradient, before clipping, under either.
+# *Explain.* `n` counts the agent's rows. `F` is their mean squared advantage under the global baseline, and `V` under the agent's own. Rows of lone or flat groups have advantage 0 and count as 0. `norm_global` and `norm_agent` are the norms of the whole gradient under each baseline, before clipping.
 #
-# The higher a stage, the larger its norm, up to some twenty times that of stage 1. But √F is at most 2.6, so that is not the baseline's doing alone. Look at `n`: a gradient is a mean over rows, 128 for stage 1, a handful for the last. A mean over few rows has a large norm under any baseline; what the global one adds is that it has a norm at all. The own baseline gives these stages 0: with a row or two in a task there is nothing to compare. **The measured ratio has two halves: the global baseline's offset, and the own baseline's silence.**
+# The higher a stage, the larger its norm, up to some twenty times the norm of stage 1. But √F is at most 2.6, so the baseline is not the only cause. Look at `n`. A gradient is a mean over rows: 128 rows for stage 1, and a few for the last stage. A mean over few rows has a large norm under any baseline. The own baseline gives these stages 0, because a task has only one or two of their rows. **So the measured ratio has two causes: the offset of the global baseline, and the missing gradient of the own baseline.**
 
 # %% [markdown]
 # ### What those gradients say
 #
-# A norm has no direction. So look at what the advantages praise. The next cell plays more ladders and sets the mean advantage of right and of wrong answers side by side, under either baseline.
+# A norm has no direction. So look at which answers the advantages reinforce. The next cell plays more ladders. It shows the mean advantage of right and of wrong answers side by side, under each baseline.
 
 # %% [markdown]
-# *Predict:* stage 6 answers wrongly. Is its advantage below 0 under the global baseline? Under its own?
+# *Predict:* stage 6 gives a wrong answer. Is its advantage below 0 under the global baseline? And under its own?
 
 # %%
 more = lab.rollout(env, team, env.tasks(4 if SMOKE else 128, "train", seed=1), lab.episodes(8), seed=1)
@@ -158,9 +158,9 @@ judged = pd.DataFrame({"agent": more["agent"], "right": more["local_reward"] == 
 judged.pivot_table(index="agent", columns="right", values=["global", "own"], observed=True).round(2)
 
 # %% [markdown]
-# *Explain:* under the global baseline a stage 5 that answers wrongly still stands at 4/8, where the mean of its task is perhaps 2/8: it is praised, nearly as much as for a right answer. The rows of such a stage push the *same* way, towards whatever it said. Under its own baseline a wrong answer is blamed and a right one praised, as far as there is anything to compare.
+# *Explain:* under the global baseline, a stage 5 that answers wrong still earns 4/8, while the mean of its task is perhaps 2/8. So it is reinforced, nearly as much as for a right answer. The rows of such a stage push the *same* way, towards whatever it said. Under its own baseline a wrong answer gets a negative advantage and a right answer a positive one, if there is anything to compare.
 #
-# **05.2** In `judged`: which agents are praised for *each* of their wrong answers under the global baseline? A set of names.
+# **05.2** (4 minutes, easy) Look at `judged`. Which agents have a positive advantage for *each* of their wrong answers under the global baseline? Give a set of names.
 
 # %%
 ### BEGIN SOLUTION
@@ -175,7 +175,7 @@ lab.course.check("05.2", judged, praised)
 # %% [markdown]
 # ## Thirty steps
 #
-# The same team twice, by `grpo` and by `dr_mas`, on the same seeds: step t of both runs draws the same ladders. A `PairedWatch` stands between backward pass and optimizer step and measures each agent's norm under *both* baselines on the very batch of that step; the step itself is taken as the recipe says. Recorded are three seeds (`python benchmarks/gradient_spikes.py --forms ladder`); with `RECORDED = False` you train seed 0 here.
+# The same team is trained twice, by `grpo` and by `dr_mas`, on the same seeds. Step t of both runs draws the same ladders. A `PairedWatch` acts between backward pass and optimizer step. It measures each agent's norm under *both* baselines on the batch of that step. The step itself follows the recipe. Three seeds are recorded (`python benchmarks/gradient_spikes.py --forms ladder`). With `RECORDED = False` you train seed 0 here.
 
 
 # %%
@@ -210,7 +210,7 @@ else:
     norms, scores, ratios, said = (pd.concat(parts, ignore_index=True) for parts in tables)
 
 # %% [markdown]
-# *Predict:* two figures come. The largest norm of the eight agents at each step, each run under its own recipe's baseline: where does `grpo` spike, early or late? And success on held-out ladders: who climbs?
+# *Predict:* there are two figures. The first shows the largest norm of the eight agents at each step, under the baseline of the run's own recipe. Where does `grpo` spike, early or late? The second shows success on held-out ladders. Which team climbs?
 
 # %%
 used = norms["norm_global"].where(norms["recipe"] == "grpo", norms["norm_agent"])
@@ -221,9 +221,9 @@ norm_lines(by["policy_norm"].max())
 learning_curves(scores)
 
 # %% [markdown]
-# *Explain* (the recorded runs). Under `dr_mas` no norm passes 2.7, and the three teams climb to 0.55, 0.53 and 0.56 (why not 1: eight stages, each right in 93 of 100 cases, make 0.56). Under `grpo` the tallest norms come first, 15.8, 21.9 and 13.6 within the first five steps. In the last five none passes 3.0, 7.0 and 0.8. The teams end at 0.01, 0.03 and 0.06: the norms come down, and nobody comes up.
+# *Explain* (the recorded runs). Under `dr_mas` no norm passes 2.7, and the three teams climb to 0.55, 0.53 and 0.56. They do not reach 1: eight stages, each right in 93 of 100 cases, make 0.56. Under `grpo` the largest norms come first: 15.8, 21.9 and 13.6 within the first five steps. In the last five none passes 3.0, 7.0 and 0.8. The teams end at 0.01, 0.03 and 0.06: the norms fall, but success does not rise.
 #
-# Now the same, agent by agent: a dot is one step of one `grpo` run, its norm under the global over that under its own baseline, *on the same batch*.
+# Now look at the same runs, agent by agent. A dot is one step of one `grpo` run. It is the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
 
 # %%
 ratio_dots(norms[norms["recipe"] == "grpo"], env.agents)
@@ -242,14 +242,14 @@ def summary(norms):
 summary(norms)
 
 # %% [markdown]
-# *Explain.* `rows`: the agent's rows in a step, the median; `silent`: the share of steps in which its own baseline gives it no gradient at all. Stage 1 speaks once in every trajectory: the same norm under both baselines, at every step. Stages 2 to 5 have *smaller* norms under the global one, 0.71 to 0.86 times: they are called often, as in the controlled team's lowest curve. Only stages 7 and 8 have larger ones, 1.27 and 1.90 times in the median, where there is a ratio: in 30 and in 60 of 100 steps their own baseline is silent.
+# *Explain.* `rows` is the median number of the agent's rows in a step. `silent` is the share of steps in which its own baseline gives it no gradient at all. Stage 1 speaks once in every trajectory, so it has the same norm under both baselines, at every step. Stages 2 to 5 have *smaller* norms under the global one, 0.71 to 0.86 times. They are called often, as in the lowest curve of the controlled team. Only stages 7 and 8 have larger ones, 1.27 and 1.90 times in the median, where there is a ratio. Their own baseline is silent in 30 and in 60 of 100 steps.
 #
-# So on one and the same batch the baseline makes about a factor of two. Yet stage 8 has a norm of 3.0 in the median under `grpo`, and of 0.69 under `dr_mas`. The rest is `rows`: 6 against 53. Where the team does not climb, its last stages are hardly asked, and a mean over six rows is tall. **Tall norms are as much a symptom of the failure as its cause.**
+# So on the same batch the baseline makes about a factor of two. Yet stage 8 has a median norm of 3.0 under `grpo`, and of 0.69 under `dr_mas`. The rest is `rows`: 6 against 53. If the team does not climb, its last stages are rarely asked, and a mean over six rows has a large norm. **Large norms are as much a symptom of the failure as its cause.**
 #
 # ### Is it the size?
 
 # %% [markdown]
-# *Predict:* the same teams, with gradients clipped at 0.1 instead of 1, with no clipping at all, and with plain SGD. If tall norms are what breaks `grpo`, which of these should save it?
+# *Predict:* train the same teams with gradients clipped at 0.1 instead of 1, with no clipping, and with plain SGD. Suppose that large norms break `grpo`. Which of these changes should then save it?
 
 # %%
 ladder = Recorded(RESULTS / "studies" / "ladder")
@@ -258,22 +258,22 @@ ends = ladder.table.query("phase == 'compare' and task in @tasks and arm in ['gl
 ends.pivot(index=["task", "arm"], columns="seed", values="final").loc[tasks].round(2)
 
 # %% [markdown]
-# *Explain:* none does. (The study `ladder`: first weights of their own for each seed; those of seed 2 hardly learn under any baseline. Over ten such seeds the largest norm of a run is 8 to 65 under the global baseline and 2 to 17 under their own, and a team ends 0.20 higher under its own, 95 % interval 0.03 to 0.40.) An AdamW step depends on a gradient's size only relative to the gradients before it, and clipping takes the rest. What is left is the direction. `signal` estimates how much of it is information, from the first rewards alone:
+# *Explain:* none of them saves it. (This is the study `ladder`, with different first weights for each seed. Those of seed 2 hardly learn under any baseline. Over ten such seeds the largest norm of a run is 8 to 65 under the global baseline and 2 to 17 under their own. A team ends 0.20 higher under its own, 95 % interval 0.03 to 0.40.) An AdamW step depends on a gradient's size only relative to the gradients before it, and clipping removes the rest. The direction remains. `signal` estimates how much of it is information, from the first rewards alone:
 
 # %%
 start = ladder.agents.query("task == '8 agents' and arm == 'global' and window == 'start'")
 start.groupby("agent")[["spoke", "F", "signal", "gain"]].median().round(2)
 
 # %% [markdown]
-# *`spoke`*: the share of episodes in which the agent did; `gain`: how many times higher its squared signal-to-noise ratio would be under its own mean (0: it never had two episodes of one task to compare, so nothing can be told yet). Medians of ten seeds, the first five steps.
+# *`spoke`* is the share of episodes in which the agent spoke. `gain` says how many times higher its squared signal-to-noise ratio would be under its own mean. (0 means that it never had two episodes of one task to compare, so we cannot say yet.) All numbers are medians of ten seeds over the first five steps.
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if its logarithm lies more than so many robust standard deviations above the median of the norms before it. At that moment, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole one,
+# A norm is called a *spike* if its logarithm is far above the median of the norms before it. The threshold is a number of robust standard deviations. At that moment, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
-# so that shares sum to 1 and may be negative. Click a filled circle; open agent, group, sample; then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
+# so that shares sum to 1 and may be negative. Click a filled circle, open agent, group and sample, and then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
 
 # %%
 if RECORDED:
@@ -297,12 +297,12 @@ for spike in inspector.spikes[:1]:
     display(dialogue(turns, row["episode"]))
 
 # %% [markdown]
-# *Explain* (the recorded run). Seven stages worked their chains out, `5 7 1 7 answer 7`, and were right. Stage 8 says `answer 4`: no working, a guess, and wrong (6 is right). It is the only time in 128 trajectories that somebody came so far, so it is the whole gradient of this agent. The team had passed 7 of 8 stages where the mean of the task is 2: the guess is praised with +2.36, and the norm is 15.8. Look at the strip: more than half of it stands on the word `answer`, the decision not to work. Under its own baseline there is nothing to compare, and no gradient.
+# *Explain* (the recorded run). Seven stages worked their chains out, `5 7 1 7 answer 7`, and were right. Stage 8 says `answer 4`: it guesses without working, and it is wrong (6 is right). Only this one of 128 trajectories came so far, so it is the whole gradient of this agent. The team had passed 7 of 8 stages, and the mean of the task is 2. So the guess has an advantage of +2.36, and the norm is 15.8. More than half of the strip belongs to the word `answer`, the decision not to work. Under its own baseline there is nothing to compare, and no gradient.
 #
-# One such step does little: it is clipped to 1. But every visit to stage 8 is praised, so whatever is most probable becomes more so.
+# One such step does little, because it is clipped to 1. But every visit to stage 8 is reinforced, so the most probable answer becomes even more probable.
 
 # %% [markdown]
-# *Predict:* at first stage 8 guesses in every second answer or so. How often after 30 steps, under either baseline? And how often is it right?
+# *Predict:* at first stage 8 guesses in about every second answer. How often does it guess after 30 steps, under each baseline? And how often is it right?
 
 # %%
 first, last = said["step"] < 5, said["step"] >= max(5, said["step"].max() - 4)
@@ -313,7 +313,7 @@ shares = sums[["guessed", "right"]].div(sums["rows"], axis=0).unstack("steps").r
 shares.loc[["stage_1", "stage_6", "stage_7", "stage_8"] if RECORDED else shares.index.levels[0]]
 
 # %% [markdown]
-# *Explain* (three recorded runs of each). Under `dr_mas` stage 8 gives up guessing, from 0.44 to 0.01, and is right in 0.88 of its answers in the end. Under `grpo` it *learns to guess*: 0.94 of its answers, and 0.14 are right. This is the failure itself, in plain text; no norm says it. Stage 1, whose rewards no offset shifts, learns the same under both.
+# *Explain* (three recorded runs of each). Under `dr_mas` stage 8 stops guessing, from 0.44 to 0.01, and is right in 0.88 of its answers in the end. Under `grpo` it *learns to guess*: 0.94 of its answers, and 0.14 are right. This is the failure itself, and no norm shows it. No offset shifts the rewards of stage 1, and it learns the same under both baselines.
 #
 # ## Does the theory explain the measured ratio?
 
@@ -321,16 +321,16 @@ shares.loc[["stage_1", "stage_6", "stage_7", "stage_8"] if RECORDED else shares.
 theory_against_measurement(ratios.drop_duplicates(["agent", "norm_global"]), env.agents)
 
 # %% [markdown]
-# *Explain.* A dot is one fresh batch that no run trained on. By the rewards alone (left) the direction is right and the size is off, for stage 8 by a factor of 3.4 in the median. With the covariances (right) the factor is 1.4: it matters *which* rows get the large advantages, since unlikely tokens have much larger gradients, as `answer 4` just had.
+# *Explain.* A dot is one fresh batch that no run trained on. From the rewards alone (left) the direction is right, but the size is wrong, for stage 8 by a factor of 3.4 in the median. With the covariances (right) the factor is 1.4: it matters *which* rows get the large advantages. The reason is that unlikely tokens have much larger gradients, such as `answer 4` above.
 #
-# Do not be too impressed. On the moments of single rows the lemma is an identity: it holds for any table. What is predicted is only that the *batch's* norm follows its rows' moments, so that rows neither pull together nor cancel; with a handful of rows that is nearly given, and at worst it is off by a factor of 17 all the same. And 13 of the 295 batches are missing on both sides: the own baseline gave exactly 0, and no theory of ratios says anything about them.
+# This is less than it seems. On the moments of single rows the lemma is an identity: it holds for any table. It only predicts that the *batch's* norm follows the moments of its rows, so that rows neither add up nor cancel. With a few rows that is nearly certain, and still at worst it is off by a factor of 17. Moreover, 13 of the 295 batches are missing on both sides. There the own baseline gave exactly 0, and no theory of ratios applies.
 #
 # ## High and harmless, low and harmful
 #
-# Five recorded settings, ten seeds each; of each the agent whose largest norm the global baseline raises most.
+# Here are five recorded settings with ten seeds each. Each shows the agent whose largest norm the global baseline raises most.
 
 # %% [markdown]
-# *Predict:* the fixer of `math` is called rarely, after a rejection. The helper of `paid_help` is called where a solver was wrong, and little is at stake for it. For which of them are the norms tall under the global baseline? Which team is worse off?
+# *Predict:* the fixer of `math` is called rarely, after a rejection. The helper of `paid_help` is called where a solver was wrong, and its rewards differ little. Which of them has large norms under the global baseline? Which team is worse off?
 
 
 # %%
@@ -351,29 +351,29 @@ settings = (("ladder", "8 agents"), ("math", "with a fixer"), ("paid_help", "pay
 pd.DataFrame([norms_and_harm(*one) for one in settings]).round(2)
 
 # %% [markdown]
-# *Explain.* All four combinations:
+# *Explain.* All four combinations occur:
 #
-# | | norms tall | norms alike |
+# | | norms large | norms similar |
 # |---|---|---|
 # | **harm** | the ladder | `paid_help`, `finisher` |
 # | **no harm** | `math` with a fixer | `math` without one |
 #
-# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.00, −0.01 to +0.03). The norms are visible, and harmless: a third of its squared advantages is signal, enough to learn from, and AdamW divides the size out.
+# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.00, −0.01 to +0.03). The norms are visible, but harmless: a third of its squared advantages is signal. That is enough to learn from, and AdamW divides the size out.
 #
-# *`paid_help`*: the helper's rewards all lie far below the others', and differ little among themselves. F is 0.9, its norms are if anything *smaller* under the global baseline (1.4 against 1.8), and the team loses 0.06. Nothing that counts norms will ever show it; `signal` is 0.04.
+# *`paid_help`*: the helper's rewards are all far below the others', and differ little among themselves. F is 0.9. Its norms are, if anything, *smaller* under the global baseline (1.4 against 1.8). But the team loses 0.06. No count of norms will ever show it; `signal` is 0.04.
 #
 # ## What the theory explains, and what it does not
 #
-# - **It explains who.** An agent that speaks exactly once per trajectory has F = 1; one that is called rarely, when things go badly or well, is the one to watch.
-# - **It explains some of how much.** F ≤ N − 1: eight trajectories inflate a norm by √7 ≈ 2.6 and no more. The published collapse (norms above 80, then NaN) cannot come from F alone. What is larger comes from few rows, and from the other side of the fraction, the own baseline's silence.
-# - **It says nothing about benefit.** Norms that are high do little harm under Adam and clipping; an offset in every advantage can.
-# - **A spike is no verdict.** It may be a guess that is praised, as here, or the only news of the batch. Open it before you clip it.
+# - **It explains which agent.** An agent that speaks exactly once per trajectory has F = 1. Watch an agent that is called rarely, when things go badly or well.
+# - **It explains a part of the size.** F ≤ N − 1: eight trajectories inflate a norm by at most √7 ≈ 2.6. The published collapse (norms above 80, then NaN) cannot come from F alone. Larger norms come from few rows. Larger ratios also come from an own baseline that gives no gradient.
+# - **It says nothing about benefit.** Large norms do little harm under Adam and clipping. An offset in every advantage can do harm.
+# - **A spike is no verdict.** It may be a guess that is reinforced, as here, or the only useful row of the batch. Open it before you clip it.
 # - **What we did not look at:** models above 0.3 million parameters, low precision, long completions.
 
 # %% [markdown]
 # ## Your turn
 #
-# **05.3** *Loud.* Design a problem of eight trajectories in which the F of a **critic** is above 3, while its own baseline still says something (its rewards are not all the same).
+# **05.3** (10 minutes, hard) *Large norms.* Design a problem of eight trajectories in which the F of a **critic** is above 3. The critic's rewards must not be all the same, so that its own baseline still gives a gradient.
 
 # %%
 ### BEGIN SOLUTION
@@ -385,7 +385,7 @@ rewards, called = [1, 1, 1, 1, 1, 1, 1, 0], [6, 7]
 lab.course.check("05.3", rewards, called)
 
 # %% [markdown]
-# **05.4** *Quiet.* Now the harm that no norm shows: F at most 1, signal at most 0.1, and the critic's own rewards not all the same.
+# **05.4** (12 minutes, hard) *Silent harm.* Now design the harm that no norm shows: F at most 1, and signal at most 0.1. The critic's own rewards must not be all the same.
 
 # %%
 ### BEGIN SOLUTION
@@ -399,10 +399,10 @@ lab.course.check("05.4", rewards, called)
 # %% [markdown]
 # ## To remember
 #
-# - F says how large, signal says how useful; F ≤ N − 1.
-# - Few rows make a tall norm under any baseline; a ratio of norms is also the own baseline's silence.
-# - Ladder: tall and harmful. `math`: tall and harmless. `paid_help`: harmful and not tall.
+# - F says how large, signal says how useful. F ≤ N − 1.
+# - Few rows make a large norm under any baseline. A ratio of norms is also large if the own baseline gives almost no gradient.
+# - Ladder: large and harmful. `math`: large and harmless. `paid_help`: harmful and not large.
 #
-# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. And what if it had gone on under the other one? `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine` and goes on with one thing changed.
+# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. You can also ask how a run would go on under the other baseline. `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine`, and continues with one thing changed.
 #
 # Next: `06_at_grpo`.

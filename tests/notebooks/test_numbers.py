@@ -427,7 +427,7 @@ def test_05_norms_and_success_are_as_told(norms):
     says("05", "{:.2f} and {:.2f} times in the median", *ratio[["stage_7", "stage_8"]])
     says("05", "in {:.0f} and in {:.0f} of 100 steps", *100 * silent[["stage_7", "stage_8"]])
     last = norms[norms["agent"] == "stage_8"].groupby("recipe")[["norm", "rows"]].median()
-    says("05", "a norm of {:.1f} in the median under `grpo`, and of {:.2f}", *last.loc[["grpo", "dr_mas"], "norm"])
+    says("05", "a median norm of {:.1f} under `grpo`, and of {:.2f}", *last.loc[["grpo", "dr_mas"], "norm"])
     says("05", "The rest is `rows`: {:.0f} against {:.0f}", *last.loc[["grpo", "dr_mas"], "rows"])
 
 
@@ -469,11 +469,11 @@ def test_05_studies_and_predictions_are_as_told():
     says("05", "({:.1f} against {:.1f})", *median(*helper, "end", "largest_norm"))
     told = "({final:.2f}, {final_low:+.2f} to {final_high:+.2f})".format(**difference("math", "with a fixer", "own"))
     says("05", told.replace("-", "−"))
-    says("05", "and the team loses {:.2f}", difference("paid_help", "pay 0.2", "own")["final"])
+    says("05", "But the team loses {:.2f}", difference("paid_help", "pay 0.2", "own")["final"])
     assert difference("finisher", "low 0.8", "own")["final_low"] > 0
     assert median(*fixer, "start", "signal")["global"] == pytest.approx(1 / 3, abs=0.02)
     says("05", "a third of its squared advantages is signal")
-    says("05", "F is {:.1f}, its norms", median(*helper, "start", "F")["global"])
+    says("05", "F is {:.1f}. Its norms", median(*helper, "start", "F")["global"])
     says("05", "`signal` is {:.2f}", median(*helper, "start", "signal")["global"])
 
 
@@ -487,7 +487,7 @@ def test_the_shipped_spike_is_one_guess():
     said = tables[0].query("step == @spike['step']").iloc[int(row)]
     assert said["agent"] == "stage_8" and said["completion"] == "answer 4"
     assert share == pytest.approx(1, abs=1e-4) and said["local_reward"] == 0 and said["team_reward"] == 7 / 8
-    says("05", "praised with {:+.2f}, and the norm is {:.1f}", said["advantage"], spike["norm"])
+    says("05", "has an advantage of {:+.2f}, and the norm is {:.1f}", said["advantage"], spike["norm"])
     assert spike["baselines"]["agent"][""] == 0 and said["center"] == 2 / 8
     assert len(inspector.data()["spikes"]) == 1
 
