@@ -3,14 +3,14 @@
 #
 # *Level: notebooks 00 to 04. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
-# In a team of several turns, two episodes of one task part after the first word: by the second turn their agents stand in different places and answer different questions. Comparing their returns praises whoever happened to stand better. AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares only answers to the same question: K candidates of one agent at one turn of one episode. The best one moves the state, all K are learned from.
+# In a team of several turns, two episodes of one task differ after the first word. By the second turn their agents are in different states and answer different questions. A comparison of their returns reinforces the agent that happened to be in the better state. AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares only answers to the same question: K candidates of one agent at one turn of one episode. The best one moves the state, and the policy learns from all K.
 #
 # Afterwards you can
 #
-# - write its group key, its credit and its tree, and say what breaks without each;
-# - count what a tree costs beside whole episodes;
-# - say which of its parts makes the team better, and which does not: the answer is not the one in its name;
-# - exchange the roles of a trained team, and let a player learn against its earlier self.
+# - write its group key, its credit and its tree, and say what fails without each;
+# - compare the cost of a tree with that of whole episodes;
+# - say which of its parts makes the team better. The answer is not the part in its name;
+# - swap the roles of a trained team, and let a player learn against its earlier self.
 
 # %% tags=["install"]
 
@@ -36,7 +36,7 @@ STEPS = 2 if SMOKE else demo.STEPS
 # %% [markdown]
 # ## By hand: five rows
 #
-# One maze, one round. The planner made two proposals, the executor answered the better one with three plans. A proposal moves nobody, so it earns the team nothing; its `local_reward` is what it would be worth if it were walked.
+# There is one maze and one round. The planner made two proposals. The executor answered the better one with three plans. A proposal moves nobody, so it earns the team nothing. Its `local_reward` is what it would be worth if it were walked.
 #
 # | row | agent | turn | candidate | team_reward | local_reward |
 # |---|---|---|---|---|---|
@@ -46,18 +46,18 @@ STEPS = 2 if SMOKE else demo.STEPS
 # | 3 | executor | 0 | 1 | 0 | 0 |
 # | 4 | executor | 0 | 2 | 1.25 | 0.75 |
 #
-# The number that is compared is a mixture of both rewards (section 4.2 of the paper; α = 1 there and here),
+# The compared number is a mixture of both rewards (section 4.2 of the paper; α = 1 there and here),
 #
 # $$ R_c = \alpha\, r^{\text{team}}_c + r^{\text{local}}_c , $$
 #
-# and the advantage compares candidate $c$ with the K candidates of its group $(e, i, t)$: episode $e$, agent $i$, turn $t$ (equation 3):
+# and the advantage compares candidate $c$ with the K candidates of its group. The group is $(e, i, t)$: episode $e$, agent $i$, turn $t$ (equation 3):
 #
 # $$ A_c = \frac{R_c - \operatorname{mean}_K(R)}{\operatorname{std}_K(R)} . $$
 #
-# *By hand.* The planner's credits are 0.25 and 0.75: mean 0.5, deviation 0.25, advantages −1 and +1. The executor's are 1, 0 and 2: mean 1, deviation √(2/3) ≈ 0.82, advantages 0, −1.22 and +1.22.
+# *By hand.* The planner's credits are 0.25 and 0.75: mean 0.5, deviation 0.25, advantages −1 and +1. The executor's credits are 1, 0 and 2: mean 1, deviation √(2/3) ≈ 0.82, advantages 0, −1.22 and +1.22.
 
 # %% [markdown]
-# *Predict:* now compare all five rows with each other, as a global baseline would: their mean is 0.8. What becomes of the planner's better proposal?
+# *Predict:* now compare all five rows with each other, as a global baseline does. Their mean is 0.8. What happens to the planner's better proposal?
 
 # %%
 rows = pd.DataFrame(
@@ -77,9 +77,9 @@ shown = rows[["agent", "candidate"]].assign(credit=told["task"]["credit"])
 shown.assign(**{f"advantage, by {name}": table["advantage"].round(2) for name, table in told.items()})
 
 # %% [markdown]
-# *Explain:* it is blamed. By task, both proposals lie below the mean, because an executor can earn both rewards and a planner only one: whatever it proposes was bad. By agent and turn its better proposal is praised, whatever an executor may earn.
+# *Explain:* it gets a negative advantage. By task, both proposals are below the mean, because an executor can earn both rewards and a planner only one. So every proposal looks bad. By agent and turn the better proposal gets a positive advantage, whatever an executor may earn.
 #
-# **06.1** Here is a longer table: two mazes, two rounds each, one maze drawn twice. Which columns name AT-GRPO's groups? Look at `prompt` while you choose.
+# **06.1** (5 minutes, easy) Here is a longer table: two mazes, two rounds each, and one maze drawn twice. Which columns name AT-GRPO's groups? Look at `prompt` while you choose.
 
 # %%
 LONG = pd.DataFrame(
@@ -104,14 +104,14 @@ except lab.TableError as refused:
 lab.course.check("06.1", by)
 
 # %% [markdown]
-# `same_prompt=True` is how `at_grpo` guards its key: with `(episode, agent)` alone the second turn would be compared with the first, which is another question, and the cell refuses. Public code had this wrong in silence.
+# With `same_prompt=True`, `at_grpo` checks its group key. With `(episode, agent)` alone, the second turn would be compared with the first. That is another question, so the cell refuses. Public code had this error without noticing it.
 #
 # ## The tree
 #
-# Algorithm 1 of the paper, as the plan `tree(k)`: at each turn, the agent whose turn it is draws K candidates for one prompt; each is scored; the best by `pick`, $c^* = \arg\max_c R_c$ (ties go to the first), moves the state; the next agent sees the moved state. All K are rows.
+# The plan `tree(k)` is algorithm 1 of the paper. At each turn, the acting agent draws K candidates for one prompt, and each is scored. The best by `pick`, $c^* = \arg\max_c R_c$ (the first wins a tie), moves the state. The next agent sees the new state. All K are rows.
 
 # %% [markdown]
-# *Predict:* in the table of a tree, how many candidates of a node have `kept`? And is the kept one always the row with the largest advantage of its group?
+# *Predict:* in the table of a tree, how many candidates of a node have `kept`? Is the kept one always the row with the largest advantage of its group?
 
 # %%
 env = lab.make_env("plan_path")
@@ -127,15 +127,15 @@ print(
 turns[["agent", "turn", "candidate", "kept", "completion", "credit", "advantage"]].head(8)
 
 # %% [markdown]
-# *Explain:* one, and always: what is picked by and what is compared on are the same number. `kept` says through which candidate the state moved on, `credit` is $R_c$, `advantage` is $A_c$; in a group whose candidates all earned the same, all advantages are 0 and the first one moves on.
+# *Explain:* one, and always, because the pick and the comparison use the same number. `kept` says which candidate moved the state, `credit` is $R_c$, and `advantage` is $A_c$. In a group whose candidates all earned the same, all advantages are 0 and the first one moves the state.
 #
-# Walk through one tree: each node shows what was heard and all candidates; the kept one stands first and is shaded, equal ones are counted together, and `what followed`, or →, goes on from it.
+# Walk through one tree. Each node shows what the agent heard, and all candidates. The kept one comes first and is shaded; equal ones are counted together. `what followed`, or →, opens the next node.
 
 # %%
 lab.RolloutViewer(turns, agents=env.agents, team=team)
 
 # %% [markdown]
-# **06.2** `pick` may be any function from a table of one node's candidates to a number each. Write one that follows the mixed credit with α = 1, but never lets an answer lead that the environment could not read (`valid` is False) while there is one that it could.
+# **06.2** (10 minutes, medium) `pick` may be any function from a table of one node's candidates to a number for each. Write one that follows the mixed credit with α = 1. It must not keep an answer that the environment could not read (`valid` is False) if there is one that it could read.
 
 
 # %%
@@ -149,7 +149,7 @@ def pick(candidates):
 lab.course.check("06.2", pick)
 
 # %% [markdown]
-# **06.3** What does α do? A candidate that reached the goal by a detour may earn the team more and itself less than one on a shortest path. Given both rewards of two candidates, at which α are they worth the same?
+# **06.3** (6 minutes, medium) What does α do? A candidate that reached the goal by a detour may earn the team more, and itself less, than one on a shortest path. You know both rewards of two candidates. At which α are they worth the same?
 
 
 # %%
@@ -162,7 +162,7 @@ def alpha_of_a_tie(team_1, local_1, team_2, local_2):
 lab.course.check("06.3", alpha_of_a_tie)
 
 # %% [markdown]
-# *Predict:* α goes from 0 to 10. Whose advantages change, the planner's or the executor's?
+# *Predict:* α goes from 0 to 10. Whose advantages change, those of the planner or those of the executor?
 
 # %%
 for alpha in (0, 1, 10):
@@ -174,14 +174,14 @@ for alpha in (0, 1, 10):
     )
 
 # %% [markdown]
-# *Explain:* the executor's alone, and little. A planner's candidates all earn the team 0, so α multiplies nothing: a planner learns from its local reward or, with `mixed(local=0.0)`, the paper's outcome-only ablation, from nothing at all. The division by the deviation takes a common factor out again, so a large α only makes the local reward a tie-breaker.
+# *Explain:* only the executor's change, and only a little. A planner's candidates all earn the team 0, so α multiplies nothing: a planner learns from its local reward. With `mixed(local=0.0)`, the paper's outcome-only ablation, it learns nothing at all. The division by the deviation removes a common factor. So with a large α the local reward only breaks ties.
 #
 # ## What a tree costs
 #
-# At each turn `episodes(K)` and `tree(K)` sample K completions for a maze. What differs is the prompts that they answer.
+# At each turn `episodes(K)` and `tree(K)` sample K completions for a maze. But these answer different prompts.
 
 # %% [markdown]
-# *Predict:* K = 8, two agents, four turns. How many different prompts does one maze make under either plan?
+# *Predict:* K = 8, with two agents and four turns. How many different prompts does one maze have under each plan?
 
 # %%
 cost = {}
@@ -194,9 +194,9 @@ for name, plan in {"episodes(8)": lab.episodes(8), "tree(8)": lab.tree(8)}.items
 pd.DataFrame(cost).T.round(1)
 
 # %% [markdown]
-# *Explain:* in episodes all start from one prompt and then go their own ways: at most 1 + 8 × 7 = 57 different prompts. In the tree a prompt serves all K candidates: at most 2 × 4 = 8. `tokens read` counts a prompt once where it is the same, as the sampler and the update do. That there are fewer completions, too, is the best of 8 that leads: it is soon at the goal. In the recorded study below a run with the tree took half the processor time of one without, at equal sampled tokens.
+# *Explain:* all episodes start from one prompt and then go different ways: at most 1 + 8 × 7 = 57 different prompts. In the tree one prompt serves all K candidates: at most 2 × 4 = 8. `tokens read` counts equal prompts once, as the sampler and the update do. The tree also has fewer completions, because the best of 8 soon reaches the goal. In the recorded study below, a run with the tree took half the processor time of a run without, at equal sampled tokens.
 #
-# **06.4** Write it down for any team: agents speak one after the other, each once a turn, and nothing ends early. Return three counts: completions (of either plan), different prompts of `tree(k)`, different prompts of `episodes(k)` at most.
+# **06.4** (10 minutes, medium) Write these counts for any team. Agents speak one after the other, each once a turn, and nothing ends early. Return three numbers: the completions (of either plan), the different prompts of `tree(k)`, and the largest number of different prompts of `episodes(k)`.
 
 
 # %%
@@ -212,13 +212,13 @@ lab.course.check("06.4", counts)
 # %% [markdown]
 # ## Training
 #
-# The loss is PPO's, per token, for each policy over the rows of all agents that it plays (notebook 04); the paper's is a mean over groups of
+# The loss is PPO's, per token. It is computed for each policy, over the rows of all agents that it plays (notebook 04). The paper's loss is a mean over groups of
 #
 # $$ -\frac{1}{K}\sum_{c=1}^{K} \min\big(\rho_c A_c,\ \operatorname{clip}(\rho_c, 1-\varepsilon, 1+\varepsilon)\,A_c\big), $$
 #
-# with ρ the ratio of probabilities under the weights that learn and those that drew, ε = 0.2. One team with **one set of weights for both roles**, and another with **weights of its own for each**, 20 steps of 32 mazes with K = 8. Each takes about 20 seconds.
+# where ρ is a ratio of probabilities: the weights that learn over the weights that drew. ε is 0.2. We train two teams: one with **one set of weights for both roles**, and one with **separate weights for each role**. Both take 20 steps of 32 mazes with K = 8. Each takes about 20 seconds.
 #
-# **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Of three recorded seeds with shared weights: 0.93, 0.91, 0.93. With weights of their own, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
+# **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Three recorded seeds with shared weights: 0.93, 0.91, 0.93. With separate weights, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
 
 
 # %%
@@ -240,10 +240,10 @@ report = learn(shared, "one set of weights")
 last_of_roles = learn(roles, "weights of its own for each role")
 
 # %% [markdown]
-# Two things are left to understand: why the curve ends where it does, and why training looked better than that.
+# Two questions remain. Why does the curve end there? And why did training look better?
 
 # %% [markdown]
-# *Predict:* which mazes does the trained team fail? And its own training episodes of the last step: did it solve more or fewer of them than of held-out mazes?
+# *Predict:* which mazes does the trained team fail? Now look at its own training episodes of the last step. Did it solve more or fewer of them than of held-out mazes?
 
 # %%
 from mas_lab.tasks.shared.maze import distances
@@ -256,16 +256,16 @@ moves = pd.cut(scores["task"].map(away), [2, 4, 6, 16], labels=["3 or 4", "5 or 
 scores.groupby(moves.rename("moves to the goal"), observed=True)["success"].agg(success="mean", mazes="size").round(2)
 
 # %% [markdown]
-# *Explain.* **Why 0.93 and not 1:** nearly all mazes of up to six moves are solved. Of those of seven and more, which take two rounds at least, it is little more than half; they are rare, in training too. Notebook 00 lowered the temperature, and that solved no more: what is missing is looking far ahead, not luck.
+# *Explain.* **Why 0.93 and not 1:** the team solves nearly all mazes of up to six moves. Mazes of seven moves and more take at least two rounds, and it solves little more than half of them. They are rare, in training too. Notebook 00 lowered the temperature, and that solved no more. So the team does not lack luck: it cannot plan far enough ahead.
 #
-# **Why training looked better:** there the best of eight candidates moves the state at each turn. A best of K is not a success rate; only held-out episodes, one candidate a turn, are.
+# **Why training looked better:** there the best of eight candidates moves the state at each turn. A best of K is not a success rate. Measure success on held-out episodes with one candidate per turn.
 #
 # ## Roles
 #
-# Does each policy know its own role, or the task? `lab.evaluate(..., swap=...)` lets each play the other's part. AT-GRPO reports a collapse, from 96 to 6 of 100 on its Plan-Path.
+# Does each policy know its own role, or the task? With `lab.evaluate(..., swap=...)` each policy plays the other's role. AT-GRPO reports a collapse, from 96 to 6 of 100 on its Plan-Path.
 
 # %% [markdown]
-# *Predict:* three teams, played in each other's role: untrained, one set of weights, weights of their own. Which of them lose?
+# *Predict:* three teams play in each other's roles: untrained, one set of weights, separate weights. Which of them lose success?
 
 # %%
 teams = {"untrained": demo.make_team(env, per_agent=True), "one set of weights": shared, "weights of their own": roles}
@@ -279,11 +279,11 @@ swapped = {
 pd.DataFrame(swapped).T.round(2)
 
 # %% [markdown]
-# *Explain:* only weights of their own can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse, and the likely reason is where they start: both roles are one pocket model that had been shown either part before, and here they still ask for nearly the same thing. Roles that start as one and must become two have more to forget.
+# *Explain:* only separate weights can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse. The likely reason is the start: both roles are one pocket model that had seen both roles before. And here both roles still do nearly the same. Policies that start as one and then learn very different roles have more to forget.
 #
 # ## Which part of it is it?
 #
-# Between `grpo` and `at_grpo` lie four changes. The recorded study takes them one at a time, each for the same 60,000 sampled tokens, ten seeds:
+# `grpo` and `at_grpo` differ in four changes. The recorded study makes them one at a time, each for the same 60,000 sampled tokens, with ten seeds:
 #
 # | arm | credit of a row | who is compared | plan |
 # |---|---|---|---|
@@ -294,7 +294,7 @@ pd.DataFrame(swapped).T.round(2)
 # | tree, outcome only | r_team alone | the candidates of one prompt | `tree(8)` |
 
 # %% [markdown]
-# *Predict:* from the top to the tree success rises by 0.19. Deal these 0.19 out: how much by the own reward, how much by grouping by agent and turn, how much by the tree?
+# *Predict:* from the first row to the tree, success rises by 0.19. How much of it comes from the own reward, how much from grouping by agent and turn, and how much from the tree?
 
 # %%
 ladder = ["team return", "own reward", "by agent and turn", "tree", "tree, outcome only"]
@@ -308,19 +308,19 @@ spent = spent.groupby(level=0)[["optimizer_steps", "seconds"]].mean()
 board.table.set_index("recipe")[["final", "final_low", "final_high"]].join(spent).round(2)
 
 # %% [markdown]
-# *Explain.* `final` is the interquartile mean of ten runs, `final_low` and `final_high` its 95 % interval; in the figure every run is a dot, below are its area under the curve and the differences to "team return", seed by seed.
+# *Explain.* `final` is the interquartile mean of ten runs, and `final_low` and `final_high` are its 95 % interval. In the figure every run is a dot. Below are the area under its curve and the difference to "team return", seed by seed.
 #
-# - **A reward of each row's own** takes 0.71 to 0.87: that is 0.16 of the 0.19.
-# - **Grouping by agent and turn**, the two letters in the name, adds nothing to it: 0.85. Without candidates for one prompt, rows of one agent at one turn of eight episodes still stand in eight different places.
-# - **The tree** takes it to 0.91. But mind `optimizer_steps`: at equal *tokens* it makes twice as many steps, because its episodes are fewer and shorter. Equal tokens, equal episodes, equal optimizer steps: only one of them can be held, and one has to say which.
+# - **Each row's own reward** takes 0.71 to 0.87: that is 0.16 of the 0.19.
+# - **Grouping by agent and turn**, the two letters in the name, adds nothing to it: 0.85. Without candidates for one prompt, rows of one agent at one turn of eight episodes are still in eight different states.
+# - **The tree** takes it to 0.91. But look at `optimizer_steps`: at equal *tokens* it makes twice as many steps, because its episodes are fewer and shorter. Tokens, episodes and optimizer steps cannot all be equal. A study must say which one is.
 # - **With the outcome alone** it keeps less than half: 0.79. A planner's group is then always flat.
 #
-# How many candidates? K = 2, 4 and 16 end at 0.91, 0.93 and 0.92 (three seeds each, so these stand one by one): it hardly matters.
+# How many candidates? K = 2, 4 and 16 end at 0.91, 0.93 and 0.92. Each has three seeds, too few for an interval. The number hardly matters.
 #
-# What of the tree is it: that candidates answer one prompt, or that the best of them leads on? A tree whose *first* candidate moves the state has the first without the second.
+# Which part of the tree helps? Is it that candidates answer one prompt, or that the best of them moves the state? A tree whose *first* candidate moves the state has only the first part.
 
 # %% [markdown]
-# *Predict:* without following the best, does the tree still reach 0.91, or does it fall back to 0.87, what an own reward does alone?
+# *Predict:* such a tree does not follow the best candidate. Does it still reach 0.91, or does it fall back to 0.87, the result of the own reward alone?
 
 # %%
 follow = lab.AblationBoard(STUDIES / "follow")
@@ -331,9 +331,9 @@ by_seed = follow.pairs.set_index("seed")["final"].round(3)
 by_seed.to_frame("the first moves on, minus the best moves on").T
 
 # %% [markdown]
-# *Explain:* it falls back to 0.87, and below the other in nine of ten seeds, by 0.03 (95 % interval 0.01 to 0.05). So it is the *following*, not the same prompt, that buys the rest. How? A state moved by the best of eight is soon at the goal: episodes are shorter, more of them fit into the same tokens, and so it makes 37 optimizer steps where the other makes 21. And its later turns start from good places. These runs do not tell the two apart.
+# *Explain:* it falls back to 0.87, and is below the other in nine of ten seeds, by 0.03 (95 % interval 0.01 to 0.05). So the rest comes from *following* the best, not from the same prompt. There are two possible reasons. The best of eight soon reaches the goal, so episodes are shorter and more of them fit into the same tokens. It makes 37 optimizer steps where the other makes 21. Also, its later turns start from good states. These runs cannot separate the two reasons.
 #
-# **06.5** A number for the negative result. `share(final)` gets the final success of each arm, by name, and returns which part of the whole gain (from "team return" to "tree") each of the other arms keeps, by name. Which ablation keeps most?
+# **06.5** (8 minutes, easy) Put a number on the negative result. `share(final)` gets the final success of each arm, by name. The whole gain goes from "team return" to "tree". Return, by name, which part of it each of the other arms keeps. Which ablation keeps most?
 
 # %%
 finals = board.table.set_index("recipe")["final"].to_dict()
@@ -351,30 +351,30 @@ lab.course.check("06.5", share, finals)
 # %% [markdown]
 # ## Where the tree does most of it: sokoban
 #
-# A box pushed into a corner cannot be taken back, so one bad turn loses the game. `sokoban` has the same two roles; its pocket model starts at 0.27 and takes 80 steps, so here is the record: every thin line a seed, the thick one their mean.
+# A box in a corner cannot be pulled back, so one bad turn loses the game. `sokoban` has the same two roles. Its pocket model starts at 0.27 and takes 80 steps, so we show recorded runs. Every thin line is a seed, and the thick one is their mean.
 
 # %%
 curves = pd.read_csv(data_dir() / "results" / "sokoban" / "curves.csv").assign(recipe="sokoban, at_grpo")
 learning_curves(curves)
 
 # %% [markdown]
-# *Predict:* the same ladder at 100,000 tokens: in the maze an own reward did most of it. Here?
+# *Predict:* here is the same ladder at 100,000 tokens. In the maze, the own reward gave most of the gain. What do you expect here?
 
 # %%
 sokoban = lab.AblationBoard(STUDIES / "sokoban")
 sokoban.runs.pivot(index="recipe", columns="seed", values="final").reindex(sokoban.table["recipe"]).round(2)
 
 # %% [markdown]
-# *Explain:* here the tree does most of it: 0.62 to 0.67, where the three others lie between 0.39 and 0.52, in each of three seeds (too few for an interval). Our reading: following the best keeps episodes alive beyond the first bad push, so that later turns are seen at all. It levels off near 0.75: rooms of six moves and more were hardly ever solved at the start, and what is never solved is never praised.
+# *Explain:* here the tree gives most of the gain: 0.62 to 0.67, where the three others lie between 0.39 and 0.52. This holds in each of three seeds, too few for an interval. Our interpretation: following the best keeps episodes alive after the first bad push, so training sees later turns at all. Success stops rising near 0.75. Rooms of six moves and more were hardly ever solved at the start, and what is never solved is never reinforced.
 #
 # ## A game against an earlier self
 #
-# In a game nothing is shared: the team earns 0, and what a player wins is its `local_reward`. `Race` is a small one: left and right answer the same sum at once, unseen by each other; who alone is right wins 1 from the other. Self-play is a team whose other side is frozen: here a copy of left's own weights, renewed once.
+# In a game nothing is shared: the team earns 0, and what a player wins is its `local_reward`. `Race` is a small game. Left and right answer the same sum at once, and do not see each other. A player who alone is right wins 1 from the other. In self-play the other side of the team is frozen. Here it is a copy of left's own weights, renewed once.
 #
-# A tree is of use here, too: left's K candidates meet the *same* answer of the opponent, so its luck is common to the group, and the mean takes it away.
+# A tree is useful here, too. Left's K candidates meet the *same* answer of the opponent. So the opponent's luck is common to the group, and the mean removes it.
 
 # %% [markdown]
-# *Predict:* left starts with about half of its answers right, against its equal. Draw two lines over training, with the opponent renewed in the middle: left's share of right answers, and its mean winnings.
+# *Predict:* left starts with about half of its answers right, against its equal. The opponent is renewed in the middle of training. Draw two lines over training: left's share of right answers, and its mean winnings.
 
 # %%
 game = Race()
@@ -405,9 +405,9 @@ for generation in (1, 2):
 pd.DataFrame(line).T.round(2)
 
 # %% [markdown]
-# *Explain:* right answers rise to about 0.9 and stay; the winnings rise to about 0.4, fall to 0 when the opponent is renewed, and hardly rise again, though left is as good as ever. **In self-play a return says how one compares, not how good one is.** Keep an opponent that never changes, or a score of another kind, as here the right answers. That the winnings stop below a half is the opponent: where both are right it is a draw.
+# *Explain:* right answers rise to about 0.9 and stay there. The winnings rise to about 0.4 and fall to 0 when the opponent is renewed. Then they hardly rise again, although left is as good as ever. **In self-play a return compares a player with its opponent; it does not say how good the player is.** Keep an opponent that never changes, or use another score, such as the right answers here. The winnings stay below a half because of the opponent: if both are right, it is a draw.
 #
-# Games of TextArena come in as `lab.from_textarena("TicTacToe-v0")` where it is installed, and `lab.own_return()` is their credit over whole episodes.
+# If TextArena is installed, `lab.from_textarena("TicTacToe-v0")` and its other games work, too. `lab.own_return()` is their credit over whole episodes.
 
 # %%
 lab.course.progress("06")
@@ -415,10 +415,10 @@ lab.course.progress("06")
 # %% [markdown]
 # ## What to remember
 #
-# 1. Compare answers to the same prompt: the group is (episode, agent, turn), and `same_prompt=True` checks it.
-# 2. In the maze most of the gain is a reward of each row's own; the tree adds the rest by following the best, and grouping alone adds nothing. In sokoban it is the tree.
-# 3. A best of K is no success rate, and in self-play a return is no skill: score on held-out episodes against what stays the same.
+# 1. Compare answers to the same prompt. The group is (episode, agent, turn), and `same_prompt=True` checks it.
+# 2. In the maze most of the gain comes from each row's own reward. The tree adds the rest by following the best, and grouping alone adds nothing. In sokoban most of the gain comes from the tree.
+# 3. A best of K is no success rate, and in self-play a return is no skill. Measure on held-out episodes, against something that does not change.
 #
-# Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. The studies, with every run: `docs/findings.md`.
+# Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has the studies, with every run.
 #
-# Next: `07_dr_mas`, in which nobody samples trees and the question is whose mean an agent is judged by.
+# Next: `07_dr_mas` samples no trees. It asks by whose mean an agent is judged.
