@@ -145,7 +145,7 @@ pd.DataFrame(
 #
 # $$ -\min\big(\rho\,A,\ \mathrm{clip}(\rho,\, 1-0.2,\, 1+0.2)\,A\big) $$
 #
-# (PPO, [arXiv 1707.06347](https://arxiv.org/abs/1707.06347), eq. 7). Its gradient pushes a token's log-probability in the direction of $A$. It stops once the ratio has moved by a fifth, because later minibatches would use rewards of an older policy. Notebook 04 explains each part.
+# (PPO, [arXiv 1707.06347](https://arxiv.org/abs/1707.06347), eq. 7). Its gradient pushes a token's log-probability in the direction of $A$. It stops once the ratio has moved by a fifth, because later minibatches would use rewards of an older policy (see notebook 04).
 #
 # The cell returns a row per agent:
 #
@@ -208,7 +208,7 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 #
 # ## Who earned what
 #
-# The page shows the last step, agent by agent: what each agent earned and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own mean. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
+# The page shows what each agent earned in the last step and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
 
 # %%
 lab.RewardInspector(report)
@@ -229,7 +229,7 @@ dialogue(untrained, untrained["episode"].iloc[0])
 dialogue(trained, trained["episode"].iloc[0])
 
 # %% [markdown]
-# You can walk through every episode of a step like this. The viewer also shows the other candidates, and what each one earned. The list begins with the most telling episodes, failures first. Click on one, or press `f` for the next failure:
+# The viewer shows every episode of a step like this, with the other candidates and what each one earned. The list begins with the most telling episodes, failures first. Click on one, or press `f` for the next failure:
 
 # %%
 lab.RolloutViewer(report)
@@ -237,7 +237,7 @@ lab.RolloutViewer(report)
 # %% [markdown]
 # ## Your turn
 #
-# There are three exercises. `lab.course.check` says whether an answer is right, or where it is not right yet. `lab.course.hint("00.1")` helps.
+# `lab.course.check` says whether an answer is right, or where it is not right yet. `lab.course.hint("00.1")` helps.
 #
 # **00.1** (4 minutes, easy) Five candidates of one group earned the credits 0.2, 0.2, 0.2, 0.6 and 0.8. Compute their advantages by hand, to two decimals.
 
@@ -276,7 +276,7 @@ print(f"{yours['group'].nunique()} groups of {yours.groupby('group').size().mean
 lab.course.check("00.3", yours)
 
 # %% [markdown]
-# *Why it matters:* an executor's candidates earn `team_reward` on top of `local_reward`; a planner's candidates do not. Under one global baseline most planner rows are below the mean, whatever they said. This course is about one question: by whose rewards is an agent judged?
+# *Why it matters:* an executor's candidates earn `team_reward` on top of `local_reward`; a planner's candidates do not. Under one global baseline most planner rows are below the mean, whatever they said. This course asks by whose rewards an agent is judged.
 #
 # **To remember.** A row is a model call. A group says which rows are compared. An advantage is a credit minus its group's mean, in units of its standard deviation. In a flat group it is 0.
 #

@@ -3,7 +3,7 @@
 #
 # *Level: you have done 01_rollout. Reading: 25 minutes. Compute: a few seconds, no torch and no model.*
 #
-# An advantage is a comparison. Two choices decide what it means, before anything is subtracted or divided. The *group* is the set of rows that a row is compared with. The *credit* is the number that is compared. The four methods of this course differ in little else. Afterwards you can
+# An advantage is a comparison. Two choices decide what it means. The *group* is the set of rows that a row is compared with. The *credit* is the number that is compared. The four methods of this course differ in little else. Afterwards you can
 #
 # - read from a method's description which columns name its groups, and write these columns down,
 # - compute five credits by hand, and write a credit of your own,
@@ -35,7 +35,7 @@ def recorded(name):
 # %% [markdown]
 # ## By hand: five rows
 #
-# There is one task with two episodes. A solver answers; a verifier ends the episode or calls a fixer. The first episode ends well. The second goes on to the fixer, and ends badly. `team_reward` is what a call earned the team. `depth` is the place of the call in its episode.
+# In one task with two episodes, a solver answers; a verifier ends the episode or calls a fixer. The first episode ends well. The second goes on to the fixer, and ends badly. `team_reward` is what a call earned the team. `depth` is the place of the call in its episode.
 
 # %%
 rows = [
@@ -87,7 +87,7 @@ print("largest difference in advantage after shuffling the rows:", off)
 # Many trainers hold a batch as arrays in which *the position says whose row it is*. Every four rows are a group: `rewards.view(-1, 4)`. On this table that gives the same groups. Now one call is lost, for example because the environment ran out of time on row 5. 31 rows are left.
 
 # %% [markdown]
-# *Predict:* suppose that every four of the 31 rows are taken for a group. How many rows get a wrong advantage? Will anything look wrong?
+# *Predict:* take every four of the 31 rows for a group. How many rows get a wrong advantage? Will anything look wrong?
 
 # %%
 left = tree.drop(index=5).reset_index(drop=True)
@@ -104,7 +104,7 @@ strange = {"group by place": by_place["group"], "advantage by place": by_place["
 compared.assign(**strange)[3:12].round(2)
 
 # %% [markdown]
-# *Explain.* 18 of 31. From the lost row on, each group contains a row that does not belong there. Executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10 are planners who said the one right move (`a1`). They go from +0.58 to −0.06. Nothing crashes. The advantages have mean 0 and their usual standard deviation, and the loss looks normal. This is why the kit never counts rows. For the same reason `group` refuses a call that occurs twice, such as a padding row.
+# *Explain.* 18 of 31. From the lost row on, each group contains a row that does not belong there. Executors are compared with a planner of the next turn, and one maze with the other. Rows 8 and 10 are planners who said the one right move (`a1`). They go from +0.58 to −0.06. Nothing crashes. The advantages have mean 0 and their usual standard deviation, and the loss looks normal. So the kit never counts rows, and `group` refuses a call that occurs twice, such as a padding row.
 #
 # ## The prompt's text is no name either
 #
@@ -115,7 +115,7 @@ by_text = lab.group(tree, by=("prompt",), credit=lab.mixed(alpha=1.0))
 by_text.groupby("group", sort=False).agg(rows=("credit", "size"), turns=("turn", "unique")).tail(3)
 
 # %% [markdown]
-# One group of eight compares candidates of two decisions, although these decisions had different numbers of turns left. The opposite happens as easily. Let an environment write something into the prompt that belongs to one episode alone, such as a folder or the time. Then every row is lone:
+# One group of eight compares candidates of two decisions, although these decisions had different numbers of turns left. The opposite also happens. If the prompt contains something that belongs to one episode alone, such as a folder or the time, every row is lone:
 
 # %%
 stamped = tree.assign(prompt="run " + tree.index.astype(str) + ": " + tree["prompt"])
@@ -153,7 +153,7 @@ for agent in ("planner", "executor"):
 #
 # ## On which number: five credits
 #
-# A writer drafts and a critic comments. In `e0` the writer writes again. These are two agents, two episodes and five rows. `team_reward` is what a call earned the team. `local_reward` is what it earned its own agent.
+# A writer drafts and a critic comments. In `e0` the writer writes again. `team_reward` is what a call earned the team. `local_reward` is what it earned its own agent.
 
 # %%
 rows = [
@@ -193,11 +193,11 @@ five[["episode", "agent", "turn"]].assign(**{type(credit).__name__: credit(five)
 # - `episode_return` gives it all of the episode's 1.
 # - `return_to_go` gives it half of this, because the reward came one step later.
 # - `mixed` gives it its local 1. It gives nothing of the team's reward, because the critic's own call did not earn it.
-# - `own_return` gives it the critic's local rewards, which are the same 1.
+# - `own_return` gives it the same 1, the critic's local rewards.
 #
 # In `e1` the critic spoke last. Under `mixed`, the 0.5 that came then counts as its own.
 #
-# None of these credits is "the" right one. The return is unbiased, but it says little about which agent caused the reward. `mixed` says much, but only as much as somebody wrote into the local reward. A third way asks the environment itself: what would have happened if *this* candidate had been kept? Here are six rows. Two proposals at one decision are each played on to the end twice. `probe` marks rows that only value a candidate. Training never uses them.
+# None of these credits is "the" right one. The return is unbiased, but it says little about which agent caused the reward. `mixed` says much, but only as much as somebody wrote into the local reward. A third way asks the environment: what would have happened if *this* candidate had been kept? In the six rows below, two proposals at one decision are each played on to the end twice. `probe` marks rows that only value a candidate. Training never uses them.
 
 # %%
 rows = [
@@ -233,7 +233,7 @@ pd.DataFrame({name: {"plan": one.plan, "by": one.by, "credit": one.credit} for n
 # | `at_grpo` | the candidates of one agent at one turn of one episode | what this candidate earned | arXiv 2510.11062, equation 3 |
 # | `magrpo` | one agent's parts of the joint actions at one node | what the joint action earned, and what followed | arXiv 2508.04652, section 4 |
 #
-# We now group recorded rollouts. Each rollout has the plan that the method asks for, with 4 candidates. `fixer` has 8 episodes of six problems of `math`: solver, verifier, and a fixer who is called after a rejection.
+# We group recorded rollouts. Each has the plan of its method, with 4 candidates. `fixer` has 8 episodes of six problems of `math`: solver, verifier, and a fixer who is called after a rejection.
 
 # %%
 fixer, joint = recorded("fixer"), recorded("joint")
@@ -273,11 +273,11 @@ stats[stats["agent"] == "fixer"][["group", "size", "mean", "std", "lone", "flat"
 lab.RewardInspector(grouped["dr_mas"])
 
 # %% [markdown]
-# Under `grpo` none of this is visible. Its six groups are large, and every fixer row is compared with solvers and verifiers. More rows get an advantage, but from a mean that is not the fixer's. Notebook 03 asks which of the two is better.
+# Under `grpo` none of this is visible. Its six groups are large, and every fixer row is compared with solvers and verifiers. More rows get an advantage, but from a mean that is not the fixer's. Notebook 03 asks which is better.
 #
 # ## The same in plain code
 #
-# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines, for reading. Below is its second cell: three credits, and a group in one line. The kit adds other credits, other plans, and the errors that you met above.
+# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines. Below is its second cell: three credits, and a group in one line. The kit adds other credits, other plans, and the errors that you met above.
 
 # %%
 source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")

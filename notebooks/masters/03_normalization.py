@@ -3,7 +3,7 @@
 #
 # *Level: you have done 00 to 02: you know a row, a credit and a group. Reading: 35 minutes. Compute: about 2 minutes on two CPU cores, nearly all of it in the second half.*
 #
-# A team earns a reward. Was it good? Compared with what? This notebook is about the number that is subtracted, the *center*, and the number that divides, the *scale*. Afterwards you can
+# A team earns a reward. Was it good? Compared with what? This notebook is about the *center*, which is subtracted, and the *scale*, which divides. Afterwards you can
 #
 # - compute the advantages of GRPO, of Dr. MAS and of the two cells between them, on paper;
 # - say how much of an agent's advantages is signal and how much is noise, from rewards alone;
@@ -61,7 +61,7 @@ turns = pd.DataFrame(
 turns
 
 # %% [markdown]
-# The three returns are 1, 0.2 and 0. Their mean is 0.4, and their standard deviation is 0.43. The helper's own two rows have mean 0.1 and standard deviation 0.1. Now compute four advantages on paper: the helper's two rows under each baseline.
+# The three returns are 1, 0.2 and 0. Their mean is 0.4, and their standard deviation is 0.43. The helper's own two rows have mean 0.1 and standard deviation 0.1. Compute four advantages on paper: the helper's two rows under each baseline.
 
 # %% [markdown]
 # *Predict:* the helper was right in `e1`. Which sign does the advantage of that row have under GRPO, and which under Dr. MAS? What will the helper say more often under each of them?
@@ -75,12 +75,12 @@ for recipe in ("grpo", "dr_mas"):
 # %% [markdown]
 # *Explain:* (`credit`: the episode's return; `center`, `scale`: $c_i$, $s_i$; `advantage`: $A_i$.) Under GRPO the helper's right answer has advantage −0.46, and its wrong answer has −0.93. **Both are discouraged.** The helper is compared with episodes in which it was not needed. All that it can earn is below their mean, so it is punished whatever it says. Under Dr. MAS the same two rows get +1 and −1. The solver speaks in every episode, so for the solver the two baselines are the same.
 #
-# GRPO still prefers the right answer: −0.46 is more than −0.93. The helper can only learn from this difference, and it is not lost. But GRPO adds an offset, −0.69 on both rows. This notebook asks whether such an offset does harm.
+# GRPO still prefers the right answer: −0.46 is more than −0.93. The helper learns from this difference, and it is not lost. But GRPO adds an offset, −0.69 on both rows. Does such an offset do harm?
 
 # %% [markdown]
 # ## Who counts how often: `once_per`
 #
-# A global mean needs a rule for what is counted. Here episode `e0` has one row, and `e1` and `e2` have two each. GRPO was made for one agent that answers once, so its paper need not say. With `normalize(once_per="episode")` each episode enters the statistics once, however many rows it has. Without it, each row counts.
+# What does a global mean count? Here episode `e0` has one row, and `e1` and `e2` have two each. GRPO was made for one agent that answers once, so its paper need not say. With `normalize(once_per="episode")` each episode enters the statistics once, however many rows it has. Without it, each row counts.
 
 # %% [markdown]
 # *Predict:* count every row once instead of every episode. Is the mean of the five rows above or below 0.4? Does this help the helper or the solver?
@@ -90,7 +90,7 @@ by_rows = lab.RECIPES["grpo"].replace(once_per=None)  # the recipe `grpo_turns` 
 by_rows.advantages(turns)[shown].round(2)
 
 # %% [markdown]
-# *Explain:* 0.28. An episode that went badly has more rows. Counted by rows, it has more weight, and every agent's baseline falls. A failed episode of six turns would count six times as much as one that succeeded at once. The kit's `grpo` counts episodes. An agent's *own* mean counts its rows, as in Dr. MAS. If it was called three times in an episode, that episode counts three times for it. `dr_mas_episodes` counts the episode once.
+# *Explain:* 0.28. An episode that went badly has more rows. Counted by rows, it has more weight, and every agent's baseline falls. A failed episode of six turns would count six times. The kit's `grpo` counts episodes. An agent's *own* mean counts its rows, as in Dr. MAS. If it was called three times in an episode, that episode counts three times for it. `dr_mas_episodes` counts the episode once.
 
 # %% [markdown]
 # ## Four cells
@@ -113,9 +113,9 @@ four = turns[["episode", "agent"]].assign(**{name: table["advantage"] for name, 
 four[four["agent"] == "helper"].round(2)
 
 # %% [markdown]
-# *Explain:* a scale is a positive number and cannot turn a sign. It makes −0.46 and −0.93 into −2 and −4. The helper's rewards differ little among themselves, so they are divided by a small number. The direction is the same, but the size is four times as large. The own mean removes the offset: ±0.23. The own scale then makes ±1 of it.
+# *Explain:* a scale is a positive number and cannot turn a sign. It makes −0.46 and −0.93 into −2 and −4. The helper's rewards differ little among themselves, so they are divided by a small number. The sign stays, and the size is four times as large. The own mean removes the offset: ±0.23. The own scale then makes ±1 of it.
 #
-# One consequence matters later. Multiply all rewards of an agent by a number, or add a number to them. Under $(\mu_k, \sigma_k)$ this changes nothing. `dr_mas` does not know what help is *worth*, only which help was better. A training run below will show it.
+# Under $(\mu_k, \sigma_k)$, nothing changes if you multiply all rewards of an agent by a number, or add a number. `dr_mas` does not know what help is *worth*, only which help was better. A training run below will show it.
 
 # %% [markdown]
 # ## Where there is nothing to compare: lone and flat groups
@@ -143,7 +143,7 @@ lab.group_stats(lab.RECIPES["dr_mas"].advantages(rare)).query("agent == 'helper'
 # *Remember for the next cell:* here a row of a lone or flat group gets advantage 0. Some published code gives a lone row its raw reward as advantage. That number has another scale, and it always reinforces.
 
 # %% [markdown]
-# *Predict:* look at the helper's nine rows under the four methods. Which rows get 0 under which method? One of the four methods now has a bias that longer training cannot repair. Which one, and in which direction?
+# *Predict:* which of the helper's nine rows get 0 under which of the four methods? One method now has a bias that longer training cannot repair. Which one, and in which direction?
 
 # %%
 four = {name: lab.RECIPES[name].advantages(rare)["advantage"] for name in cells}
@@ -152,7 +152,7 @@ helped = rare[["task", "agent"]].assign(**four).query("agent == 'helper'")
 helped.assign(earned=rare["team_reward"]).round(2)
 
 # %% [markdown]
-# *Explain:* under an own mean, tasks b and c teach the helper nothing. That is the price of an own baseline: fewer rows teach. Under `dr_mas_std` task a gives −3.75 once and −6.06 three times, and task b gives 0. So the helper learns only from tasks in which it was right *at least once*. There everything is discouraged, even the right answer. Answers that never worked are not discouraged. `flat="center"` (last column) gives flat and lone rows the scale of all rows. Then these rows teach again, but the offset stays.
+# *Explain:* under an own mean, tasks b and c teach the helper nothing. An own baseline has this price: fewer rows teach. Under `dr_mas_std` task a gives −3.75 once and −6.06 three times, and task b gives 0. So the helper learns only from tasks in which it was right *at least once*. There everything is discouraged, even the right answer. Answers that never worked are not discouraged. `flat="center"` (last column) gives flat and lone rows the scale of all rows. Then these rows teach again, but the offset stays.
 #
 # **Two details.** `ddof`: the population deviation divides by $n$ (`ddof=0`, the default here). The sample deviation divides by $n - 1$ (published code of Dr. MAS). With eight rows it makes advantages 6 % smaller, with two rows 29 %. So it matters most for an agent that is called rarely. `eps` matters only if a deviation is as small as $10^{-6}$. It does not help with a group that is *almost* flat: its tiny differences become advantages of ±1.
 
@@ -167,7 +167,7 @@ centers = {"mean": None, "loo": "loo", "max": "max", "none": "none"}
 five.assign(**{name: lab.normalize(five, center, "none")["advantage"] for name, center in centers.items()}).round(2)
 
 # %% [markdown]
-# With five rows, `loo` is the mean's column times 5/4: $R_i - \frac{1}{n-1}\sum_{j \ne i} R_j = \frac{n}{n-1}(R_i - \mu)$. Nothing else changes. After a division by the standard deviation nothing changes at all. A row is part of its own mean, so the mean's column shrinks the row's advantage by $1 - 1/n$. Remember this factor: it is the cost of an own mean.
+# With five rows, `loo` is the mean's column times 5/4: $R_i - \frac{1}{n-1}\sum_{j \ne i} R_j = \frac{n}{n-1}(R_i - \mu)$. After a division by the standard deviation nothing changes at all. A row is part of its own mean, so the mean's column shrinks the row's advantage by $1 - 1/n$. Remember this factor: it is the cost of an own mean.
 
 # %% [markdown]
 # ## Size and signal
@@ -184,7 +184,7 @@ five.assign(**{name: lab.normalize(five, center, "none")["advantage"] for name, 
 #
 # $$\text{signal}_k = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2}.$$
 #
-# Why is the offset noise? The gradient is a sum of $A_i z_i$, where $z_i = \nabla \log \pi$ of the answer. Over the answers of a policy, $z$ averages to 0. So a constant times $z$ has no direction on average. In a batch of few rows it does not average out, and it pushes the weights at random.
+# Why is the offset noise? The gradient is a sum of $A_i z_i$, where $z_i = \nabla \log \pi$ of the answer. Over the answers of a policy, $z$ averages to 0, and so does a constant times $z$. In a batch of few rows it does not average out, and pushes the weights at random.
 #
 # On the five rows the helper has $\mu_k = 0.1$, $\sigma_k = 0.1$, $\mu = 0.4$. So $(\mu_k - \mu)^2 = 0.09$ and $\sigma_k^2 = 0.01$: signal = 0.1. And $F_k = (0.01 + 0.09) / 0.187 = 0.54$.
 
@@ -205,7 +205,7 @@ lab.inflation(credits)[["agent", "n_k", "mu_k", "sigma_k", "mu", "sigma", "b_k",
 #
 # ### A team of coins
 #
-# We now use coins instead of a model, so that we get more than five rows. Solver and helper are right half of the time, whatever they say. Only the rewards are needed.
+# Coins instead of a model give more than five rows. Solver and helper are right half of the time, whatever they say. Only the rewards are needed.
 
 
 # %%
@@ -236,9 +236,9 @@ pays = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 pd.concat({pay: numbers(coin_help(pay), ["helper"]) for pay in pays}, names=["pay"]).droplevel("agent").round(2)
 
 # %% [markdown]
-# *Explain:* (`spoke`: the share of the episodes in which the agent spoke; `n_k`: rows in a task that can be compared; `offset` and `threshold` as above; `own`: the advice.) F hardly changes. It is 0.8 at a pay of 0.2, where 5 % of the helper's squared advantages are signal. It is 1.2 at a pay of 1, where 80 % are. The gain falls from 66 to 1, and no longer matters at about 0.8. So one number of the task decides whether an agent needs its own baseline.
+# *Explain:* (`spoke`: the share of the episodes in which the agent spoke; `n_k`: rows in a task that can be compared; `offset` and `threshold` as above; `own`: the advice.) F hardly changes. It is 0.8 at a pay of 0.2, where 5 % of the helper's squared advantages are signal. It is 1.2 at a pay of 1, where 80 % are. The gain falls from 66 to 1, and no longer matters at about 0.8. So one number of the task decides whether an own baseline is needed.
 #
-# The histograms show the same. The upper part has the credits, with the helper's own mean and the mean of all. The lower part has the advantages under each baseline. Move `pay` and watch the hollow bars.
+# The histograms show the same: above the credits, with the helper's own mean and the mean of all; below the advantages under each baseline. Move `pay` and watch the hollow bars.
 
 
 # %%
@@ -283,7 +283,7 @@ def coin_ladder(agents, right=0.7, tasks=64, episodes=8, seed=0):
 numbers(coin_ladder(8), [f"stage_{number + 1}" for number in range(8)]).round(2)
 
 # %% [markdown]
-# *Explain:* this offset is positive. Stage 8 is compared with episodes that ended on stage 2. So it is far above the mean even when it fails, and it is reinforced whatever it says. Signal falls from 1 to almost 0, and F rises to 3.4: here size and signal agree. At the same time `n_k` falls towards 1. Half of stage 8's rows are alone in their task, and an own mean cannot use them. The gain counts both effects, and is high all the same: few useful rows are better than noise.
+# *Explain:* this offset is positive. Stage 8 is compared with episodes that ended on stage 2. So it is far above the mean even when it fails, and is always reinforced. Signal falls from 1 to almost 0, and F rises to 3.4: here size and signal agree. At the same time `n_k` falls towards 1. Half of stage 8's rows are alone in their task, and an own mean cannot use them. The gain counts both effects, and is high all the same: few useful rows are better than noise.
 #
 # With two agents (`coin_ladder(2)`) stage 2 also has a gain of 2.4. The tables cannot say whether training will show it.
 
@@ -336,7 +336,7 @@ def signal(turns, agent):
 lab.course.check("03.2", signal)
 
 # %% [markdown]
-# **03.3** (8 minutes, medium) This exercise runs nothing; a pencil is enough. Here are five agents of teams with eight episodes a task. `b` is $\mu_k - \mu$, and `sigma_k` is the deviation of the agent's own credits. For which agents does an own mean pay?
+# **03.3** (8 minutes, medium) A pencil is enough. Here are five agents of teams with eight episodes a task. `b` is $\mu_k - \mu$, and `sigma_k` is the deviation of the agent's own credits. For which agents does an own mean pay?
 
 # %%
 candidates = pd.DataFrame(
@@ -359,7 +359,7 @@ lab.course.check("03.3", candidates, pays_for)
 #
 # $$R = \begin{cases} 1 & \text{solver right} \\ \texttt{pay} & \text{solver wrong, helper right} \\ 0 & \text{both wrong} \end{cases}$$
 #
-# Look at the first rollout before training. `RewardInspector` shows what you have just computed for coins: credits, advantages under both baselines, the numbers per agent, and the advice of `lab.advise` in words.
+# For the first rollout, `RewardInspector` shows what you have computed for coins: credits, advantages under both baselines, numbers per agent, and the advice of `lab.advise`.
 
 # %%
 env = lab.make_env("paid_help", pay=0.2)
@@ -389,7 +389,7 @@ print(inspect.getsource(plain.normalize))
 # %% [markdown]
 # ### Do two halves of a batch agree?
 #
-# We called the offset "noise" after looking at rewards alone. Here is a test on real gradients. Cut a batch in two, with other tasks in each half. Compute the helper's gradient of each half. The signal $s$ of a gradient is the same in both halves; its noise $n$ is not. So the angle between the two gradients says how much of them is signal:
+# We called the offset "noise" after looking at rewards alone. To test it on real gradients, cut a batch in two, with other tasks in each half. Compute the helper's gradient of each half. The signal $s$ of a gradient is the same in both halves; its noise $n$ is not. So the angle between the two gradients says how much of them is signal:
 #
 # $$\cos(g_1, g_2) \approx \frac{|s|^2}{|s|^2 + \mathbb E|n|^2}.$$
 #
@@ -462,7 +462,7 @@ def learn(env, recipe, frozen=()):
 
 
 # %% [markdown]
-# *Predict:* there are four trainings of 30 steps: `grpo` and `dr_mas`, at a pay of 0.2 and of 1.0. In which is the helper right most often in the end, and in which least often? (It starts at 0.44.) What will `pay` change for `dr_mas`? Which run will have the largest gradient norms?
+# *Predict:* four trainings take 30 steps: `grpo` and `dr_mas`, at a pay of 0.2 and of 1.0. In which is the helper right most often in the end, and in which least often? (It starts at 0.44.) What will `pay` change for `dr_mas`? Which run will have the largest gradient norms?
 
 # %%
 runs = {}
@@ -491,7 +491,7 @@ pd.DataFrame(ends).T.round(2)
 # - The two `dr_mas` runs are the same run, token by token. Own mean and own scale do not see what help is worth, only which help was better.
 # - Success starts at 0.75, because the solver is right in about half of the tasks without help. It does not end at 1, because sampling sometimes draws an unlikely digit.
 #
-# One seed could be luck. Here are the same four trainings over five recorded seeds (`benchmarks/whose_mean.py`):
+# One seed could be luck. These are five recorded seeds of the same trainings (`benchmarks/whose_mean.py`):
 
 # %%
 recorded = pd.read_csv(RECORDS / "whose_mean" / "curves.csv").query("step == 30")
@@ -560,7 +560,7 @@ pd.concat(stages, axis=1).round(2)
 # %% [markdown]
 # *Explain:* (`right`: how often that stage answers right in the end, where it is reached.) Two agents learn under either baseline, although the gain is 2.4: five rows in every task give enough signal. With eight agents, `dr_mas` climbs and `grpo` does not.
 #
-# Read the table from the top. The low stages learn under both baselines. Higher stages only speak in episodes that already go well, and the global baseline reinforces whatever they say. The norms rise from stage to stage, and the top stage unlearns what it could do. Why are they so large, and why mostly in the first half of the training? At that time the high stages are reached very rarely. Their gradient is a mean over a few rows, in which nothing averages out. Each row has an advantage of up to $\sqrt 7 \approx 2.6$. Their own baseline gives a lone row advantage 0, and needs two rows to compare. Notebook 05 opens such a norm to its tokens.
+# Read the table from the top. The low stages learn under both baselines. Higher stages only speak in episodes that already go well, and the global baseline reinforces whatever they say. The norms rise from stage to stage, and the top stage unlearns what it could do. Why are they so large, and mostly in the first half of the training? There the high stages are reached very rarely. Their gradient is a mean over a few rows, in which nothing averages out. Each row has an advantage of up to $\sqrt 7 \approx 2.6$. Their own baseline gives a lone row advantage 0. Notebook 05 opens such a norm to its tokens.
 #
 # Is the norm the cause? Clip at 0.1, do not clip at all, or use SGD. In all three cases the recorded teams of eight fail under the global baseline and climb under their own. So the norm is a symptom. In `paid_help` the harm comes without a large norm. On `math` (05) the large norm comes without harm. **The two harmed teams have one thing in common: little signal.**
 #
@@ -615,7 +615,7 @@ helper.groupby("arm", sort=False)[["quiz_before", "quiz_after"]].mean().round(2)
 #
 # - **One set of weights for all eight**: then `grpo` climbs as well (three seeds: 0.71, 0.62 and 0.13, own 0.73, 0.65 and 0.19). What stage 1 learns also helps stage 8, and one gradient contains the offsets of low and high stages.
 # - **Agents that speak about equally often** (solver and verifier of `math`, the three agents of `search`): with ten seeds we could not detect a difference.
-# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It ignores the scale, rows without a peer, and whether an agent is already good. So use its verdict as a question. `docs/findings.md` lists every agent it was tried on.
+# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It ignores the scale, rows without a peer, and whether an agent is already good. Treat its verdict as a question. `docs/findings.md` lists every agent it was tried on.
 #
 # ## Your turn, once more
 #
@@ -635,7 +635,7 @@ lab.course.check("03.4", rewards, called)
 lab.course.progress("03")
 
 # %% [markdown]
-# Can you think of a real team in which an agent's rewards look like this? Ask this about your own system: it costs one rollout.
+# Does an agent's reward look like this in a team of yours? The answer costs one rollout.
 #
 # ## What to remember
 #

@@ -40,7 +40,7 @@ pd.set_option("display.max_colwidth", 60)
 #
 # Here $s$ is what the model has read, $a$ the token that it sampled, and $A$ the advantage of its row. With a positive advantage, this is cross-entropy on the model's own words. A negative advantage makes these words less likely. The second equation says that a step against this gradient raises the expected reward. It holds for $A = R$. It also holds for $R$ minus a baseline, which is anything that does not depend on $a$.
 #
-# Classical methods learn that baseline with a second network, the value network or critic. Here it is the mean of a group: several answers to the same task are sampled and compared (03). "No value network" means only this.
+# Classical methods learn that baseline with a second network, the value network or critic. Here it is the mean of a group of answers to the same task (03). "No value network" means only this.
 #
 # **By hand first.** The smallest policy has two tokens, `a` and `b`. Its logits are $\theta = (0, 0)$, so both have probability ½. It said `a`, and $A = 1$. The derivative of $-A \log \mathrm{softmax}(\theta)_a$ by the logits is
 #
@@ -71,12 +71,12 @@ table["by the logit of a"] = table.pop("gradient").str[0]
 table.round(3)
 
 # %% [markdown]
-# *Explain:* the gradient by the sampled token's logit is $-A(1 - \pi)$. It is 0.1 for a token that was nearly certain, and 0.9 for one that was not. **Unlikely tokens make large gradients**, whatever the sign. A negative advantage only turns the direction around. The column `loss` does not measure quality. It goes up and down with the advantages, so a falling loss means nothing here.
+# *Explain:* the gradient by the sampled token's logit is $-A(1 - \pi)$. It is 0.1 for a token that was nearly certain, and 0.9 for one that was not. **Unlikely tokens make large gradients**, whatever the sign. A negative advantage only turns the direction around. The column `loss` follows the advantages and does not measure quality: a falling loss means nothing here.
 
 # %% [markdown]
 # ## One row of a real policy
 #
-# Now do the same for a pocket model with 0.3 million weights. In `math`, a solver works out a chain of digits, and a verifier approves it or sends it back. One set of weights plays both.
+# Do the same for a pocket model with 0.3 million weights. In `math`, a solver works out a chain of digits, and a verifier approves it or sends it back. One set of weights plays both.
 
 # %%
 env = lab.make_env("math")
@@ -147,9 +147,9 @@ stats = lab.update(fresh_team(lr=1e-3), turns, loss=lab.clipped(0.2), epochs=4)
 stats[["agent", "optimizer_step", "clip_fraction", "max_ratio", "policy_norm"]].round(3)
 
 # %% [markdown]
-# *Explain:* in the first step $\pi_\theta$ *is* $\pi_\text{old}$, so every ratio is 1 and nothing is clipped. `clipped` then has exactly the gradient of `reinforce`, because the derivative of $\rho$ at 1 is that of $\log \pi$. From the second step on, about a tenth to a fifth of the tokens are clipped. Single tokens have become ten times as probable and more. With one step for each rollout the clip never does anything. Most runs here use this setting: `epochs=1, minibatches=1`.
+# *Explain:* in the first step $\pi_\theta$ *is* $\pi_\text{old}$, so every ratio is 1 and nothing is clipped. `clipped` then has exactly the gradient of `reinforce`, because the derivative of $\rho$ at 1 is that of $\log \pi$. From the second step on, about a tenth to a fifth of the tokens are clipped. Single tokens have become ten times as probable and more. With one step for each rollout (`epochs=1, minibatches=1`, as in most runs here) the clip never does anything.
 #
-# `minibatches=4` cuts the rows into four parts, with one step each. Only the first part meets the weights that sampled it. This gives more steps for the same tokens, on older and older data. 00 trained with two minibatches.
+# `minibatches=4` takes one step on each quarter of the rows. Only the first quarter meets the weights that sampled it. This gives more steps for the same tokens, on older data. 00 trained with two minibatches.
 
 # %% [markdown]
 # ## Averages: what a long completion weighs
@@ -214,11 +214,11 @@ print(f"norms {packed.norm():.4f} and {padded.norm():.4f}")
 print(f"relative difference {(packed - padded).norm() / padded.norm():.0e}")
 
 # %% [markdown]
-# The gradients agree up to rounding. If you write your own loop, avoid the two classical mistakes. One is to train on what follows the end of a completion. The other is to drop the end token itself; then a model forgets to stop.
+# The gradients agree up to rounding. Your own loop should avoid two classical mistakes. One is to train on what follows the end of a completion. The other is to drop the end token itself; then a model forgets to stop.
 #
 # ## One set of weights, several agents: norms
 #
-# Solver and verifier share their weights, so there is one gradient. It is the sum of the solver's part and the verifier's part. `update` reports the norm of each part and of the sum.
+# Solver and verifier share their weights, so there is one gradient, the sum of their parts. `update` reports the norm of each part and of the sum.
 
 # %%
 stats = lab.update(team, turns, max_norm=0.5, lr_scale=0.0)
@@ -234,7 +234,7 @@ solver, verifier = stats["grad_norm"]
 print(f"cos = {(stats['policy_norm'][0] ** 2 - solver**2 - verifier**2) / (2 * solver * verifier):.2f}")
 
 # %% [markdown]
-# The kit computes each agent's part separately: it runs this agent's rows alone through the model and back, and takes the norm. Then it adds up the parts. `mas_lab/plain.py` has the whole method in one file. Here is its update, and its norms of the same table.
+# The kit runs each agent's rows alone through the model and back, takes the norm, and adds up the parts. `mas_lab/plain.py` has the whole method in one file. Here is its update, and its norms of the same table.
 
 # %%
 fresh = lab.load_policy(env.pocket)
@@ -273,7 +273,7 @@ pd.DataFrame(
 ).round(4)
 
 # %% [markdown]
-# *Explain:* they move ten times as far under SGD, and exactly as far under AdamW. An agent may have a gradient that is ten times as large *in every step*. With AdamW it learns as usual. AdamW does react to a norm that is large *once*. Here is one weight with gradients of 1, and with a gradient of 10 in step 20:
+# *Explain:* they move ten times as far under SGD, and exactly as far under AdamW. With AdamW, an agent whose gradient is ten times as large *in every step* learns as usual. AdamW does react to a norm that is large *once*. Here is one weight with gradients of 1, and with a gradient of 10 in step 20:
 
 # %%
 streams = {"always 1": [1.0] * 40, "always 10": [10.0] * 40, "1, once 10": [1.0] * 20 + [10.0] + [1.0] * 19}
@@ -295,7 +295,7 @@ figure.update_layout(**LAYOUT, height=360)
 #
 # ## The gauges: entropy and mismatch
 #
-# `entropy` is the mean of $-\log \pi$ over the sampled tokens, in nats. It falls as a policy becomes more certain. At 0 every sample of a task is the same and all groups are flat. Then learning is over, whatever was learned. So look at entropy *together* with success.
+# `entropy` is the mean of $-\log \pi$ over the sampled tokens, in nats. It falls as a policy becomes more certain. At 0 every sample of a task is the same and all groups are flat. Then learning is over. So look at entropy *together* with success.
 #
 # `mismatch` is the largest $|\pi_\text{trained}/\pi_\text{sampled} - 1|$ over the tokens, before the first step. Sampler and trainer are two programs that should compute the same number. In float32 on a CPU it should be about $10^{-6}$. bfloat16 keeps two to three digits, so expect about $10^{-2}$ with an engine in half precision. In float32, `update` refuses rows with more than $10^{-2}$. So if you run `lab.update(team, turns)` twice on the same rows, the second call raises an error. `off_policy=True` says that this is intended. We now cause a mismatch in two ways.
 
@@ -322,7 +322,7 @@ pd.concat(told, names=["defect"]).droplevel(1)[["agent", "mismatch", "max_ratio"
 #
 # ## A training, seen from the optimizer
 #
-# In this training of `math`, solver and verifier have their own weights. A step has 32 tasks of 8 episodes, with AdamW at 3e-4, and the training takes about half a minute. Expect success to go from about 0.5 to 0.98 or 0.99 in 40 steps (three recorded seeds: 0.53, 0.50, 0.52 before, 0.98, 0.99, 0.99 after). It does not reach 1, because sampling at temperature 1 sometimes draws an unlikely digit.
+# In this training of `math`, solver and verifier have their own weights. A step has 32 tasks of 8 episodes, with AdamW at 3e-4, and the training takes about half a minute. Success goes from about 0.5 to 0.98 or 0.99 in 40 steps (three recorded seeds: 0.53, 0.50, 0.52 before, 0.98, 0.99, 0.99 after). It does not reach 1, because sampling at temperature 1 sometimes draws an unlikely digit.
 
 # %%
 STEPS = 2 if SMOKE else 40
@@ -342,7 +342,7 @@ figure.for_each_annotation(lambda title: title.update(text=title.text.removepref
 figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, height=380, legend_y=1.1)
 
 # %% [markdown]
-# (`advantage_rms`: the root of the mean squared advantage; 1 where no group is flat. Both agents speak equally often for the same return, so their curves are the same.) All three curves fall. Entropy falls because the policies become more certain. `advantage_rms` falls because more and more tasks are solved in all eight episodes, so their groups are flat. The norm falls because a flat group adds nothing to it. Such a training usually ends quietly, and that is no defect. Only success says whether it was good.
+# (`advantage_rms`: the root of the mean squared advantage; 1 where no group is flat. Both agents speak equally often for the same return, so their curves are the same.) All three curves fall. Entropy falls because the policies become more certain. `advantage_rms` falls because more and more tasks are solved in all eight episodes, so their groups are flat. The norm falls because a flat group adds nothing to it. A quiet end is normal. Only success says whether the training was good.
 #
 # ## Your turn
 #
@@ -426,7 +426,7 @@ class cispo(lab.Loss):
 lab.course.check("04.5", cispo())
 
 # %% [markdown]
-# If it is right, you can use it everywhere in the kit. `lab.update(team, turns, loss=cispo())` trains with it, and `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. Here is a question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to answer it with seeds and intervals.
+# If it is right, you can use it everywhere in the kit. `lab.update(team, turns, loss=cispo())` trains with it, and `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. A question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to answer it with seeds and intervals.
 
 # %%
 lab.course.progress("04")

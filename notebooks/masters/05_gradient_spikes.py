@@ -5,7 +5,7 @@
 #
 # A team earns one reward. GRPO judges every agent of a problem by the same baseline: the mean of *all* trajectories. Dr. MAS (arXiv 2602.08847) says that this causes the gradient spikes of multi-agent training. It judges each agent by the mean and deviation of *its own* rows.
 #
-# Afterwards you can predict how large a baseline makes an agent's gradient, and measure it. You can also trace a spike back to its tokens, and tell a *large* norm from a *harmful* one. These are two things: you will see all four combinations.
+# Afterwards you can predict and measure how large a baseline makes an agent's gradient. You can trace a spike to its tokens, and tell a *large* norm from a *harmful* one. You will see all four combinations.
 
 # %% tags=["install"]
 
@@ -87,7 +87,7 @@ pd.DataFrame({n: worst_case(n) for n in (4, 8, 16)}).T.rename_axis("N")
 # %% [markdown]
 # ## A controlled team
 #
-# The theory is about expectations over rows. But *one* vector moves the weights: the gradient of a whole batch. Do the two agree? We invent the rewards and keep everything else real: completions of the pocket model, log-probabilities, gradients.
+# The theory is about expectations over rows, but *one* vector moves the weights: the gradient of a batch. Do the two agree? We invent the rewards and keep everything else real: completions of the pocket model, log-probabilities, gradients.
 #
 # Solver and verifier answer 16 problems, with 8 trajectories each. `lab.controlled` leaves the verifier in only `called` of the 8. It pays every trajectory random noise, minus `shift` where the verifier spoke. With p = called/8 the theory says
 #
@@ -106,7 +106,7 @@ measure = partial(lab.controlled_inflation, team, turns, "verifier", draws=1 if 
 controlled_curves(pd.DataFrame([measure(called, shift) for called in (2, 4, 6) for shift in SHIFTS]))
 
 # %% [markdown]
-# *Explain.* Filled dots are measured. They show the squared norm of the verifier's whole gradient under the global baseline, divided by the one under its own. Each norm is averaged over four draws of the noise. Hollow dots add the covariance terms Δ of the paper's lemma, estimated from the same rows:
+# *Explain.* Filled dots are measured. They show the squared norm of the verifier's gradient under the global baseline, divided by the one under its own. Each is averaged over four draws of the noise. Hollow dots add the covariance terms Δ of the paper's lemma, estimated from the same rows:
 #
 # $$\frac{\mathbb E\|g_{\text{global}}\|^2}{\mathbb E\|g_{\text{own}}\|^2} = \frac{\mathbb E\|z\|^2\,F_k + \Delta_k^{\text{global}}}{\mathbb E\|z\|^2 + \Delta_k^{\text{own}}}, \qquad z = \nabla\log\pi .$$
 #
@@ -114,12 +114,12 @@ controlled_curves(pd.DataFrame([measure(called, shift) for called in (2, 4, 6) f
 # - If it is called in half of the trajectories, it does not grow at all: p = 1/2 makes F = 1 exactly.
 # - If it is called often (6 of 8), the global baseline makes it *smaller*.
 #
-# The filled dots follow the theory, but they deviate more for larger shifts. The formula adds up rows one by one; the rows of one batch also add up or cancel. So a distant mean alone does not make a large gradient. It takes a distant mean **and** rare calls.
+# The filled dots follow the theory, but they deviate more for larger shifts. The formula adds up rows one by one; the rows of one batch also add up or cancel. So a large gradient takes a distant mean **and** rare calls.
 
 # %% [markdown]
 # ## The ladder: eight agents, each called more rarely
 #
-# Stage *j* + 1 is asked only if stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with its own weights, so each has its own gradient. We begin with one batch of the untrained team: 16 ladders, with 8 trajectories each.
+# Stage *j* + 1 is asked only if stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with its own weights, so each has its own gradient. First comes one batch of the untrained team: 16 ladders, 8 trajectories each.
 
 # %% [markdown]
 # *Predict:* which stage has the largest norm under the global baseline? How much of it can F explain?
@@ -145,7 +145,7 @@ batch[["agent", "n", "F", "V", "norm_global", "norm_agent"]].round(2)
 # %% [markdown]
 # ### What those gradients say
 #
-# A norm has no direction. So look at which answers the advantages reinforce. The next cell plays more ladders. It shows the mean advantage of right and of wrong answers side by side, under each baseline.
+# A norm has no direction. So look at which answers the advantages reinforce. The next cell plays more ladders and shows the mean advantage of right and of wrong answers under each baseline.
 
 # %% [markdown]
 # *Predict:* stage 6 gives a wrong answer. Is its advantage below 0 under the global baseline? And under its own?
@@ -223,7 +223,7 @@ learning_curves(scores)
 # %% [markdown]
 # *Explain* (the recorded runs). Under `dr_mas` no norm passes 2.7, and the three teams climb to 0.55, 0.53 and 0.56. They do not reach 1: eight stages, each right in 93 of 100 cases, make 0.56. Under `grpo` the largest norms come first: 15.8, 21.9 and 13.6 within the first five steps. In the last five none passes 3.0, 7.0 and 0.8. The teams end at 0.01, 0.03 and 0.06: the norms fall, but success does not rise.
 #
-# Now look at the same runs, agent by agent. A dot is one step of one `grpo` run. It is the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
+# Now look at single agents. A dot is one step of one `grpo` run: the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
 
 # %%
 ratio_dots(norms[norms["recipe"] == "grpo"], env.agents)
@@ -242,14 +242,14 @@ def summary(norms):
 summary(norms)
 
 # %% [markdown]
-# *Explain.* `rows` is the median number of the agent's rows in a step. `silent` is the share of steps in which its own baseline gives it no gradient at all. Stage 1 speaks once in every trajectory, so it has the same norm under both baselines, at every step. Stages 2 to 5 have *smaller* norms under the global one, 0.71 to 0.86 times. They are called often, as in the lowest curve of the controlled team. Only stages 7 and 8 have larger ones, 1.27 and 1.90 times in the median, where there is a ratio. Their own baseline is silent in 30 and in 60 of 100 steps.
+# *Explain.* `rows` is the median number of the agent's rows in a step. `silent` is the share of steps in which its own baseline gives it no gradient at all. Stage 1 speaks once in every trajectory, so it has the same norm under both baselines, at every step. Stages 2 to 5 have *smaller* norms under the global one, 0.71 to 0.86 times. They are called often. Only stages 7 and 8 have larger ones, 1.27 and 1.90 times in the median, where there is a ratio. Their own baseline is silent in 30 and in 60 of 100 steps.
 #
 # So on the same batch the baseline makes about a factor of two. Yet stage 8 has a median norm of 3.0 under `grpo`, and of 0.69 under `dr_mas`. The rest is `rows`: 6 against 53. If the team does not climb, its last stages are rarely asked, and a mean over six rows has a large norm. **Large norms are as much a symptom of the failure as its cause.**
 #
 # ### Is it the size?
 
 # %% [markdown]
-# *Predict:* train the same teams with gradients clipped at 0.1 instead of 1, with no clipping, and with plain SGD. Suppose that large norms break `grpo`. Which of these changes should then save it?
+# *Predict:* clip the gradients at 0.1 instead of 1, do not clip, or use plain SGD. If large norms break `grpo`, which of these should save it?
 
 # %%
 ladder = Recorded(RESULTS / "studies" / "ladder")
@@ -269,7 +269,7 @@ start.groupby("agent")[["spoke", "F", "signal", "gain"]].median().round(2)
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if its logarithm is far above the median of the norms before it. The threshold is a number of robust standard deviations. At that moment, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
+# A norm is called a *spike* if its logarithm is far above the median of the norms before it. The threshold is a number of robust standard deviations. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
@@ -323,7 +323,7 @@ theory_against_measurement(ratios.drop_duplicates(["agent", "norm_global"]), env
 # %% [markdown]
 # *Explain.* A dot is one fresh batch that no run trained on. From the rewards alone (left) the direction is right, but the size is wrong, for stage 8 by a factor of 3.4 in the median. With the covariances (right) the factor is 1.4: it matters *which* rows get the large advantages. The reason is that unlikely tokens have much larger gradients, such as `answer 4` above.
 #
-# This is less than it seems. On the moments of single rows the lemma is an identity: it holds for any table. It only predicts that the *batch's* norm follows the moments of its rows, so that rows neither add up nor cancel. With a few rows that is nearly certain, and still at worst it is off by a factor of 17. Moreover, 13 of the 295 batches are missing on both sides. There the own baseline gave exactly 0, and no theory of ratios applies.
+# This is less than it seems. On the moments of single rows the lemma is an identity: it holds for any table. It only predicts that the *batch's* norm follows the moments of its rows, so that rows neither add up nor cancel. With a few rows that is nearly certain, and still at worst it is off by a factor of 17. Moreover, 13 of the 295 batches are missing on both sides: the own baseline gave exactly 0, so there is no ratio.
 #
 # ## High and harmless, low and harmful
 #
@@ -403,6 +403,6 @@ lab.course.check("05.4", rewards, called)
 # - Few rows make a large norm under any baseline. A ratio of norms is also large if the own baseline gives almost no gradient.
 # - Ladder: large and harmful. `math`: large and harmless. `paid_help`: harmful and not large.
 #
-# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. You can also ask how a run would go on under the other baseline. `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine`, and continues with one thing changed.
+# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. How would a run go on under the other baseline? `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine`, and changes one thing.
 #
 # Next: `06_at_grpo`.

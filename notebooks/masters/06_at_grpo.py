@@ -36,7 +36,7 @@ STEPS = 2 if SMOKE else demo.STEPS
 # %% [markdown]
 # ## By hand: five rows
 #
-# There is one maze and one round. The planner made two proposals. The executor answered the better one with three plans. A proposal moves nobody, so it earns the team nothing. Its `local_reward` is what it would be worth if it were walked.
+# In one maze and one round, the planner made two proposals. The executor answered the better one with three plans. A proposal moves nobody, so it earns the team nothing. Its `local_reward` is what it would be worth if it were walked.
 #
 # | row | agent | turn | candidate | team_reward | local_reward |
 # |---|---|---|---|---|---|
@@ -104,7 +104,7 @@ except lab.TableError as refused:
 lab.course.check("06.1", by)
 
 # %% [markdown]
-# With `same_prompt=True`, `at_grpo` checks its group key. With `(episode, agent)` alone, the second turn would be compared with the first. That is another question, so the cell refuses. Public code had this error without noticing it.
+# With `same_prompt=True`, `at_grpo` checks its group key. With `(episode, agent)` alone, the second turn would be compared with the first. That is another question, so the cell refuses. Public code had this error.
 #
 # ## The tree
 #
@@ -135,7 +135,7 @@ turns[["agent", "turn", "candidate", "kept", "completion", "credit", "advantage"
 lab.RolloutViewer(turns, agents=env.agents, team=team)
 
 # %% [markdown]
-# **06.2** (10 minutes, medium) `pick` may be any function from a table of one node's candidates to a number for each. Write one that follows the mixed credit with α = 1. It must not keep an answer that the environment could not read (`valid` is False) if there is one that it could read.
+# **06.2** (10 minutes, medium) `pick` may be any function from a table of one node's candidates to a number for each. Write one that follows the mixed credit with α = 1. It must not keep an invalid answer (`valid` is False) if there is a valid one.
 
 
 # %%
@@ -216,9 +216,9 @@ lab.course.check("06.4", counts)
 #
 # $$ -\frac{1}{K}\sum_{c=1}^{K} \min\big(\rho_c A_c,\ \operatorname{clip}(\rho_c, 1-\varepsilon, 1+\varepsilon)\,A_c\big), $$
 #
-# where ρ is a ratio of probabilities: the weights that learn over the weights that drew. ε is 0.2. We train two teams: one with **one set of weights for both roles**, and one with **separate weights for each role**. Both take 20 steps of 32 mazes with K = 8. Each takes about 20 seconds.
+# where ρ is a token's probability now over its probability when it was sampled, and ε = 0.2. One team has **one set of weights for both roles**, another has **own weights for each role**. Each takes 20 steps of 32 mazes with K = 8, about 20 seconds.
 #
-# **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Three recorded seeds with shared weights: 0.93, 0.91, 0.93. With separate weights, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
+# **What to expect.** Held-out success rises from about 0.5 to 0.9, most of it in the first five steps. Three recorded seeds with shared weights: 0.93, 0.91, 0.93. With own weights, at the same number of tokens, it is about the same (0.93, 0.92, 0.93).
 
 
 # %%
@@ -240,7 +240,7 @@ report = learn(shared, "one set of weights")
 last_of_roles = learn(roles, "weights of its own for each role")
 
 # %% [markdown]
-# Two questions remain. Why does the curve end there? And why did training look better?
+# Why does the curve end there, and why did training look better?
 
 # %% [markdown]
 # *Predict:* which mazes does the trained team fail? Now look at its own training episodes of the last step. Did it solve more or fewer of them than of held-out mazes?
@@ -256,7 +256,7 @@ moves = pd.cut(scores["task"].map(away), [2, 4, 6, 16], labels=["3 or 4", "5 or 
 scores.groupby(moves.rename("moves to the goal"), observed=True)["success"].agg(success="mean", mazes="size").round(2)
 
 # %% [markdown]
-# *Explain.* **Why 0.93 and not 1:** the team solves nearly all mazes of up to six moves. Mazes of seven moves and more take at least two rounds, and it solves little more than half of them. They are rare, in training too. Notebook 00 lowered the temperature, and that solved no more. So the team does not lack luck: it cannot plan far enough ahead.
+# *Explain.* **Why 0.93 and not 1:** the team solves nearly all mazes of up to six moves. Mazes of seven moves and more take at least two rounds, and it solves little more than half of them. They are rare, in training too. Notebook 00 lowered the temperature, and that solved no more. So it lacks planning, not luck.
 #
 # **Why training looked better:** there the best of eight candidates moves the state at each turn. A best of K is not a success rate. Measure success on held-out episodes with one candidate per turn.
 #
@@ -265,7 +265,7 @@ scores.groupby(moves.rename("moves to the goal"), observed=True)["success"].agg(
 # Does each policy know its own role, or the task? With `lab.evaluate(..., swap=...)` each policy plays the other's role. AT-GRPO reports a collapse, from 96 to 6 of 100 on its Plan-Path.
 
 # %% [markdown]
-# *Predict:* three teams play in each other's roles: untrained, one set of weights, separate weights. Which of them lose success?
+# *Predict:* three teams play in each other's roles: untrained, one set of weights, own weights. Which of them lose success?
 
 # %%
 teams = {"untrained": demo.make_team(env, per_agent=True), "one set of weights": shared, "weights of their own": roles}
@@ -279,7 +279,7 @@ swapped = {
 pd.DataFrame(swapped).T.round(2)
 
 # %% [markdown]
-# *Explain:* only separate weights can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse. The likely reason is the start: both roles are one pocket model that had seen both roles before. And here both roles still do nearly the same. Policies that start as one and then learn very different roles have more to forget.
+# *Explain:* only own weights can lose anything, and they lose a few points. Recorded over five seeds: 0.89 to 0.93 in their roles, 0.85 to 0.90 in each other's. That is not the paper's collapse. The likely reason is the start: one pocket model had seen both roles before, and here they still do nearly the same. Policies that start as one and then learn very different roles have more to forget.
 #
 # ## Which part of it is it?
 #
@@ -315,12 +315,12 @@ board.table.set_index("recipe")[["final", "final_low", "final_high"]].join(spent
 # - **The tree** takes it to 0.91. But look at `optimizer_steps`: at equal *tokens* it makes twice as many steps, because its episodes are fewer and shorter. Tokens, episodes and optimizer steps cannot all be equal. A study must say which one is.
 # - **With the outcome alone** it keeps less than half: 0.79. A planner's group is then always flat.
 #
-# How many candidates? K = 2, 4 and 16 end at 0.91, 0.93 and 0.92. Each has three seeds, too few for an interval. The number hardly matters.
+# How many candidates? K = 2, 4 and 16 end at 0.91, 0.93 and 0.92. Each has three seeds, too few for an interval: K hardly matters.
 #
 # Which part of the tree helps? Is it that candidates answer one prompt, or that the best of them moves the state? A tree whose *first* candidate moves the state has only the first part.
 
 # %% [markdown]
-# *Predict:* such a tree does not follow the best candidate. Does it still reach 0.91, or does it fall back to 0.87, the result of the own reward alone?
+# *Predict:* without following the best, does the tree still reach 0.91, or does it fall back to 0.87, the result of the own reward alone?
 
 # %%
 follow = lab.AblationBoard(STUDIES / "follow")
@@ -331,7 +331,7 @@ by_seed = follow.pairs.set_index("seed")["final"].round(3)
 by_seed.to_frame("the first moves on, minus the best moves on").T
 
 # %% [markdown]
-# *Explain:* it falls back to 0.87, and is below the other in nine of ten seeds, by 0.03 (95 % interval 0.01 to 0.05). So the rest comes from *following* the best, not from the same prompt. There are two possible reasons. The best of eight soon reaches the goal, so episodes are shorter and more of them fit into the same tokens. It makes 37 optimizer steps where the other makes 21. Also, its later turns start from good states. These runs cannot separate the two reasons.
+# *Explain:* it falls back to 0.87, and is below the other in nine of ten seeds, by 0.03 (95 % interval 0.01 to 0.05). So the rest comes from *following* the best, not from the same prompt. There are two possible reasons. The best of eight soon reaches the goal, so more episodes fit into the same tokens: it makes 37 optimizer steps where the other makes 21. Also, its later turns start from good states. These runs cannot separate the two.
 #
 # **06.5** (8 minutes, easy) Put a number on the negative result. `share(final)` gets the final success of each arm, by name. The whole gain goes from "team return" to "tree". Return, by name, which part of it each of the other arms keeps. Which ablation keeps most?
 
@@ -405,7 +405,7 @@ for generation in (1, 2):
 pd.DataFrame(line).T.round(2)
 
 # %% [markdown]
-# *Explain:* right answers rise to about 0.9 and stay there. The winnings rise to about 0.4 and fall to 0 when the opponent is renewed. Then they hardly rise again, although left is as good as ever. **In self-play a return compares a player with its opponent; it does not say how good the player is.** Keep an opponent that never changes, or use another score, such as the right answers here. The winnings stay below a half because of the opponent: if both are right, it is a draw.
+# *Explain:* right answers rise to about 0.9 and stay there. The winnings rise to about 0.4 and fall to 0 when the opponent is renewed. Then they hardly rise again, though left is as good as ever. **In self-play a return compares a player with its opponent; it does not say how good the player is.** Keep an opponent that never changes, or use another score, such as the right answers here. The winnings stay below a half because two right answers are a draw.
 #
 # If TextArena is installed, `lab.from_textarena("TicTacToe-v0")` and its other games work, too. `lab.own_return()` is their credit over whole episodes.
 
