@@ -25,16 +25,16 @@ def need(right: Any, told: str) -> None:
 
 def entries(answer: Any, count: int, what: str) -> list:
     """Return the entries of a list or tuple; raise `NotYet` if it has not `count` of them."""
-    need(isinstance(answer, list | tuple) and len(answer) == count, f"{what}: {count} of them are asked for, in a list")
+    need(isinstance(answer, list | tuple) and len(answer) == count, f"{what}: give a list of {count}")
     need(... not in answer, f"{what}: put your answer in place of each `...`")
     return list(answer)
 
 
 def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
-    need(isinstance(answer, Collection) and not isinstance(answer, str), "a list is asked for")
+    need(isinstance(answer, Collection) and not isinstance(answer, str), "give a list")
     unknown = [name for name in answer if name not in known]
-    need(not unknown, f"{', '.join(map(repr, unknown))}: put in some of {', '.join(map(str, known))}")
+    need(not unknown, f"unknown: {', '.join(map(repr, unknown))}; choose from {', '.join(map(str, known))}")
     return set(answer)
 
 
@@ -103,10 +103,10 @@ def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", le
     Raises `NotYet` if the rewards are not numbers from 0 to 1, or if `called` is not a list of `least` episodes.
     """
     rewards = [float(reward) for reward in entries(rewards, episodes, "rewards")]
-    need(all(0 <= reward <= 1 for reward in rewards), "rewards are numbers from 0 to 1")
+    need(all(0 <= reward <= 1 for reward in rewards), "rewards must be numbers from 0 to 1")
     right = len(set(called)) == len(called) and set(called) <= set(range(episodes))
-    need(right, f"`called` holds episodes from 0 to {episodes - 1}, each at most once")
-    need(len(called) >= least, f"the {agent} is called in {len(called)} episodes; at least {least} are asked for")
+    need(right, f"`called` must hold episodes from 0 to {episodes - 1}, each at most once")
+    need(len(called) >= least, f"the {agent} is called in {len(called)} episodes; call it in at least {least}")
     spoken = [("solver", episode) for episode in range(episodes)] + [(agent, int(episode)) for episode in called]
     table = pd.DataFrame(spoken, columns=["agent", "episode"])
     return table.assign(task="t", credit=table["episode"].map(rewards.__getitem__))
@@ -115,7 +115,7 @@ def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", le
 def critic_statistics(rewards: Any, called: Any, episodes: int, least: int) -> pd.Series:
     """Return the statistics of the critic of `designed`; raise `NotYet` if its own rewards are all equal."""
     critic = inflation(designed(rewards, called, episodes, least=least)).set_index("agent").loc["critic"]
-    need(not critic["flat_k"], "all of the critic's own rewards are the same: there is nothing that it could learn")
+    need(not critic["flat_k"], "the critic's own rewards are all the same, so it can learn nothing")
     return critic
 
 
@@ -124,7 +124,7 @@ def asked(answer: Callable, *given: Any) -> Any:
 
     Raises `NotYet` if `answer` is not a function, raises an exception, or returns nothing.
     """
-    need(callable(answer), f"a function is asked for, and this is {type(answer).__name__}")
+    need(callable(answer), f"give a function, not {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
     try:
         found = answer(*(one.copy() if hasattr(one, "copy") else one for one in given))
@@ -139,7 +139,7 @@ def same(
 ) -> None:
     """Raise `NotYet` with the first place at which two arrays of numbers differ; `where` describes a place."""
     yours, ours = np.asarray(yours, dtype=float), np.asarray(ours, dtype=float)
-    need(yours.shape == ours.shape, f"your {what} has the shape {yours.shape}, and {ours.shape} is asked for")
+    need(yours.shape == ours.shape, f"your {what} has the shape {yours.shape}; it should be {ours.shape}")
     off = np.flatnonzero(~np.isclose(yours, ours, rtol=tolerance, atol=tolerance))
     if len(off):
         place = off[0]
@@ -159,7 +159,7 @@ def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None
 
 def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
     """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
-    need(not isinstance(yours, pd.DataFrame), f"a table came back; return the column {what!r} of it")
+    need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return its column {what!r}")
     if isinstance(yours, pd.Series) and set(yours.index) == set(table.index):
         yours = yours.reindex(table.index)
     same(yours, ours, what, lambda row: place_of(table, row))
@@ -186,8 +186,8 @@ def same_loss(yours: Callable, ours: Callable) -> None:
         for loss in (yours, ours):
             now = (old + moved).requires_grad_()
             losses = loss(now, old, advantages, torch.arange(12) // 4)
-            need(isinstance(losses, torch.Tensor), f"a tensor is asked for, and {type(losses).__name__} came back")
-            need(losses.shape == now.shape, f"12 tokens went in, and the loss has the shape {tuple(losses.shape)}")
+            need(isinstance(losses, torch.Tensor), f"return a tensor, not {type(losses).__name__}")
+            need(losses.shape == now.shape, f"your loss has the shape {tuple(losses.shape)}; it should be (12,)")
             slopes = torch.autograd.grad(losses.sum(), now)[0] if losses.requires_grad else torch.zeros(12)
             found.append((losses.detach(), slopes))
         for what, mine, right in zip(("loss", "gradient"), *found, strict=True):

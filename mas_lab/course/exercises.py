@@ -100,7 +100,7 @@ def _reason(error: Exception) -> str:
         return str(error)
     if type(error).__module__.startswith("mas_lab."):
         return f"the kit refuses it: {error}"
-    return f"checking it raised {type(error).__name__}: {error}; has it the form that is asked for?"
+    return f"the check raised {type(error).__name__}: {error}; does your answer have the right form?"
 
 
 def hint(name: str) -> None:

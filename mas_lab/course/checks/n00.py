@@ -10,7 +10,7 @@ CREDITS = (0.2, 0.2, 0.2, 0.6, 0.8)
 
 @exercise(
     "00.1",
-    "Mean and standard deviation of all five first; the standard deviation divides by 5, not by 4.",
+    "First compute the mean and the standard deviation of all five; the latter divides by 5, not by 4.",
     "The mean is 0.4. How far from it is each row, in standard deviations?",
 )
 def by_hand(advantages):
@@ -18,12 +18,12 @@ def by_hand(advantages):
     right = (credit - credit.mean()) / credit.std(ddof=0)
     for row, yours in enumerate(entries(advantages, len(CREDITS), "advantages")):
         close(yours, right[row], f"row {row}, credit {credit[row]}", tolerance=0.02)
-    return f"and they sum to {abs(sum(advantages)):.1f}, as advantages of one group always do"
+    return f"they sum to {abs(sum(advantages)):.1f}, as advantages of one group always do"
 
 
 @exercise(
     "00.2",
-    "A candidate that moved the state is marked in the column `kept`.",
+    "The column `kept` marks the candidates that moved the state.",
     "Count the rows whose agent is the executor and whose `kept` is False: `(a & ~b).sum()`.",
 )
 def not_chosen(turns, number):
@@ -33,10 +33,10 @@ def not_chosen(turns, number):
 @exercise(
     "00.3",
     "`by` names the columns whose values must agree for two rows to be compared.",
-    "Every row of one task in one group: no agent, no turn, no episode in `by`.",
+    "All rows of one task are in one group: `by` has no agent, no turn and no episode.",
 )
 def global_baseline(table):
-    need("advantage" in table, "the table as it comes out of `normalize` is asked for")
+    need("advantage" in table, "give the table that `normalize` returns")
     groups, tasks = table["group"].nunique(), table["task"].nunique()
     need(groups == tasks, f"{groups} groups for {tasks} tasks")
     spread = table.groupby(["task", "credit"])["advantage"].agg(lambda a: a.max() - a.min())

@@ -12,9 +12,9 @@ COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
 
 @exercise(
     "01.1",
-    "Three agents, two rounds: how many decisions lie one behind the other?",
-    "episodes and tree: candidates times decisions. joint, one after the other: 2 + 4 + 8 + ..., a term per decision.",
-    "Agents who act together: a joint action takes one call of each of them.",
+    "There are three agents and two rounds. How many decisions follow each other?",
+    "episodes and tree: candidates times decisions. joint(2): 2 + 4 + 8 + ..., with one term per decision.",
+    "If agents act together, a joint action takes one call of each agent.",
 )
 def calls(counts):
     for name, yours, ours in zip(ASKED, entries(counts, len(ASKED), "counts"), COUNTS, strict=True):
@@ -23,9 +23,9 @@ def calls(counts):
 
 @exercise(
     "01.2",
-    "Divide the logits by the temperature first; then it is a log-softmax.",
-    "log-softmax: the token's own scaled logit, minus the log of the sum of exp over all of them.",
-    "exp(800) overflows. Subtracting the largest scaled logit from all of them changes nothing but that.",
+    "First divide the logits by the temperature, then take the log-softmax.",
+    "The log-softmax is the token's scaled logit, minus the log of the sum of exp over all scaled logits.",
+    "exp(800) overflows. Subtract the largest scaled logit from all: the result is the same, without overflow.",
 )
 def logprob(answer):
     def right(logits, token, temperature):
@@ -39,13 +39,13 @@ def logprob(answer):
 @exercise(
     "01.3",
     "Which rows belong to steps that were really taken? The column `kept` says so.",
-    "`drop_duplicates` of episode and depth leaves one row of each step.",
+    "`drop_duplicates` on episode and depth leaves one row per step.",
 )
 def returns(answer):
     for number, table in enumerate(tables(6)):
         yours, ours = asked(answer, explored(table)), table.groupby("episode")["team_reward"].sum()
         right = isinstance(yours, pd.Series) and set(yours.index) == set(ours.index)
-        need(right, f"a Series is asked for whose index holds the episodes, {', '.join(ours.index)}")
+        need(right, f"return a Series whose index holds the episodes {', '.join(ours.index)}")
         for episode, earned in ours.items():
             close(yours[episode], earned, f"table {number}, {episode}, which earned {earned:.2f}", tolerance=1e-6)
 

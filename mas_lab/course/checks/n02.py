@@ -19,36 +19,36 @@ METHODS = {
 
 @exercise(
     "02.1",
-    "Sort the rows by task and agent, in the head or with pandas: within each, one label should stand.",
-    "`labelled.sort_values(['task', 'agent'])`: in two places a label stands among others.",
+    "Sort the rows by task and agent. Each task and agent should have one label.",
+    "`labelled.sort_values(['task', 'agent'])` shows two labels among other ones.",
 )
 def strangers(labelled, rows):
     usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
     rows, wrong = names(rows, labelled.index), set(labelled.index[labelled["group"] != usual])
-    need(rows <= wrong, f"row {min(rows - wrong, default=0)} is right where it is")
+    need(rows <= wrong, f"row {min(rows - wrong, default=0)} is in the right group")
     need(rows == wrong, f"{len(rows)} of the {len(wrong)} rows found")
 
 
 @exercise(
     "02.2",
-    "`by` names the columns in which two rows must agree to be compared. What is not named may differ.",
-    "'over all episodes of a task': `task` is named, `episode` is not. 'at one point of one episode': that is a node.",
-    "role: task and agent. moment: and turn. weights: policy in the place of agent. decision: node and agent.",
+    "Two rows are compared if they agree in the columns of `by`. All other columns may differ.",
+    "'over all episodes of a task': name `task`, but not `episode`. 'at one point of one episode' is a node.",
+    "role: task and agent. moment: these and turn. weights: policy instead of agent. decision: node and agent.",
 )
 def columns_of(by):
     for name, ours in METHODS.items():
-        need(by.get(name, ...) is not ..., f"{name}: nothing yet")
+        need(by.get(name, ...) is not ..., f"{name}: there is no answer yet")
         same_groups(by[name], ours, name)
 
 
 @exercise(
     "02.3",
-    "How many rows have the episode and the agent of this row? `groupby([...])[...].transform('size')` has it per row.",
+    "How many rows have this row's episode and agent? `groupby([...])[...].transform('size')` says it per row.",
     "`lab.episode_return()(turns) - self.cost * calls`",
 )
 def thrifty(credit):
     frozen = isinstance(credit, type) and dataclasses.is_dataclass(credit) and credit.__dataclass_params__.frozen
-    need(frozen, "the class is asked for, with `@dataclass(frozen=True)`, or it could change while a run goes on")
+    need(frozen, "give the class, with `@dataclass(frozen=True)`, so that it cannot change during a run")
     for cost in (0.25, 0.1):
         for table in tables(6):
             calls = table.groupby(["episode", "agent"])["turn"].transform("count")
@@ -58,9 +58,9 @@ def thrifty(credit):
 
 @exercise(
     "02.4",
-    "Call the helper only in episodes that went well. Then even its worst call lies above the mean of all.",
-    "Its own mean must lie above that call: let the other episodes in which it speaks go a little better.",
-    "Rewards such as 1, 0.8 and 1 with the helper, and 0 in the other three.",
+    "Call the helper only in episodes that went well. Then even its worst call is above the mean of all.",
+    "Its own mean must be above that call: its other episodes should go a little better.",
+    "Try rewards such as 1, 0.8 and 1 with the helper, and 0 in the other three.",
 )
 def praised_and_blamed(rewards, called):
     table = designed(rewards, called, 6, "helper").rename(columns={"credit": "earned"})
@@ -70,7 +70,7 @@ def praised_and_blamed(rewards, called):
     )
     both = (praise > 0.3) & (blame < -0.3)
     pairs = ", ".join(f"{one:+.2f} and {other:+.2f}" for one, other in zip(praise, blame, strict=True))
-    need(both.any(), f"the helper's calls are worth, by task and by agent: {pairs}")
+    need(both.any(), f"advantages of the helper's calls, by task and by agent: {pairs}")
     best = praise.where(both).idxmax()
     told = f"{praise[best]:+.2f} by task, {blame[best]:+.2f} by its own mean"
-    return f"in episode {table['episode'][best]} it is worth {told}"
+    return f"in episode {table['episode'][best]} its advantage is {told}"

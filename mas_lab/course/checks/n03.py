@@ -12,9 +12,9 @@ EPISODES = 8
 
 @exercise(
     "03.1",
-    "`turns.groupby([...])['credit']` with the two columns that name an own baseline; then `.transform('mean')`.",
+    "`turns.groupby([...])['credit']` takes the two columns of an own baseline; then `.transform('mean')`.",
     "pandas divides by n - 1 unless told otherwise: `.transform('std', ddof=0)`.",
-    "A lone row has no deviation; `.where(scale > 0, 0.0)` keeps what is compared and makes the rest 0.",
+    "The deviation of a lone or flat group is 0. `.where(scale > 0, 0.0)` makes those rows 0.",
 )
 def own_advantage(answer):
     for table in tables():
@@ -25,9 +25,9 @@ def own_advantage(answer):
 
 @exercise(
     "03.2",
-    "Three numbers are needed: the mean of all episodes, the mean of the agent's rows, and their variance.",
-    "In the mean of all, an episode counts once, however many rows it has: mean by episode first, then mean of these.",
-    "variance / (variance + (own mean - mean of all) ** 2), the variance with ddof=0.",
+    "You need three numbers: the mean of all episodes, and the mean and variance of the agent's rows.",
+    "In the mean of all, each episode counts once. First take the mean of each episode, then the mean of these.",
+    "variance / (variance + (own mean - mean of all) ** 2). The variance uses ddof=0.",
 )
 def signal(answer):
     for table in tables(seed=3):
@@ -39,8 +39,8 @@ def signal(answer):
 
 @exercise(
     "03.3",
-    "For each agent two numbers: (b / sigma_k) ** 2, and 1 / (n_k - 1). The own mean pays where the first is larger.",
-    "A large offset is not enough: with hardly more than one row a task there is little to compare.",
+    "Compute (b / sigma_k) ** 2 and 1 / (n_k - 1) for each agent. The own mean pays where the first is larger.",
+    "A large offset is not enough: with little more than one row per task there is little to compare.",
 )
 def pays(candidates, answer):
     offset = (candidates["b"] / candidates["sigma_k"]) ** 2
@@ -50,13 +50,13 @@ def pays(candidates, answer):
 
 @exercise(
     "03.4",
-    "F near 1 means that the critic's mean lies about one standard deviation of all rewards from everybody's mean.",
-    "Half of the episodes at 1 and half near 0 have a deviation of 0.5, and their means lie 0.5 from the mean of all.",
+    "F near 1: the critic's mean is about one standard deviation of all rewards away from the mean of all.",
+    "Half of the episodes at 1 and half near 0: the deviation is 0.5, and each half is 0.5 from the mean of all.",
     "Call the critic in the episodes near 0, and let their rewards differ by very little.",
 )
 def hidden_harm(rewards, called):
     critic = critic_statistics(rewards, called, EPISODES, least=3)
     told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
-    need(0.9 <= critic["F_k"] <= 1.1, f"{told}; F should lie between 0.9 and 1.1")
+    need(0.9 <= critic["F_k"] <= 1.1, f"{told}; F should be between 0.9 and 1.1")
     need(critic["signal"] < 0.1, f"{told}; signal should be below 0.1")
-    return f"{told}: no norm would tell, and {1 - critic['signal']:.0%} of what it is taught is noise"
+    return f"{told}: no norm shows it, but {1 - critic['signal']:.0%} of its squared advantages is noise"

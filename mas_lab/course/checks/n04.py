@@ -11,8 +11,8 @@ LOW, HIGH = 0.8, 1.2
 
 @exercise(
     "04.1",
-    "Of which weights are the `logprobs` in the table, and after which step does the policy have others?",
-    "The second minibatch of the first epoch is met by weights that have already made one step.",
+    "Which weights gave the `logprobs` of the table? After which step does the policy have other weights?",
+    "At the second minibatch of the first epoch, the weights have already made one step.",
 )
 def first_steps(steps, ratio):
     close(ratio, 1.0, "max_ratio in the first step", tolerance=1e-3)
@@ -22,7 +22,7 @@ def first_steps(steps, ratio):
 @exercise(
     "04.2",
     "Two questions for each token: is its ratio outside 0.8 to 1.2, and does the advantage push it further out?",
-    "Praise (A > 0) is clipped above 1.2 alone, blame (A < 0) below 0.8 alone.",
+    "A token with A > 0 is clipped only above 1.2, a token with A < 0 only below 0.8.",
 )
 def no_gradient(tokens, answer):
     still = np.where(tokens["advantage"] > 0, tokens["ratio"] > HIGH, tokens["ratio"] < LOW).nonzero()[0]
@@ -31,8 +31,8 @@ def no_gradient(tokens, answer):
 
 @exercise(
     "04.3",
-    "Cross-entropy is -log p. Where does the advantage stand, and what is its sign?",
-    "A loss per token, no sum and no mean: three operations at most.",
+    "Cross-entropy is -log p. Where does the advantage go, and with which sign?",
+    "Return a loss per token, without a sum or mean. Three operations are enough.",
 )
 def reinforce_by_hand(answer):
     same_loss(lambda now, old, advantages, row: asked(answer, now, advantages), reinforce())
@@ -40,8 +40,8 @@ def reinforce_by_hand(answer):
 
 @exercise(
     "04.4",
-    "The ratio first: exp(logprobs - old). Then two products with the advantage, and the smaller of the two.",
-    "`torch.minimum` of the products, not a clamp alone: for a negative advantage it picks the other side.",
+    "First the ratio: exp(logprobs - old). Then two products with the advantage; take the smaller one.",
+    "Use `torch.minimum` of the products, not a clamp alone: a negative advantage picks the other side.",
 )
 def clipped_by_hand(answer):
     same_loss(lambda now, old, advantages, row: asked(answer, now, old, advantages), clipped(0.2))
@@ -49,11 +49,11 @@ def clipped_by_hand(answer):
 
 @exercise(
     "04.5",
-    "The weight is `(logprobs_N - old_N).exp()`, with a `clamp(max=...)` and a `detach()`.",
-    "No lower bound, and no minimum of two products. The gradient comes from `logprobs_N` alone.",
+    "The weight is `(logprobs_N - old_N).exp()`, with `clamp(max=...)` and `detach()`.",
+    "There is no lower bound and no minimum. Only `logprobs_N` carries the gradient.",
 )
 def own_loss(answer):
-    need(isinstance(answer, Loss), "a `lab.Loss` is asked for, such as `cispo()`")
+    need(isinstance(answer, Loss), "give a `lab.Loss`, such as `cispo()`")
 
     def ours(now, old, advantages, row):
         return -(now - old).exp().clamp(max=HIGH).detach() * advantages * now

@@ -10,9 +10,9 @@ N = 8
 
 @exercise(
     "05.1",
-    "`rewards.mean()` and `rewards.var()` are μ and σ² of all trajectories; NumPy's `var` divides by n, as we do.",
+    "`rewards.mean()` and `rewards.var()` are μ and σ² of all trajectories. NumPy's `var` divides by n, as we do.",
     "F is the mean of `((own - rewards.mean()) / rewards.std()) ** 2`.",
-    "Its parts are own.var() and (own.mean() - rewards.mean()) ** 2; signal is the first over their sum.",
+    "signal is own.var() over the sum of own.var() and (own.mean() - rewards.mean()) ** 2.",
 )
 def large_and_signal(answer):
     def right(rewards, own):
@@ -28,8 +28,8 @@ def large_and_signal(answer):
 
 @exercise(
     "05.2",
-    "Leave only the wrong answers: `judged[~judged['right']]`. What is the lowest `global` advantage of each agent's?",
-    "`wrong.groupby('agent')['global'].min() > 0` says of each agent whether all of its wrong answers are praised.",
+    "Keep the wrong answers: `judged[~judged['right']]`. What is the lowest `global` advantage of each agent?",
+    "`wrong.groupby('agent')['global'].min() > 0` is true if all wrong answers of an agent are reinforced.",
 )
 def praised_for_anything(judged, named):
     lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
@@ -40,24 +40,24 @@ def praised_for_anything(judged, named):
 
 @exercise(
     "05.3",
-    "Few calls, and far below the others: the squared global advantages of all eight trajectories sum to 8.",
+    "Use few calls, far below the others. The squared global advantages of all eight trajectories sum to 8.",
     "Call the critic twice, in the only trajectory that failed and in one that did not.",
 )
 def loud(rewards, called):
     critic = critic_statistics(rewards, called, N, least=2)
-    need(critic["F_k"] > 3, f"F = {critic['F_k']:.2f}")
+    need(critic["F_k"] > 3, f"F = {critic['F_k']:.2f}; it should be above 3")
     return f"F = {critic['F_k']:.2f}"
 
 
 @exercise(
     "05.4",
-    "Call it in more than half of the trajectories: the controlled team above had F below 1 there.",
-    "Graded rewards: the critic's own ones differ a little (its stakes are small), and the others' lie far away.",
-    "Others 1, 1 and 1; the critic's 0.2, 0.2, 0.2, 0.2 and 0.",
+    "Call it in more than half of the trajectories. The controlled team above had F below 1 there.",
+    "Use graded rewards: the critic's own rewards differ a little, and the other rewards are far away.",
+    "Try 1, 1 and 1 for the others, and 0.2, 0.2, 0.2, 0.2 and 0 for the critic.",
 )
 def quiet(rewards, called):
     critic = critic_statistics(rewards, called, N, least=2)
     told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
-    need(critic["F_k"] <= 1 + 1e-9, f"{told}: F is above 1")
-    need(critic["signal"] <= 0.1, f"{told}: F as asked, but signal should be at most 0.1")
+    need(critic["F_k"] <= 1 + 1e-9, f"{told}; F should be at most 1")
+    need(critic["signal"] <= 0.1, f"{told}; F is right, but signal should be at most 0.1")
     return told

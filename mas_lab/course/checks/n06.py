@@ -9,8 +9,8 @@ from mas_lab.course.exercises import exercise
 
 @exercise(
     "06.1",
-    "Two rows may be compared if they answer the same question: whose question is it, when, and in which episode?",
-    "Of one maze that was drawn twice each draw is an episode of its own, and has trees of its own.",
+    "Two rows may be compared if they answer the same question. Which agent answers it, when, in which episode?",
+    "If a maze was drawn twice, each draw is another episode with its own tree.",
 )
 def key(by):
     same_groups(by, ("episode", "agent", "turn"), "your key")
@@ -18,9 +18,9 @@ def key(by):
 
 @exercise(
     "06.2",
-    "Begin with the mixed credit, a Series: `team_reward + local_reward`. What must it be where `valid` is False?",
-    "`credit.where(candidates['valid'], low)` keeps it where valid is True and puts `low` elsewhere. How low is safe? "
-    "A local reward may be negative, too.",
+    "Begin with the mixed credit, a Series: `team_reward + local_reward`. Which value fits where `valid` is False?",
+    "`credit.where(candidates['valid'], low)` keeps the credit where valid is True, and puts `low` elsewhere. How low "
+    "is safe? A local reward may be negative, too.",
 )
 def leads(pick):
     for number in range(40):
@@ -31,16 +31,16 @@ def leads(pick):
         node = {"candidate": range(size), "team_reward": team, "local_reward": local, "valid": valid}
         table = pd.DataFrame(node, index=rng.permutation(size))
         scores = np.asarray(asked(pick, table), dtype=float)
-        need(scores.shape == (size,), f"a number for each of {size} candidates is asked for, not {scores.shape}")
+        need(scores.shape == (size,), f"return a number for each of {size} candidates; the shape is {scores.shape}")
         need(np.isfinite(scores).all(), "a credit is a finite number: the cell refuses NaN and infinity")
         led, best = int(scores.argmax()), int(np.where(valid, team + local, -np.inf).argmax())
-        told = f"candidate {led} leads, and of the valid ones {best} earned most (of equals the first leads)"
+        told = f"your pick keeps candidate {led}; of the valid ones, {best} earned most (the first wins a tie)"
         need(led == best or not valid.any(), f"{told}:\n{table.to_string()}")
 
 
 @exercise(
     "06.3",
-    "Write both credits down, alpha * team + local, and set them equal.",
+    "Write both credits, alpha * team + local, and set them equal.",
     "alpha * (team_1 - team_2) = local_2 - local_1",
 )
 def tie(alpha_of_a_tie):
@@ -52,8 +52,8 @@ def tie(alpha_of_a_tie):
 
 @exercise(
     "06.4",
-    "One node for each call on the path that is followed: how many calls is that?",
-    "In episodes only the very first prompt is the same for all k; each later call may be another in each episode.",
+    "The followed path has one node per call. How many calls are these?",
+    "In episodes only the first prompt is the same for all k. Each later prompt may differ between episodes.",
 )
 def cost(counts):
     def right(k, agents, turns):
@@ -64,8 +64,8 @@ def cost(counts):
 
 @exercise(
     "06.5",
-    "The whole gain is final['tree'] - final['team return']. Of that, how much does an arm have?",
-    "A share is 0 for an arm that ends where 'team return' does, and 1 where 'tree' does; these two are not asked for.",
+    "The whole gain is final['tree'] - final['team return']. Which part of it does an arm have?",
+    "A share is 0 for 'team return' and 1 for 'tree'. Do not return these two.",
 )
 def kept(share, finals):
     def right(final):
@@ -75,8 +75,8 @@ def kept(share, finals):
     rng = np.random.default_rng(65)
     for final in (finals, *({arm: float(rng.uniform(0.3, 0.95)) for arm in finals} for _ in range(5))):
         found, ours = dict(asked(share, final)), right(final)
-        need(set(found) == set(ours), f"shares of these arms are asked for: {', '.join(ours)}")
+        need(set(found) == set(ours), f"return the shares of these arms: {', '.join(ours)}")
         for arm, one in ours.items():
             close(found[arm], one, f"the share of {arm!r} where finals are {final}", 1e-6)
     most, kept = max(right(finals).items(), key=lambda one: one[1])
-    return f"{most!r} alone keeps {kept:.0%} of it"
+    return f"{most!r} alone keeps {kept:.0%} of the gain"

@@ -15,8 +15,8 @@ NEAR = 0.03
 
 @exercise(
     "07.1",
-    "Both brackets are the part of the signal that is left: 1 - 1/n_k under its own mean, 1 - 1/N under the global.",
-    "The ratio of the two brackets is squared; the whole is divided by the signal.",
+    "Each bracket is the part of the signal that is left: 1 - 1/n_k with the own mean, 1 - 1/N with the global one.",
+    "Square the ratio of the two brackets, and divide by the signal.",
 )
 def gain(answer):
     for table in tables():
@@ -28,12 +28,12 @@ def gain(answer):
 
 @exercise(
     "07.2",
-    "Give the helper's right answers another `team_reward`, group by task, and ask `lab.advise`: above 1, or below?",
-    "The more help pays, the smaller the offset, and the smaller the gain: halve the interval until it is near 1.",
-    "Drop credit, group, center, scale and advantage first: no cell overwrites what an earlier one wrote.",
+    "Change the `team_reward` of the helper's right answers, group by task, and look at the gain of `lab.advise`.",
+    "A higher pay makes the offset and the gain smaller. Halve the interval until the gain is near 1.",
+    "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
 )
 def pay_for_a_gain_of_one(turns, pay):
-    need(0 < pay <= 1, f"paid_help takes a pay above 0 and at most 1, not {pay:g}")
+    need(0 < pay <= 1, f"the pay must be above 0 and at most 1; it is {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
@@ -45,8 +45,8 @@ def pay_for_a_gain_of_one(turns, pay):
 
 @exercise(
     "07.3",
-    "Two numbers work against each other: a small `signal`, and an `n_k` near 1, which leaves nothing to compare.",
-    "gain = ((1 - 1/n_k) / (1 - 1/N))^2 / signal, and the verdict wants more than 1.25. What is it at n_k = 1?",
+    "A small `signal` raises the gain. An `n_k` near 1 lowers it, because there is nothing to compare.",
+    "gain = ((1 - 1/n_k) / (1 - 1/N))^2 / signal, and it pays above 1.25. What is the gain at n_k = 1?",
 )
 def whose_own_mean_pays(answer):
     agents = Recorded(data_dir() / "results" / "studies" / "ladder").agents
@@ -58,10 +58,10 @@ def whose_own_mean_pays(answer):
 
 @exercise(
     "07.4",
-    "First one number per (task, agent, episode), the mean credit of the agent's rows there; then mean and deviation "
-    "of these per (task, agent).",
-    "`std(ddof=0)` divides by n. Bring both back to the rows with `merge` or `map`, and keep the rows' own index.",
-    "Advantage 0 where the (task, agent) has fewer than two episodes, or all of them have one number.",
+    "First take the mean credit of the agent's rows per (task, agent, episode). Then take mean and deviation of these "
+    "numbers per (task, agent).",
+    "`std(ddof=0)` divides by n. Bring both back to the rows with `merge` or `map`, and keep the rows' index.",
+    "The advantage is 0 if the (task, agent) has fewer than two episodes, or if their numbers are all equal.",
 )
 def own_by_episode(answer):
     for table in tables():
@@ -72,20 +72,20 @@ def own_by_episode(answer):
 
 @exercise(
     "07.5",
-    "`lab.Team({agent: policy, ...}, sampling={agent: lab.Sampling(...)}, frozen=(...))`, for solver, verifier, fixer.",
+    "Use `lab.Team({agent: policy, ...}, sampling={agent: lab.Sampling(...)}, frozen=(...))` with three agents.",
     "Two calls of `lab.load_policy` give two sets of weights; one policy under two names is one set.",
-    'Large is "math", small is "math_small"; the learning rate belongs to the policy: `lab.load_policy(name, lr=...)`.',
+    '"math" is large, "math_small" is small. A policy has the learning rate: `lab.load_policy(name, lr=...)`.',
 )
 def team_of_two_sizes(team):
     need(set(team) == {"solver", "verifier", "fixer"}, f"the team has {', '.join(team)}, not solver, verifier, fixer")
     weights = {agent: sum(part.numel() for part in team[agent].model.parameters()) for agent in team}
     right = weights["verifier"] < weights["solver"] == weights["fixer"]
-    need(right, f"solver and fixer are large, the verifier is small; these have weights {weights}")
-    need(set(team.frozen) == {"solver", "verifier"}, f"only the fixer learns; frozen is {', '.join(team.frozen)}")
+    need(right, f"solver and fixer must be large and the verifier small; your numbers of weights are {weights}")
+    need(set(team.frozen) == {"solver", "verifier"}, f"only the fixer may learn; frozen is {', '.join(team.frozen)}")
     apart = team["fixer"] is not team["solver"]
-    need(apart, "the fixer speaks with the solver's weights: what it learns would move the solver")
-    close(team["fixer"].lr / 1e-4, 1.0, "the fixer's learning rate, over the one asked for")
+    need(apart, "fixer and solver share weights, so the fixer's updates would change the solver")
+    close(team["fixer"].lr / 1e-4, 1.0, "the fixer's learning rate, divided by 1e-4")
     fixer, verifier = team.sampling["fixer"], team.sampling["verifier"]
     right = (fixer.temperature, verifier.temperature, fixer.max_tokens) == (1.0, 0.5, 7)
-    need(right, f"look at the temperatures and at max_tokens: {fixer}, {verifier}")
-    return "and what `advise` says of its fixer hangs on the batch: most of its rows are alone, or among equals"
+    need(right, f"a temperature or max_tokens is wrong: fixer {fixer}, verifier {verifier}")
+    return "but what `advise` says about its fixer depends on the batch: most of its rows are lone or flat"

@@ -24,8 +24,8 @@ ENOUGH, TOLD_NOTHING = 2.5, 2.4
 
 @exercise(
     "08.1",
-    "The reward is joint: whose writer it was makes no difference to the number.",
-    "One mean of the four returns, 1.5. Subtract it, and divide by nothing.",
+    "The reward is joint, so both writers get the same number.",
+    "The mean of the four returns is 1.5. Subtract it, and do not divide.",
 )
 def joint_by_hand(advantages):
     for agent in AGENTS:
@@ -35,9 +35,9 @@ def joint_by_hand(advantages):
 
 @exercise(
     "08.2",
-    "The mean of the others: the group's sum without the row itself, over one row less.",
-    'total = table.groupby("group")["credit"].transform("sum"), and size likewise with "size".',
-    "A group of one row has no others, and its row no advantage: set it to 0 at the end.",
+    "The mean of the others is the group's sum without the row itself, divided by size - 1.",
+    'total = table.groupby("group")["credit"].transform("sum"); size is the same with "size".',
+    "In a group of one row there are no others. Set its advantage to 0 at the end.",
 )
 def leave_one_out(marloo):
     for table in (group(one, ("task", "agent"), episode_return()) for one in tables()):
@@ -46,8 +46,8 @@ def leave_one_out(marloo):
 
 @exercise(
     "08.3",
-    "One turn first. Aligned: g joint actions; crossed: every combination, g to the power of the agents.",
-    "Every joint action of a turn opens a node of the next one, and each node asks every agent for g completions.",
+    "First count one turn. aligned: g joint actions. cross: all combinations, g to the power of the agents.",
+    "Each joint action opens a node of the next turn. Each node asks every agent for g completions.",
     "branches = g if aligned, else g ** agents; joint actions: branches + branches**2 + ... (turns terms); nodes: "
     "1 + branches + ... (turns terms).",
 )
@@ -63,7 +63,7 @@ def cost_of_a_tree(cost):
 
 @exercise(
     "08.4",
-    "Begin at the end: after the second turn nothing follows, so those returns are the rewards.",
+    "Begin at the end. Nothing follows the second turn, so its returns are its rewards.",
     "R(a) = 1.0 + gamma * (2.0 + 0.0) / 2.",
 )
 def returns_by_hand(returns):
@@ -86,28 +86,28 @@ def scored(pair, rewards: str) -> float:
 
 @exercise(
     "08.5",
-    "The published rule reads no text. Which words does it count, and whose?",
-    "Four words that stand in both texts are overlap enough; the detailed one needs eight different words or more.",
-    "Lengths are in characters here: the detailed text should have 1.6 to 3.2 times as many as the short one. A single "
+    "The published rule does not read the story. Which words does it count, and in which text?",
+    "Four words in both texts are enough overlap. The detailed text needs eight different words or more.",
+    "Lengths are in characters: the detailed text should have 1.6 to 3.2 times as many as the short one. One "
     "transition pays 0.16.",
 )
 def game_the_published(pair):
     reward = scored(pair, "published")
     told = set(content(words(" ".join(pair)))) & set(content(words(story())))
-    need(not told, f"{sorted(told)[:1]} stands in the story: nothing of it is to be told")
-    need(reward >= ENOUGH, f"the published rule pays {reward:.2f} for it, and {ENOUGH} is asked for")
-    return f"{reward:.2f} of 3 for telling nothing; our rule pays {scored(pair, 'ours'):.2f}"
+    need(not told, f"{sorted(told)[:1]} is a word of the story: use no word of it")
+    need(reward >= ENOUGH, f"the published rule pays {reward:.2f}; reach {ENOUGH}")
+    return f"{reward:.2f} of 3 without a word of the story; our rule pays {scored(pair, 'ours'):.2f}"
 
 
 @exercise(
     "08.6",
-    "Faithful means: distinct words that stand in the story. Nobody asks in which order.",
-    "Take people and things of different sentences: six words for the short text, a dozen for the detailed one.",
-    "Some words in both texts for the overlap; in the detailed one transitions, each with a word of the story behind.",
+    "The rule counts distinct words of the story. It ignores their order.",
+    "Take people and things from different sentences: six words for the short text, twelve for the detailed one.",
+    "Put some words in both texts. In the detailed text add transitions, each followed by a word of the story.",
 )
 def game_ours(pair):
     reward = scored(pair, "ours")
     told = {two for text in pair for two in pairwise(words(text))} & set(pairwise(words(story())))
-    need(not told, f"{sorted(told)[:1]} stands in the story like this: break that, too")
-    need(reward >= TOLD_NOTHING, f"our rule pays {reward:.2f} for it, and {TOLD_NOTHING} is asked for")
-    return f"{reward:.2f} of 3 for a bag of words: a high score is a necessary sign, not a sufficient one"
+    need(not told, f"{sorted(told)[:1]} is a pair of words of the story: break it")
+    need(reward >= TOLD_NOTHING, f"our rule pays {reward:.2f}; reach {TOLD_NOTHING}")
+    return f"{reward:.2f} of 3 for a bag of words: a high score is necessary, but not sufficient"

@@ -15,9 +15,9 @@ PULL = 0.5
 
 @exercise(
     "09.1",
-    "Run `lab.check_env(Split())`, read what it says, repair that, and run it again: it names one fault at a time.",
-    "A text that is no number has no error that could be subtracted: it earns 0.",
-    "Build a new state; and ask whether a reward of exactly 1.0 is above 1.0.",
+    "Run `lab.check_env(Split())`, repair the fault that it names, and run it again. It names one at a time.",
+    "A text that is no number earns 0.",
+    "Build a new state. Is a reward of exactly 1.0 above 1.0?",
 )
 def repaired(env):
     check_env(env, tasks=8)
@@ -30,7 +30,7 @@ def repaired(env):
             close(step.team_reward, max(0.0, 1 - off / total), f"{what}: the reward", 1e-6)
             need(step.success == (off == 0), f"{what}: success is {step.success}")
         step = env.step(state, {"left": str(total), "right": "x"})
-        told = f"{task.id}, where right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
+        told = f"{task.id}, the agent right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
         need(step.team_reward == 0 and step.valid == {"left": True, "right": False}, told)
 
 
@@ -62,23 +62,23 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
 
 @exercise(
     "09.2",
-    "`episodes` asks for one `lab.Generate(at, agent)`; ask for two, which differ in the third argument, `candidate`.",
-    "`said = yield [Generate(at, agent, i) for i in range(2)]`, and then `min(said, key=lambda one: len(one.text))`.",
-    "Step, record and go on with `[kept]`, a list of one.",
+    "`episodes` asks for one `lab.Generate(at, agent)`. Ask for two that differ in the third argument, `candidate`.",
+    "`said = yield [Generate(at, agent, i) for i in range(2)]`, then `min(said, key=lambda one: len(one.text))`.",
+    "Step, record and continue with `[kept]`, a list of one.",
 )
 def asks_twice(plan):
     rows, requested = played(plan)
     twice = sorted(requested) == [(call, candidate) for call in range(8) for candidate in range(2)]
-    need(twice, f"requests (call, candidate): {requested}; ask for 0 and 1, since one number twice is one draw twice")
+    need(twice, f"requests (call, candidate): {requested}; ask for 0 and 1, because equal numbers give equal draws")
     kept = [ANSWERS[row["depth"] % 4][row["candidate"]] for row in rows if row["kept"]]
-    need(len(rows) == len(kept) == 8, f"{len(rows)} rows, {len(kept)} of them kept; record the kept answer alone")
+    need(len(rows) == len(kept) == 8, f"{len(rows)} rows, {len(kept)} of them kept; record only the kept answer")
     need(kept == KEPT, f"of {ANSWERS} you kept {kept}")
 
 
 @exercise(
     "09.3",
-    "An episode's return is what `lab.episode_return()` gives each of its rows.",
-    'How many calls an episode has: `turns.groupby("episode")["episode"].transform("size")`.',
+    "`lab.episode_return()` gives each row the return of its episode.",
+    '`turns.groupby("episode")["episode"].transform("size")` is the number of calls of an episode.',
 )
 def shared_by_turns(credit):
     for table in tables():
@@ -89,7 +89,7 @@ def shared_by_turns(credit):
 @exercise(
     "09.4",
     "`logprobs_N - old_N` is the logarithm of the ratio; call it `moved_N`.",
-    "The penalty is half of `self.pull`, times `moved_N` squared; it is added, since a loss is made small.",
+    "The penalty is half of `self.pull`, times `moved_N` squared. Add it, because training makes a loss small.",
 )
 def a_spring(loss):
     def ours(now, old, advantages, row):
@@ -100,15 +100,15 @@ def a_spring(loss):
 
 @exercise(
     "09.5",
-    "Begin with who speaks and what each of them cannot see; one reward, two roles, one or two turns will do.",
-    "A guesser and a hinter: the hinter sees a number from 1 to 9 and says `higher` or `lower`.",
+    "First choose the roles, and what each cannot see. Two roles, one reward and one or two turns are enough.",
+    "An example: a hinter sees a number from 1 to 9 and says `higher` or `lower` to a guesser.",
     "If `demonstrate` is right too often, let it draw at random in a third of its answers.",
 )
 def an_env_of_ones_own(env):
     check_env(env, tasks=4)
     own = len(env.agents) > 1 and tuple(env.agents) not in (("ann", "ben"), ("left", "right"))
-    need(own, f"agents are {env.agents}; a team of your own has two roles or more, and other ones than here")
-    need(hasattr(env, "demonstrate"), "it has no `demonstrate`, so `make_pocket` could not make it a model")
+    need(own, f"agents are {env.agents}; use two or more roles that this notebook does not have")
+    need(hasattr(env, "demonstrate"), "it has no `demonstrate`, so `make_pocket` cannot make a model for it")
     won, rng = [], random.Random(0)
     for task in env.tasks(8, "train", 0) * 12:
         state, done = env.start(task), False
@@ -117,5 +117,5 @@ def an_env_of_ones_own(env):
             state, done = step.state, step.done
         won.append(step.success)
     share = sum(won) / len(won)
-    need(0.1 <= share <= 0.9, f"demonstrated play succeeds in {share:.0%} of the episodes; leave room: 10 to 90 %")
+    need(0.1 <= share <= 0.9, f"demonstrated play succeeds in {share:.0%} of the episodes; it should be 10 to 90 %")
     return f'demonstrated play succeeds in {share:.0%}: lab.make_pocket(env, "my_model") is the next line'

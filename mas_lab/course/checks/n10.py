@@ -18,18 +18,18 @@ def _peak(tokens: int) -> float:
 
 @exercise(
     "10.1",
-    "Double it until the peak passes 14.5 GiB, and go back by one.",
+    "Double it until the peak passes 14.5 GiB, then take the number before.",
     "`budget(agents=2, rank=16, train_tokens=2048, sample_tokens=2**15)` has the column `peak`.",
 )
 def largest_that_fits(tokens):
-    need(tokens > 0 and not tokens & (tokens - 1), "a power of two is asked for")
+    need(tokens > 0 and not tokens & (tokens - 1), "give a power of two")
     peak, twice = _peak(tokens), _peak(2 * tokens)
-    need(peak < T4, f"{peak:.1f} GiB are more than the T4 has")
-    need(twice >= T4, f"twice as many fit too, in {twice:.1f} GiB")
+    need(peak < T4, f"the peak of {peak:.1f} GiB is more than the T4 has")
+    need(twice >= T4, f"twice as many tokens also fit, in {twice:.1f} GiB")
     return f"{peak:.1f} GiB"
 
 
-@exercise("10.2", "A has rank x inputs weights, B outputs x rank.", "Sum rank * (inputs + outputs) over the layers.")
+@exercise("10.2", "A has rank x inputs weights, B has outputs x rank.", "Sum rank * (inputs + outputs) over layers.")
 def adapter_weights(answer):
     def right(layers, rank):
         return sum(rank * (inputs + outputs) for inputs, outputs in layers)
@@ -40,8 +40,8 @@ def adapter_weights(answer):
 
 @exercise(
     "10.3",
-    "A difference of logarithms is the logarithm of a ratio.",
-    "exp(trained - sampled) is p_trained / p_sampled; how far is it from 1, at worst?",
+    "The difference of two logarithms is the logarithm of a ratio.",
+    "exp(trained - sampled) is p_trained / p_sampled. How far from 1 is it at worst?",
 )
 def mismatch(answer):
     def right(trained, sampled):

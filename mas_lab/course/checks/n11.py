@@ -8,13 +8,13 @@ from mas_lab.course.exercises import exercise
 
 @exercise(
     "11.1",
-    "Sixteen bytes a weight go into training all of them. Which of them must be trained?",
+    "Training takes sixteen bytes per weight. Which weights must be trained?",
     "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
 )
 def fits_everywhere(wish, devices):
     from mas_lab.backends.placement import Placement
 
-    need(not wish.frozen, "a frozen solver fits, and learns nothing")
+    need(not wish.frozen, "a frozen solver fits, but learns nothing")
     plan = Placement({"solver": wish}, devices, every=True)
     need(getattr(wish.model, "hidden_size", 0) >= 4096, "this is not the model of 8.2 billion weights")
     return f"{plan.devices_table['left'].min():.0f} GiB are left on each"
@@ -22,8 +22,8 @@ def fits_everywhere(wish, devices):
 
 @exercise(
     "11.2",
-    "A mean times its number of rows is a sum, and sums can be added.",
-    "Weigh each rank's mean by its rows, add, and divide by all rows: the mean of means is right for equal ranks only.",
+    "A mean times its number of rows is a sum. You can add sums.",
+    "Weight each rank's mean by its rows, add, and divide by all rows. The mean of means is wrong for unequal ranks.",
 )
 def mean_over_ranks(answer):
     rng = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def mean_over_ranks(answer):
         same(yours, np.concatenate(gradients).mean(axis=0), "gradient", f"ranks of {rows} rows, weight {{}}".format)
 
 
-@exercise("11.3", "`num_processes` counts those of all machines.", "Machines count from 0.")
+@exercise("11.3", "`num_processes` counts the processes of all machines.", "Machines count from 0.")
 def second_machine(told):
     for name, right in (("num_machines", 2), ("num_processes", 8), ("machine_rank", 1)):
         need(told[name] == right, f"{name} is not {told[name]}")

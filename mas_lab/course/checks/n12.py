@@ -24,9 +24,9 @@ NEAR = 0.03
 
 @exercise(
     "12.1",
-    "Draw as many scores as there are, with replacement: `rng.choice(scores, size=(samples, len(scores)))`.",
-    "The interquartile mean of each draw comes next, along its last axis: `iqm(drawn)`.",
-    "The middle 95 % lies between the quantiles 0.025 and 0.975 of those `samples` numbers.",
+    "Draw as many scores as given, with replacement: `rng.choice(scores, size=(samples, len(scores)))`.",
+    "Then take the interquartile mean of each draw along the last axis: `iqm(drawn)`.",
+    "The middle 95 % is between the quantiles 0.025 and 0.975 of these numbers.",
 )
 def interval(answer):
     for scores in SCORES:
@@ -38,7 +38,7 @@ def interval(answer):
 
 @exercise(
     "12.2",
-    "Every run of `x` meets every run of `y`: `x[:, None] > y` is a table of all of these pairs.",
+    "Compare every run of `x` with every run of `y`: `x[:, None] > y` is a table of all pairs.",
     "A tie is half a win: add half of the mean of `x[:, None] == y`.",
 )
 def better(answer):
@@ -49,44 +49,44 @@ def better(answer):
 
 UNEQUAL = {"rates tried", "sampled tokens", "score"}
 EQUAL = ("task", "seeds", "first weights", "episodes", "optimizer steps", "held-out tasks")
-NOT_ASKED = {"recipe": "what is compared", "success": "what came out", "processor seconds": "what came out"}
+NOT_ASKED = {"recipe": "what is compared", "success": "a result", "processor seconds": "a result"}
 """Rows of the report in 12.3."""
 
 
 @exercise(
     "12.3",
-    "Go through the rows in which A and B differ. Is it what is compared, what came out, or what went in?",
-    "Three things went in unequally. One is luck twice over, one is a choice, one follows from how far a team gets.",
+    "Look at the rows in which A and B differ. Is it what is compared, a result, or an input?",
+    "Three inputs are unequal: one involves luck, one is a choice, one depends on how far a team gets.",
 )
 def not_equal(named):
     named = names(named, (*UNEQUAL, *EQUAL, *NOT_ASKED))
     for name in named - UNEQUAL:
-        need(False, f"{name!r} is {NOT_ASKED.get(name, 'the same for both')}; asked for is what went in unequally")
-    need(named == UNEQUAL, f"{3 - len(named)} more went in unequally")
+        need(False, f"{name!r} is {NOT_ASKED.get(name, 'the same for both')}; name the unequal inputs")
+    need(named == UNEQUAL, f"{3 - len(named)} more inputs are unequal")
 
 
 @exercise(
     "12.4",
-    "Start from the study above: `n_agents` 4, the two arms `dr_mas` and `dr_mas_mean`, and `budget` in tokens.",
-    'A sweep replaces the one `lr` of the team: `"sweep": {"lr": [...], "seeds": [...]}`, with seeds of its own.',
-    "Below five seeds there is no interval; the sweep wants three rates or more, over two seeds or more.",
+    "Start from the study above. Use `n_agents` 4, the arms `dr_mas` and `dr_mas_mean`, and a `budget` in tokens.",
+    'A sweep replaces the one `lr` of the team: `"sweep": {"lr": [...], "seeds": [...]}`, with other seeds.',
+    "An interval needs five seeds. The sweep needs three rates or more, with two seeds or more.",
 )
 def design_of_a_study(said):
     design = Design.of(said, Place(Path("study")))
     swept, [task] = design.sweeps(), design.tasks
-    need(swept, "every arm runs at one learning rate, which may suit one of them better: sweep it")
+    need(swept, "every arm runs at one learning rate, which may suit one arm better: sweep it")
     env, team = swept[0].config["env"], swept[0].config["team"]
-    need(env == {"name": "ladder", "n_agents": 4}, f"a ladder of 4 agents is asked for; this is {env}")
+    need(env == {"name": "ladder", "n_agents": 4}, f"use a ladder of 4 agents; this is {env}")
     own = team.get("weights") == "per_agent"
-    need(own, "with one set of weights for all, an agent's own statistics are another matter: 'per_agent'")
+    need(own, "use own weights for each agent: 'per_agent'")
     others = [name for name in design.differences(task) if not name.startswith("recipe.")]
-    need(not others, f"the arms differ in {others} too, which might be what makes the difference")
+    need(not others, f"the arms also differ in {others}, which may cause the difference")
     arms = {cell.arm: cell.training().recipe for cell in swept}
     right = len(arms) == 2 and all(RECIPES[name] in arms.values() for name in ("dr_mas", "dr_mas_mean"))
-    need(right, f"two arms are asked for that both have the own mean and differ in the scale alone; these: {arms}")
+    need(right, f"use two arms with the own mean that differ only in the scale; yours are {arms}")
     budget, seeds = design.budget_of(task), len(design.seeds_of(task))
-    need("tokens" in budget, f"held equal is {dict(budget)}; asked for are sampled tokens")
-    need(seeds >= FEW, f"{seeds} seeds to compare give dots, and no interval")
+    need("tokens" in budget, f"the budget is {dict(budget)}; it should be sampled tokens")
+    need(seeds >= FEW, f"{seeds} seeds give no interval")
     rates, tried = ({getattr(cell, name) for cell in swept} for name in ("lr", "seed"))
-    need(len(rates) >= 3 and len(tried) >= 2, "the sweep wants 3 learning rates or more, each with 2 seeds or more")
+    need(len(rates) >= 3 and len(tried) >= 2, "the sweep needs 3 learning rates or more, each with 2 seeds or more")
     return f"{len(swept)} trainings of the sweep and {len(design.arms_of(task)) * seeds} to compare"

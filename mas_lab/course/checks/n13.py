@@ -10,38 +10,38 @@ KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
 
 
 def _named(defect, right):
-    need(defect == right, f"{defect!r} is not what is wrong here, of {', '.join(map(repr, KNOWN))}")
+    need(defect == right, f"{defect!r} is not the defect; choose from {', '.join(map(repr, KNOWN))}")
 
 
 @exercise(
     "13.1",
-    "Compare what the sampler and the trainer say of the same tokens: which column of `stats` does?",
-    "`run.stats.groupby('step')['mismatch'].max()`: next to nothing while the weights that speak are those that learn.",
+    "Which column of `stats` compares sampler and trainer on the same tokens?",
+    "`run.stats.groupby('step')['mismatch'].max()` is close to 0 if sampler and trainer have equal weights.",
 )
 def stale(run, defect, step):
     _named(defect, "stale weights")
     apart = run.stats.groupby("step")["mismatch"].max()
-    close(step, (apart > 1e-3).idxmax(), "the first step that other weights drew", tolerance=1e-9)
+    close(step, (apart > 1e-3).idxmax(), "the first step with other weights", tolerance=1e-9)
     return f"a ratio that should be 1 is off by {apart.max():.1f}"
 
 
 @exercise(
     "13.2",
-    "An advantage says how a row compares. Which rows have nobody to be compared with?",
-    "`run.turns.groupby('group')['group'].transform('size')` is 1 for a row that is alone; what is its advantage?",
+    "An advantage compares rows. Which rows have no other row to be compared with?",
+    "`run.turns.groupby('group')['group'].transform('size')` is 1 for a lone row. What is its advantage?",
 )
 def lone(run, defect, row):
     _named(defect, "lone row")
     one = run.turns.iloc[row]
     size = (run.turns["group"] == one["group"]).sum()
-    need(size == 1, f"{place_of(run.turns, row)} stands in a group of {size}")
-    need(one["advantage"] != 0, f"{place_of(run.turns, row)} is alone, and rightly has the advantage 0")
-    return f"alone in its group, and told that {one['advantage']:.2f} is praise"
+    need(size == 1, f"{place_of(run.turns, row)} is in a group of {size}")
+    need(one["advantage"] != 0, f"{place_of(run.turns, row)} is lone, but its advantage is 0, as it should be")
+    return f"this lone row has an advantage of {one['advantage']:.2f}"
 
 
 @exercise(
     "13.3",
-    "At every turn of this training the best of eight candidates moved the state. Who chooses where none is scored?",
+    "In this training the best of eight candidates moved the state. Who chooses when the team plays alone?",
     "`lab.evaluate(run.env, run.team, run.env.tasks(64, 'test', seed=1), k=2)['success'].mean()`",
 )
 def best_of(run, defect, success):
@@ -50,48 +50,48 @@ def best_of(run, defect, success):
     _named(defect, "best of K")
     drawn = [evaluate(run.env, run.team, run.env.tasks(64, "test", seed=s), k=2, seed=s)["success"] for s in (0, 1)]
     alone = np.mean([each.mean() for each in drawn])
-    close(success, alone, "what the team reaches alone, on held-out tasks", tolerance=0.1)
-    return f"{alone:.2f}, and {run.curve['success'].iloc[-1]:.2f} was reported"
+    close(success, alone, "the success of the team alone, on held-out tasks", tolerance=0.1)
+    return f"{alone:.2f}, but {run.curve['success'].iloc[-1]:.2f} was reported"
 
 
 @exercise(
     "13.4",
-    "How many tokens has a completion? How many ought it to have?",
-    "Nothing is sampled after the end-of-sequence token, 1 here: what stands behind the first 1 of `completion_ids`?",
+    "How many tokens does a completion have? How many should it have?",
+    "Nothing is sampled after the end-of-sequence token (1). What follows the first 1 of `completion_ids`?",
 )
 def padding(run, defect, row, tokens):
     _named(defect, "padding")
     behind = _behind_the_end(run.turns["completion_ids"].iloc[row])
-    need(behind, f"{place_of(run.turns, row)}: nothing stands behind its end")
-    close(tokens, behind, f"{place_of(run.turns, row)}: tokens that nobody said", tolerance=1e-9)
+    need(behind, f"{place_of(run.turns, row)}: nothing follows its end")
+    close(tokens, behind, f"{place_of(run.turns, row)}: tokens after its end", tolerance=1e-9)
 
 
 @exercise(
     "13.5",
     "Take one group, and read its prompts.",
-    "`run.turns.groupby('group')['agent'].nunique()` ought to be 1 under this recipe.",
+    "`run.turns.groupby('group')['agent'].nunique()` should be 1 under this recipe.",
 )
 def mixed_up(run, defect, first, second):
     _named(defect, "group key")
     one, other = run.turns.iloc[first], run.turns.iloc[second]
     together = one["group"] == other["group"]
-    need(together, f"rows {first} and {second} stand in two groups, {one['group']} and {other['group']}")
+    need(together, f"rows {first} and {second} are in two groups, {one['group']} and {other['group']}")
     alike = (one["task"], one["agent"]) == (other["task"], other["agent"])
-    need(not alike, f"rows {first} and {second} may well be compared: one agent, one task")
-    return f"{one['agent']} on task {one['task']} judged by {other['agent']} on task {other['task']}"
+    need(not alike, f"rows {first} and {second} are of one agent and one task, so they may be compared")
+    return f"{one['agent']} on task {one['task']} was compared with {other['agent']} on task {other['task']}"
 
 
 @exercise(
     "13.6",
-    "One test per defect, each a line of pandas that you have used above.",
-    "Tokens behind the first 1 in `completion_ids`; `mismatch` above 1e-3; lone rows whose advantage is not 0; groups "
-    "of more than one (task, agent).",
-    "Test for padding first: it makes `mismatch` large too.",
+    "Write one test per defect. Each is a line of pandas that you have used above.",
+    "Look for tokens after the first 1 in `completion_ids`, `mismatch` above 1e-3, lone rows whose advantage is not 0, "
+    "and groups of more than one (task, agent).",
+    "Test for padding first, because it also makes `mismatch` large.",
 )
 def guard(answer, runs):
     for name, run in runs.items():
         told, ours = asked(answer, run.turns, run.stats), found(run.turns, run.stats)
-        need(told == ours, f"run {name}: your guard says {told!r}{', and nothing is wrong' * (ours == 'fine')}")
+        need(told == ours, f"run {name}: your guard says {told!r}{', but nothing is wrong' * (ours == 'fine')}")
 
 
 def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
