@@ -42,7 +42,7 @@ RECORDS = data_dir() / "results"
 #
 # $$A_i = \frac{R_i - c_i}{s_i + \varepsilon}$$
 #
-# $R_i$ is the credit of row $i$ (here the episode's return). $c_i$ is the center, $s_i$ the scale, and $\varepsilon = 10^{-6}$ avoids a division by 0. GRPO (arXiv 2402.03300, section 4.1) takes the mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. There, a row with no other row to compare gets advantage 0. The section "Mean, scale, or which rows?" separates these three changes.
+# $R_i$ is the credit of row $i$ (here the episode's return). $c_i$ is the center, $s_i$ the scale, and $\varepsilon = 10^{-6}$ avoids a division by 0. GRPO (arXiv 2402.03300, section 4.1) takes the mean and standard deviation of all episodes of the task. Dr. MAS (arXiv 2602.08847, equations 4 to 6) takes those of the agent's *own* rows in the task. There, a row whose own group has nothing to compare gets advantage 0. The section "Mean, scale, or which rows?" separates these three changes.
 #
 # **By hand first.** A solver answers; if it is wrong, a helper is called. A right answer of the solver earns the team 1, and a right answer of the helper earns 0.2. There is one task with three episodes and five rows:
 
@@ -436,7 +436,7 @@ expected = halves.groupby("pay")["gain"].mean()
 cosine.assign(told=expected, measured=odds["dr_mas_mean"] / odds["grpo"]).round(2)
 
 # %% [markdown]
-# The cosine under `grpo` rises from 0.02 at a pay of 0.1 to 0.71 at 1.0. Under `dr_mas` it stands at 0.74 whatever the pay. `advise` looked at no gradient, but its prediction agrees with the gradients. At a pay of 0.2 it predicted 17.9, and 13.7 was measured. At a pay of 0.4 it predicted 4.3, and 4.0 was measured.
+# The cosine under `grpo` rises from 0.02 at a pay of 0.1 to 0.71 at 1.0. Under `dr_mas` it is 0.74 whatever the pay. `advise` looked at no gradient, but its prediction agrees with the gradients. At a pay of 0.2 it predicted 17.9, and 13.7 was measured. At a pay of 0.4 it predicted 4.3, and 4.0 was measured.
 #
 # ### Does that show in training?
 

@@ -114,7 +114,7 @@ controlled_curves(pd.DataFrame([measure(called, shift) for called in (2, 4, 6) f
 # - If it is called in half of the trajectories, it does not grow at all: p = 1/2 makes F = 1 exactly.
 # - If it is called often (6 of 8), the global baseline makes it *smaller*.
 #
-# The filled dots follow the theory, but they deviate more for larger shifts. The formula adds up rows one by one; the rows of one batch also add up or cancel. So a large gradient takes a distant mean **and** rare calls.
+# The filled dots follow the theory, but they deviate more for larger shifts. The formula treats rows one by one; in one batch, the gradients of rows also align or cancel. So a large gradient takes a distant mean **and** rare calls.
 
 # %% [markdown]
 # ## The ladder: eight agents, each called more rarely
@@ -323,7 +323,7 @@ theory_against_measurement(ratios.drop_duplicates(["agent", "norm_global"]), env
 # %% [markdown]
 # *Explain.* A dot is one fresh batch that no run trained on. From the rewards alone (left) the direction is right, but the size is wrong, for stage 8 by a factor of 3.4 in the median. With the covariances (right) the factor is 1.4: it matters *which* rows get the large advantages. The reason is that unlikely tokens have much larger gradients, such as `answer 4` above.
 #
-# This is less than it seems. On the moments of single rows the lemma is an identity: it holds for any table. It only predicts that the *batch's* norm follows the moments of its rows, so that rows neither add up nor cancel. With a few rows that is nearly certain, and still at worst it is off by a factor of 17. Moreover, 13 of the 295 batches are missing on both sides: the own baseline gave exactly 0, so there is no ratio.
+# This is less than it seems. On the moments of single rows the lemma is an identity: it holds for any table. It only predicts that the *batch's* norm follows the moments of its rows, so that the gradients of rows neither align nor cancel. With a few rows that is nearly certain, and still at worst it is off by a factor of 17. Moreover, 13 of the 295 batches are missing on both sides: the own baseline gave exactly 0, so there is no ratio.
 #
 # ## High and harmless, low and harmful
 #

@@ -117,7 +117,7 @@ def test_03_trainings_are_as_told():
     halves = csv("whose_mean/halves.csv")
     cosine = halves.pivot_table(index="pay", columns="recipe", values="cosine")
     says("03", "rises from {:.2f} at a pay of 0.1 to {:.2f} at 1.0", cosine["grpo"][0.1], cosine["grpo"][1.0])
-    says("03", "stands at {:.2f} whatever the pay", cosine["dr_mas"].mean())
+    says("03", "it is {:.2f} whatever the pay", cosine["dr_mas"].mean())
     odds = cosine / (1 - cosine)
     measured, told = odds["dr_mas_mean"] / odds["grpo"], halves.groupby("pay")["gain"].mean()
     for pay in (0.2, 0.4):
