@@ -6,6 +6,7 @@ The page is made from `RECIPES` and `SCHEMA`. Leaves out: everything that these 
 import inspect
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from mas_lab.recipes import RECIPES, Recipe
@@ -48,10 +49,11 @@ pre { background: #f2f4f6; padding: 1.4mm 2mm; margin: 0; border-radius: 1mm; li
 table { border-collapse: collapse; width: 100%; }
 td, th { text-align: left; vertical-align: top; padding: 0.25mm 1.2mm 0.25mm 0; border-bottom: 0.2pt solid #ccc; }
 p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
-.recipes td, .recipes th { font-size: 7.2pt; } .recipes code { font-size: 6.2pt; }
+.recipes td, .recipes th { font-size: 7pt; } .recipes code { font-size: 6pt; }
 .two { display: grid; grid-template-columns: 5fr 6fr; gap: 0 5mm; }
-.columns { columns: 2; column-gap: 5mm; }
+.columns { columns: 3; column-gap: 4mm; font-size: 7pt; line-height: 1.2; }
 .columns p { margin: 0; break-inside: avoid; padding-left: 3mm; text-indent: -3mm; }
+.columns code { font-size: 6.4pt; }
 .columns h3 { font-size: 7.6pt; margin: 0.6mm 0 0; color: #2f5d8a; }
 @media screen { body { padding: 1rem; max-width: 215mm; } pre, table { display: block; overflow-x: auto; } }
 @media screen and (max-width: 45rem) { .two, .columns { display: block; columns: 1; } }
@@ -75,7 +77,10 @@ def cheatsheet() -> str:
 def _recipes() -> str:
     heads = ("recipe", "plan", "group", "credit", "center", "scale", "loss", "mean over")
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(recipe))}</tr>" for recipe in RECIPES.values())
-    note = "<p>* an episode counts once, however many rows it has. mean over: what the losses are averaged over.</p>"
+    note = (
+        "<p>* an episode counts once, however many rows it has. by …: over those rows, not over the group. "
+        "mean over: what the losses are averaged over.</p>"
+    )
     return f"<table class=recipes><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>{note}"
 
 
@@ -84,19 +89,19 @@ def _row(recipe: Recipe) -> Iterator[str]:
     yield f"<code>{escape(short(recipe.plan, pick=recipe.credit))}</code>"
     yield " · ".join(recipe.by)
     yield f"<code>{escape(short(recipe.credit))}</code>"
-    names = {None: "mean", "none": "0", "loo": "mean of the others", "max": "the largest"}
-    yield _statistic(recipe, "center", names, "mean")
-    yield _statistic(recipe, "scale", {None: "deviation", "none": "1"}, "deviation")
+    names = {None: "mean", "none": "0", "loo": "mean of others", "max": "largest"}
+    yield _statistic(recipe, "center", names)
+    yield _statistic(recipe, "scale", {None: "deviation", "none": "1"})
     yield f"<code>{escape(short(recipe.loss))}</code>"
-    yield {"token": "tokens", "turn": "rows", "agent": "agents", "sum": "rows (sums)"}[recipe.aggregate]
+    yield {"token": "tokens", "turn": "rows", "agent": "agents", "sum": "row sums"}[recipe.aggregate]
 
 
-def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str], of: str) -> str:
+def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str]) -> str:
     """Describe the center or the scale; a star if an episode counts once, for any number of rows."""
     held = getattr(recipe, which)
     if callable(held):
         return f"<code>{escape(short(held))}</code>"
-    told = f"{of} by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
+    told = f"by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
     once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
     return f"{told}*" if once else told
 
@@ -113,7 +118,8 @@ def short(part: Any, **usual: Any) -> str:
         if place == 0 and value and isinstance(value, int | float) and parameter.kind is not parameter.KEYWORD_ONLY:
             told.append(f"{value:g}")
         elif value != usually and usually is not parameter.empty:
-            told.append(f"{name}={value:g}" if isinstance(value, float) else f"{name}={value}")
+            shown = short(value) if is_dataclass(value) else f"{value:g}" if isinstance(value, float) else value
+            told.append(f"{name}={shown}")
     return f"{type(part).__name__}({', '.join(told)})"
 
 
