@@ -77,6 +77,7 @@ TRIALS: dict[str, Trial] = {
     "cascade": replace(CALLED, env={"name": "cascade"}, recipe="own_pooled"),
     "calculator": Trial({"name": "calculator"}, "dr_mas", lr=5e-4, steps=60, settings={"tasks": 16}, malformed=True),
     "vote": replace(CALLED, env={"name": "vote"}),
+    "orchestrator": replace(CALLED, env={"name": "orchestrator"}),
     "stakes": replace(CALLED, env={"name": "stakes"}, recipe="own_pooled", frozen=("solver", "clerk")),
 }
 

@@ -17,7 +17,8 @@ CLASSES = {
     "plan_path": "PlanPath", "sokoban": "Sokoban", "sudoku": "Sudoku", "math": "Math", "math_tool": "MathTool",
     "search": "Search", "tldr": "TLDR", "arxiv_intro": "ArxivIntro", "code_tests": "CodeTests", "code_pair": "CodePair",
     "ladder": "Ladder", "paid_help": "PaidHelp", "finisher": "Finisher", "cascade": "Cascade", "stakes": "Stakes",
-    "calculator": "Calculator", "vote": "Vote", "reasoning_gym": "ReasoningGym",
+    "calculator": "Calculator", "vote": "Vote", "orchestrator": "Orchestrator",
+    "reasoning_gym": "ReasoningGym",
 }  # fmt: skip
 """Module in this folder -> its env class."""
 

@@ -50,6 +50,7 @@ KEPT = {
     "stakes": [],
     "calculator": [SOLO, {"largest": 20}],
     "vote": [SOLO, {"n_agents": 16}, {"size": 3}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
+    "orchestrator": [SOLO, {"n_agents": 16}, {"size": 5}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
     "reasoning_gym": [{"config": {"min_digits": 1, "max_digits": 1}}, {"fixer": True}, FULL, {"n_agents": 4},
                       FULL | {"dataset": "mini_sudoku"}, SOLO | {"dataset": "spiral_matrix"}],
 }  # fmt: skip
@@ -72,6 +73,7 @@ REFUSED = {
     "finisher": [{"low": -0.1}, {"low": 1}, {"low": float("nan")}],
     "calculator": [{"largest": 19}],
     "vote": [PUBLISHED, {"n_agents": 1}, {"size": 1}, {"data": "x.jsonl"}],
+    "orchestrator": [PUBLISHED, {"n_agents": 2}, {"size": 2}, {"size": 6}, {"data": "x.jsonl"}],
     "reasoning_gym": [{"size": 5}, {"data": "x"}],
 }  # fmt: skip
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
@@ -105,7 +107,7 @@ def test_an_option_that_makes_no_sense_is_refused(name, options):
 @pytest.mark.parametrize("options", BAD, ids=str)
 def test_a_shared_option_that_makes_no_sense_is_named(name, options):
     ((option, value),) = options.items()
-    one_turn = name in ("tldr", "vote") and option == "max_turns"
+    one_turn = name in ("tldr", "vote", "orchestrator") and option == "max_turns"
     told = "no option max_turns" if one_turn else f"{name}: {option}={value!r}; "
     with pytest.raises(ValueError, match=told):
         make_env(name, **options)
@@ -148,7 +150,9 @@ def test_prompts_and_demonstrations_say_words_that_the_pocket_model_knows(name, 
             assert all(len(text.split()) < most[agent] for agent, text in said.items())
 
 
-@pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool"])
+@pytest.mark.parametrize(
+    "name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool", "orchestrator"]
+)
 def test_demonstrations_without_mistakes_reach_the_best_return(name):
     env, rng, earned = make_env(name, mistakes=0.0), random.Random(0), []
     for task in env.tasks(20, "train", 0):
@@ -169,7 +173,8 @@ def test_an_episode_without_a_word_ends_after_max_turns_without_success(name):
         step = env.step(state, dict.fromkeys(agents, ""))
         state, done = step.state, step.done
         assert not any(step.valid.values()) and not step.success and not any(step.local_rewards.values())
-    assert max(turns.values()) == env.max_turns and env.acting(state) == ()
+    last = 1 if name == "orchestrator" else env.max_turns  # a split that cannot be read ends the episode
+    assert max(turns.values()) == last and env.acting(state) == ()
 
 
 @pytest.mark.parametrize(("name", "options", "valid"), [
