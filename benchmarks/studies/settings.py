@@ -6,8 +6,10 @@ A study names them by file and class, as in `env: {name: "settings:SpotCheck"}`.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from mas_lab.env import Message, Step, Task
+from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.shared import chains
 
 CHECKED = ("7", "8", "9")
@@ -49,6 +51,69 @@ class SpotCheck(chains.ChainTask):
         after = replace(state, speaker="checker" if called else None)
         success = right and not called
         return Step(after, float(success), {agent: float(right)}, {agent: answer is not None}, success, not called)
+
+
+@dataclass(frozen=True)
+class AtTheGoal(PlanPath):
+    """Plan-Path that pays 1 at the goal, and nothing on the way."""
+
+    max_return = 1.0
+
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        step = super().step(state, actions)
+        return replace(step, team_reward=float(step.success))
+
+
+@dataclass(frozen=True)
+class Progress:
+    chains: tuple[str, ...]
+    right: int = 0
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class Row(chains.ChainTask):
+    """Two agents answer a row of chains in turn; the team earns the share of right answers.
+
+    The same task for any length, so that only the number of turns differs: turns do not depend on each other, except
+    that each agent is told how many answers were right so far. Success: more than half are right.
+    """
+
+    length: int = 4
+    """Number of chains, 2 to 8."""
+    dense: bool = False
+    """False: the team earns everything after the last answer. True: after each answer."""
+
+    name = "row"
+    order = "first → second → first ..."
+    agents = ("first", "second")
+    words = (*chains.WORDS, "others", "solve", "answer")
+
+    @property
+    def max_turns(self) -> int:
+        return self.length // 2
+
+    @property
+    def chains_per_task(self) -> int:
+        return self.length
+
+    def start(self, task: Task) -> Progress:
+        return Progress(tuple(task.data["problems"]))
+
+    def acting(self, state: Progress) -> tuple[str, ...]:
+        return () if state.turn == self.length else (self.agents[state.turn % 2],)
+
+    def observe(self, state: Progress, agent: str) -> list[Message]:
+        return [{"role": "user", "content": f"others {state.right} solve {state.chains[state.turn]}"}]
+
+    def step(self, state: Progress, actions: Mapping[str, str]) -> Step:
+        ((agent, said),) = actions.items()
+        answer = chains.read_answer(said)
+        right = answer == str(chains.value(state.chains[state.turn]))
+        after = replace(state, right=state.right + right, turn=state.turn + 1)
+        done = after.turn == self.length
+        earned = (right if self.dense else after.right * done) / self.length
+        return Step(after, earned, {agent: float(right)}, {agent: answer is not None}, 2 * after.right > self.length, done)
 
 
 @dataclass(frozen=True)
