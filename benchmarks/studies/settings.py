@@ -113,7 +113,8 @@ class Row(chains.ChainTask):
         after = replace(state, right=state.right + right, turn=state.turn + 1)
         done = after.turn == self.length
         earned = (right if self.dense else after.right * done) / self.length
-        return Step(after, earned, {agent: float(right)}, {agent: answer is not None}, 2 * after.right > self.length, done)
+        success = 2 * after.right > self.length
+        return Step(after, earned, {agent: float(right)}, {agent: answer is not None}, success, done)
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,8 @@ class critic:
         values_M, targets_M = np.zeros(len(moments)), np.zeros(len(moments))
         for name, of in moments.groupby("head").indices.items():
             head = self._heads.setdefault(name, Head(hidden_Mh.shape[1], self.lr))
+            if head.linear.in_features != hidden_Mh.shape[1]:
+                raise ValueError(f"critic: its value head {name!r} belongs to another team; make a new critic(...)")
             with torch.no_grad():
                 values_M[of] = head(hidden_Mh[of]).double().numpy()
             targets_M[of] = values_M[of] + self._advantages(moments.iloc[of], values_M[of])

@@ -62,6 +62,11 @@ def test_agents_that_act_together_share_one_advantage(known):
     assert ready({"a": 1, "b": 1})(together, TEAM)["credit"].tolist() == pytest.approx([2, 1 + 2 - 0.25, 0.5, 0])
 
 
+def test_a_critic_of_another_team_is_refused(known):
+    with pytest.raises(ValueError, match="value head 'all' belongs to another team"):
+        ready({"all": 3}, central=True)(PLAYED, TEAM)
+
+
 def test_rows_in_another_order_have_the_same_numbers(known):
     for options in ({}, {"central": True}):
         heads = {"all": 2} if options else {"a": 1, "b": 1}
