@@ -178,7 +178,7 @@ def preferences(team, turns):
 
     CoMLRL leaves the last token of a completion out: `_sequence_log_prob` drops it from the input, and the last logits.
     """
-    recipe = lab.RECIPES["madpo"]
+    recipe = lab.RECIPES["madpo"].replace(credit=lab.preference(reference=False))
     peer = trainer(MADPOTrainer, team, [])
     cut = turns.assign(**{name: turns[name].map(lambda one: one[:-1]) for name in ("completion_ids", "logprobs")})
     whole, short = (gradients_of_ours(make_team(), recipe.advantages(rows), recipe) for rows in (turns, cut))

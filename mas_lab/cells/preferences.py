@@ -28,15 +28,16 @@ class preference:
 
     S is the log-probability of a joint action, summed over the tokens of all agents, and K the number of joint actions
     at the node. One is better than another if its return-to-go is higher. The first optimizer step with `reinforce()`
-    and `aggregate="sum"` is then that of L, averaged over nodes. MADPO of CoMLRL 1.4.3 has no reference either, and
-    trains on the pairs with the largest difference; here all pairs of a node count. In the loss of one agent the
-    others' log-probabilities are constants, so all agents of a joint action have one R.
+    and `aggregate="sum"` is then that of L, averaged over nodes. MADPO of CoMLRL 1.4.3 has no reference, and trains on
+    the pairs with the largest difference; here all pairs of a node count. In the loss of one agent the others'
+    log-probabilities are constants, so all agents of a joint action have one R.
     """
 
     beta: float = 0.1
     """Inverse temperature of the preference."""
-    reference: bool = False
-    """S is relative to the frozen reference, as in DPO (arXiv 2305.18290, equation 7). It costs a pass per row."""
+    reference: bool = True
+    """True: S is relative to the frozen reference, as in DPO (arXiv 2305.18290, equation 7). It costs a pass per row.
+    False: as in CoMLRL, which also pulls towards likely and unlikely answers that are equally good."""
 
     def __post_init__(self):
         check_arguments(preference, vars(self), beta=0)
@@ -82,13 +83,13 @@ class preference:
     def _reference(self, turns: pd.DataFrame, team: Team | None) -> np.ndarray:
         """Return the log-probability of each row's completion under the frozen reference of its policy."""
         if team is None:
-            raise ValueError("preference: reference=True needs the team; recipe.advantages(turns, team)")
+            raise ValueError("preference: the reference needs the team; recipe.advantages(turns, team)")
         require(turns, ["agent", *SAID], "preference")
         found_R = np.zeros(len(turns))
         with locked(team.policies.values()):
             for name, policy in team.policies.items():
                 if not policy.capabilities.gradients:
-                    raise PolicyError(f"policy {name!r}: its back end has no reference; leave out reference=True")
+                    raise PolicyError(f"policy {name!r}: it has no reference; use preference(reference=False)")
                 own = np.flatnonzero([team.name_of(agent) == name for agent in turns["agent"]])
                 samples = [Sample(*row, 0.0, 0.0) for row in turns.iloc[own][SAID].itertuples(index=False, name=None)]
                 with clean_gradients(policy):

@@ -1,5 +1,7 @@
 """The credit of MADPO: by hand, as the gradient of its loss, and relative to the frozen reference."""
 
+from functools import partial
+
 import pandas as pd
 import pytest
 import small
@@ -8,6 +10,8 @@ import torch
 import mas_lab as lab
 from mas_lab import preference
 from mas_lab.table import TableError
+
+plain = partial(preference, reference=False)
 
 
 def pairs(earned, said):
@@ -21,8 +25,8 @@ def pairs(earned, said):
 def test_preference_by_hand():
     """Equal log-probabilities: sigmoid(0) = 1/2. Of three joint actions that earn 2, 1, 1 there are two pairs, so the
     best has 3 * beta / 2 and the others half of it; of two equal ones there is none."""
-    assert preference(0.1)(pairs([2.0, 1.0, 1.0], [(-1, -1)] * 3)).tolist() == pytest.approx([0.15] * 2 + [-0.075] * 4)
-    assert preference(0.1)(pairs([1.0, 1.0], [(-1, -2), (-3, -4)])).tolist() == [0.0] * 4
+    assert plain(0.1)(pairs([2.0, 1.0, 1.0], [(-1, -1)] * 3)).tolist() == pytest.approx([0.15] * 2 + [-0.075] * 4)
+    assert plain(0.1)(pairs([1.0, 1.0], [(-1, -2), (-3, -4)])).tolist() == [0.0] * 4
 
 
 def test_preference_is_the_gradient_of_the_pairs_loss():
@@ -32,15 +36,15 @@ def test_preference_is_the_gradient_of_the_pairs_loss():
     losses = [-torch.nn.functional.logsigmoid(0.5 * (sums_K[w] - sums_K[x]))
               for w in range(4) for x in range(4) if earned[w] > earned[x]]  # fmt: skip
     torch.stack(losses).mean().backward()
-    assert preference(0.5)(pairs(earned, said)).tolist() == pytest.approx((-4 * said_K2.grad).flatten().tolist())
+    assert plain(0.5)(pairs(earned, said)).tolist() == pytest.approx((-4 * said_K2.grad).flatten().tolist())
 
 
 def test_preference_needs_another_joint_action_of_the_same_agents():
     with pytest.raises(TableError, match=r"preference: .*node 'n'.* has no other to be compared with; roll out with"):
-        preference()(pairs([1.0], [(-1, -1)]))
+        plain()(pairs([1.0], [(-1, -1)]))
     crossed = pairs([1.0, 2.0], [(-1, -1)] * 2).assign(action=["n.0-*", "n.*-0", "n.1-*", "n.*-1"])
     with pytest.raises(TableError, match=r"preference: .* is part of several joint actions"):
-        preference()(crossed)
+        plain()(crossed)
 
 
 def test_a_reference_is_subtracted(models):
@@ -48,10 +52,10 @@ def test_a_reference_is_subtracted(models):
     team = small.make_team("per_agent", models)
     env = small.Relay(together=True)
     turns = lab.rollout(env, team, env.tasks(2, "train", 0), lab.joint(3))
-    credit = preference(0.1, reference=True)
-    alike = preference(0.1)(turns.assign(logprobs=[[0.0]] * len(turns)))
+    credit = preference(0.1)
+    alike = plain(0.1)(turns.assign(logprobs=[[0.0]] * len(turns)))
     assert credit(turns, team).to_numpy() == pytest.approx(alike.to_numpy(), abs=1e-6) and alike.abs().max() > 0
-    assert (credit(turns, team) - preference(0.1)(turns)).abs().max() > 1e-3
+    assert (credit(turns, team) - plain(0.1)(turns)).abs().max() > 1e-3
     assert team["asker"].gradient_norm() == 0
-    with pytest.raises(ValueError, match=r"preference: reference=True needs the team; recipe.advantages\("):
+    with pytest.raises(ValueError, match=r"preference: the reference needs the team; recipe.advantages\("):
         credit(turns)
