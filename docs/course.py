@@ -13,9 +13,10 @@ import forms
 INTRO = """# The course
 
 The course has fourteen notebooks, for readers who know PyTorch and no reinforcement learning. `make lab` opens
-JupyterLab on a copy of them. In each notebook you predict, run and explain, and you compute every quantity by hand
-before you use code. The exercises have checks: `lab.course.check` says right, or which row differs. `lab.course.hint`
-helps, and `lab.course.progress` counts. The [glossary](glossary.md), or `lab.course.glossary()`, explains the words.
+JupyterLab on a copy of them. In each notebook you write down a guess, run a cell, and read an explanation beside your
+guess; it appears once you have guessed. You compute every quantity by hand before you use code. The exercises have
+checks: `lab.course.check` says right, or which row differs. `lab.course.hint` helps, and `lab.course.progress` counts
+and lists your guesses. The [glossary](glossary.md), or `lab.course.glossary()`, explains the words.
 `python docs/course.py` writes this page.
 
 | notebook | reading | compute, two CPU cores | exercises |

@@ -85,9 +85,11 @@ def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | Non
     """The notebooks with their outputs, and as they are stored, for download. `asked`: run these alone."""
     folder = pages / "notebooks"
     folder.mkdir(exist_ok=True)  # pages link to them as they are stored
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for master in forms.masters():
+        path = ROOT / "notebooks" / f"{master.stem}.ipynb"
         shutil.copy(path, pages / "static" / path.name)
-        notebook = execution.with_parameters(nbformat.read(path, 4), {} if full else {"SMOKE": True})
+        page = notebook_pages.read(forms.text_of(master, "page"))
+        notebook = execution.with_parameters(page, {} if full else {"SMOKE": True})
         if asked is None or path.stem in asked:
             notebook = execution.executed(notebook, path.stem, kept)
         nbformat.write(shown(notebook, path.name), folder / path.name)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from mas_lab.course.guesses import GUESSES
+
 
 class NotYet(Exception):
     """Error for an answer that is not right yet. The text says where, without giving the answer away."""
@@ -121,7 +123,7 @@ def hint(name: str) -> None:
 
 
 def progress(notebook: str | None = None) -> None:
-    """Print in one line which exercises of a notebook are right so far, in this kernel.
+    """Print in one line which exercises of a notebook are right so far, in this kernel, and below it the guesses.
 
     Args:
         notebook: The notebook's number, such as "03". `None`: a line for each notebook that was checked.
@@ -138,6 +140,8 @@ def progress(notebook: str | None = None) -> None:
     exercises = of_notebook(notebook)
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")
+    for name in sorted(name for name in GUESSES if name[:2] == notebook and GUESSES[name]):
+        print(f"  guess {name}: {GUESSES[name]}")
 
 
 def _exercise(name: str) -> Exercise:

@@ -1,4 +1,4 @@
-"""From a master to the two forms of a notebook: the release for students, and the solution.
+"""From a master to the forms of a notebook: the release for students, the solution, and the page to read.
 
 A master is `notebooks/masters/NAME.py`, with cells in the percent format. In a code cell,
 
@@ -9,20 +9,26 @@ A master is `notebooks/masters/NAME.py`, with cells in the percent format. In a 
     ### END SOLUTION
 
 the lines above `### STARTER` belong to the solution. The lines below it belong to the release, without their comment
-sign. If there is no `### STARTER`, the release has `...` there. A cell tagged "solution" is in the solution only. The
-cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository is
-known. Leaves out: running notebooks (`execution`).
+sign. If there is no `### STARTER`, the release has `...` there. A cell tagged "solution" is in the solution only.
+
+In the release, a field for a guess follows each text cell that begins with `*Predict:*`. The cells after it that begin
+with `*Explain` are shown, up to their first heading, once the field is filled. The page is the release without these
+fields.
+
+The cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository
+is known. Leaves out: running notebooks (`execution`).
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from string import ascii_lowercase
+from typing import Any, Literal
 
 NOTEBOOKS = Path(__file__).resolve().parents[1]
 """Folder of what students open; its folder `masters` has the masters."""
-Form = Literal["release", "solution"]
+Form = Literal["release", "solution", "page"]
 BEGIN, STARTER, END = "### BEGIN SOLUTION", "### STARTER", "### END SOLUTION"
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -30,6 +36,12 @@ METADATA = {
 }
 FOLDED = {"tags": ["install", "hide-input"], "jupyter": {"source_hidden": True}, "cellView": "form"}
 """Metadata that folds the install cell: for JupyterLab, for Colab, and with its tag for the site."""
+EXPLAIN = """
+# @title Explain: run this cell {{ display-mode: "form" }}
+lab.course.explain("{name}", r\"\"\"
+{text}
+\"\"\")
+""".strip()
 INSTALL = """
 # @title The kit, where it is missing. Nothing that is installed is replaced.
 SOURCE = "mas_lab-*.whl"  # a wheel beside this notebook or in an attached data set; an https address works too
@@ -79,7 +91,7 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
     cells = []
     for number, cell in enumerate(jupytext.reads(text, fmt="py:percent").cells):
         tags, source = cell.metadata.get("tags", []), cell.source
-        if "solution" in tags and form == "release":
+        if "solution" in tags and form != "solution":
             continue
         if "install" in tags:
             source = INSTALL.replace("NEEDS", source.strip() or "()")
@@ -88,10 +100,35 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
         if number == 0 and repository:
             source = badges(f"notebooks/{master.stem}.ipynb", repository) + "\n\n" + source
         metadata = FOLDED if "install" in tags else {"tags": tags} if tags else {}
-        made = {"cell_type": cell.cell_type, "id": f"cell-{number:02d}", "metadata": metadata}
-        made |= {"execution_count": None, "outputs": []} if cell.cell_type == "code" else {}
-        cells.append(made | {"source": source.splitlines(keepends=True)})
+        cells.append(_cell(f"cell-{number:02d}", cell.cell_type, source, metadata))
+    if form == "release":
+        cells = list(_with_guesses(cells, master.stem[:2]))
     return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _cell(name: str, kind: str, source: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    made = {"cell_type": kind, "id": name, "metadata": dict(metadata)}
+    made |= {"execution_count": None, "outputs": []} if kind == "code" else {}
+    return made | {"source": source.splitlines(keepends=True)}
+
+
+def _with_guesses(cells: list[dict[str, Any]], number: str) -> Iterator[dict[str, Any]]:
+    """Yield the cells, with a field after each prediction, and explanations that wait for what is written there."""
+    names, open_guess = iter(f"{number}.{letter}" for letter in ascii_lowercase), None
+    for cell in cells:
+        source = "".join(cell["source"])
+        if open_guess and source.startswith("*Explain"):
+            told, heading, rest = re.match(r"(.*?)(^#+ |\Z)(.*)", source, re.DOTALL | re.MULTILINE).groups()
+            folded = {"tags": ["explain", "hide-input"], "jupyter": {"source_hidden": True}, "cellView": "form"}
+            text = EXPLAIN.format(name=open_guess, text=told.strip())
+            yield _cell(f"{cell['id']}-explain", "code", text, folded)
+            if heading:
+                yield cell | {"source": (heading + rest).splitlines(keepends=True)}
+            continue
+        yield cell
+        if source.startswith("*Predict:*"):
+            open_guess = next(names)
+            yield _cell(f"{cell['id']}-guess", "code", f'lab.course.guess("{open_guess}")', {"tags": ["guess"]})
 
 
 def _lines(lines: list[str], form: Form) -> Iterator[str]:
@@ -104,12 +141,12 @@ def _lines(lines: list[str], form: Form) -> Iterator[str]:
         elif mark == STARTER:
             part, starter = "starter", True
         elif mark == END:
-            if form == "release" and not starter:
+            if form != "solution" and not starter:
                 yield f"{indent}...  # your code here"
             part = None
-        elif part is None or (part == "solution" and form == "solution"):
+        elif part is None or (part == form == "solution"):
             yield line
-        elif part == "starter" and form == "release":
+        elif part == "starter" and form != "solution":
             yield indent + re.sub(r"^# ?", "", line[len(indent) :])
 
 

@@ -1,0 +1,41 @@
+"""Guesses: a field before a cell runs, and the explanation once a guess is written.
+
+The name "03.b" means notebook 03, second guess. Leaves out: judging a guess.
+"""
+
+GUESSES: dict[str, str] = {}
+"""Guesses of this kernel by name."""
+
+
+def guess(name: str, said: object = None) -> None:
+    """Show a field for a guess.
+
+    Args:
+        name: The guess, such as "03.b".
+        said: The guess itself, where no field can be shown.
+    """
+    from IPython.display import display
+    from ipywidgets import Layout, Text
+
+    if said is not None:
+        GUESSES[name] = str(said)
+    hint = "a number, a sign, or a few words"
+    field = Text(GUESSES.get(name, ""), description="Your guess", placeholder=hint, layout=Layout(width="95%"))
+    field.observe(lambda change: GUESSES.update({name: change["new"].strip()}), "value")
+    plain = f'Write lab.course.guess("{name}", "your guess") here.'
+    display(field._repr_mimebundle_() | {"text/plain": plain}, raw=True)
+
+
+def explain(name: str, text: str) -> None:
+    """Show the guess, and the explanation below it; without a guess, ask for one.
+
+    Args:
+        name: The guess, such as "03.b".
+        text: The explanation, in Markdown.
+    """
+    from IPython.display import Markdown, display
+
+    if GUESSES.get(name):
+        display(Markdown(f"*Your guess:* {GUESSES[name]}\n\n{text}"))
+    else:
+        print(f"Write your guess ({name}) into the field above first. Then run this cell again.")

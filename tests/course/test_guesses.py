@@ -1,0 +1,49 @@
+"""Guesses: fields after predictions, and explanations that wait for them."""
+
+import forms
+import pytest
+
+import mas_lab as lab
+from mas_lab.course import guesses
+
+
+@pytest.fixture(autouse=True)
+def none_yet(monkeypatch):
+    monkeypatch.setattr(guesses, "GUESSES", {})
+    monkeypatch.setattr(lab.course.exercises, "GUESSES", guesses.GUESSES)
+
+
+def test_an_explanation_waits_for_the_guess_and_shows_it(monkeypatch, capsys):
+    shown = []
+    monkeypatch.setattr("IPython.display.display", lambda *parts, **how: shown.extend(parts))
+    lab.course.explain("03.b", "*Explain:* it falls.")
+    assert not shown and capsys.readouterr().out.startswith("Write your guess (03.b) into the field above first.")
+    lab.course.guess("03.b", "it rises")
+    lab.course.explain("03.b", "*Explain:* it falls.")
+    assert shown[1].data == "*Your guess:* it rises\n\n*Explain:* it falls."
+    lab.course.progress("03")
+    assert "  guess 03.b: it rises" in capsys.readouterr().out
+
+
+def test_a_field_keeps_what_is_written(monkeypatch):
+    fields = []
+    monkeypatch.setattr(
+        "ipywidgets.Text._repr_mimebundle_", lambda self, **how: fields.append(self) or {"widget": self}
+    )
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: fields.append(bundle))
+    lab.course.guess("03.b")
+    fields[0].value = " 12 "
+    assert guesses.GUESSES == {"03.b": "12"}
+    assert fields[1] == {"widget": fields[0], "text/plain": 'Write lab.course.guess("03.b", "your guess") here.'}
+
+
+@pytest.mark.parametrize("master", forms.masters(), ids=lambda path: path.stem)
+def test_every_prediction_has_a_field_and_explanations_that_wait(master):
+    sources = ["".join(cell["source"]) for cell in forms.notebook(master, "release")["cells"]]
+    asked = [place for place, source in enumerate(sources) if source.startswith("*Predict:*")]
+    names = [f"{master.stem[:2]}.{letter}" for letter in "abcdefghijklm"[: len(asked)]]
+    assert asked and [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
+    waits = [source.split('"')[3] for source in sources if "lab.course.explain(" in source]
+    assert list(dict.fromkeys(waits)) == names and not [one for one in sources if one.startswith("*Explain")]
+    page = [cell["source"] for cell in forms.notebook(master, "page")["cells"]]
+    assert not any("lab.course.guess" in "".join(source) for source in page)
