@@ -38,7 +38,6 @@ import pandas as pd
 import mas_lab as lab
 from mas_lab.demo import trials as demo
 from mas_lab.widgets.figures import dialogue, mazes
-from mas_lab.widgets.live import LiveCurve
 
 STEPS = 2 if SMOKE else demo.STEPS
 
@@ -50,7 +49,7 @@ STEPS = 2 if SMOKE else demo.STEPS
 # %%
 env = lab.make_env("plan_path")
 team = lab.Team.shared(lab.load_policy(env.pocket, lr=demo.LR), env.agents)
-tasks = env.tasks(4, split="train", seed=0)
+tasks = env.tasks(4, split="train", seed=1)
 
 state = env.start(tasks[0])
 print(f"{env.agents=}  {env.max_turns=}  {env.max_return=}")
@@ -60,7 +59,16 @@ print("the planner sees: ", env.observe(state, "planner")[0]["content"])
 mazes(env, tasks[0], {"one episode of the untrained team": lab.rollout(env, team, tasks[:1], lab.episodes(1))})
 
 # %% [markdown]
-# **What is rewarded.** Let $d(s)$ be the length of the shortest path from $s$ to the goal. Moves that lead from $s$ to $s'$ earn the team
+# The maze keeps rewards exact and training short. The same cells train teams that speak words, such as two writers who summarise one text, a short and a detailed one:
+
+# %%
+writers = lab.make_env("tldr")
+pair = lab.Team.shared(lab.load_policy(writers.pocket), writers.agents)
+told = lab.rollout(writers, pair, writers.tasks(1, split="train", seed=0), lab.episodes(1))
+dialogue(told, told["episode"].iloc[0])
+
+# %% [markdown]
+# **What is rewarded.** In the maze, let $d(s)$ be the length of the shortest path from $s$ to the goal. Moves that lead from $s$ to $s'$ earn the team
 #
 # $$ r_{\text{team}} = \frac{d(s) - d(s')}{d(s_0)} + \mathbb{1}[s' \text{ is the goal}], $$
 #
@@ -161,7 +169,7 @@ stats[["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "
 # %% [markdown]
 # ## The loop
 #
-# `lab.train` runs these four cells in a loop. It is a generator that yields a report per step. A recipe is a row of a table: the arguments of the cells.
+# `lab.train` runs these four cells in a loop. It is a generator that yields a report per step; `lab.LiveDashboard` runs it for you and shows the curves. A recipe is a row of a table: the arguments of the cells.
 
 # %%
 lab.RECIPES["at_grpo"]
@@ -170,17 +178,16 @@ lab.RECIPES["at_grpo"]
 # **What to expect.** Twenty steps of 32 mazes take about a minute. Success is measured on mazes that training never shows. In training, the best of 8 candidates moves the state, so the team looks better than it is alone. Success starts near 0.5, because the pocket model was warmed up on imperfect play. It climbs fast for ten steps, then slowly. Over three recorded seeds it went from 0.48 to 0.93, 0.93 and 0.95.
 
 # %% [markdown]
-# *Predict:* draw the curve of success over sampled tokens. After which part of the training is half of the gain made?
+# *Predict:* draw the curve of success over training steps. After which part of the training is half of the gain made?
 
 # %%
 team = demo.make_team(env)
 before = demo.held_out(env, team)
-curve, tokens = LiveCurve("at_grpo"), 0
-curve.add(tokens, before)
-for report in lab.train(env, team, "at_grpo", steps=STEPS, seed=0, **demo.SETTINGS):
-    tokens += report.tokens
-    if (report.step + 1) % demo.SCORE_EVERY == 0:
-        curve.add(tokens, demo.held_out(env, team, tasks=demo.HELD_OUT // 2))
+live = lab.LiveDashboard(env, team, "at_grpo", steps=STEPS, seed=0, score_every=demo.SCORE_EVERY, **demo.SETTINGS)
+live
+
+# %%
+live.wait()
 after = demo.held_out(env, team)
 print(f"success on {demo.HELD_OUT} mazes that training never showed: {before:.2f} before, {after:.2f} after")
 
@@ -211,7 +218,7 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 # The page shows what each agent earned in the last step and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
 
 # %%
-lab.RewardInspector(report)
+lab.RewardInspector(live)
 
 # %% [markdown]
 # ## What changed, in one episode
@@ -232,7 +239,7 @@ dialogue(trained, trained["episode"].iloc[0])
 # The viewer shows every episode of a step like this, with the other candidates and what each one earned. The list begins with the most telling episodes, failures first. Click on one, or press `f` for the next failure:
 
 # %%
-lab.RolloutViewer(report)
+lab.RolloutViewer(live)
 
 # %% [markdown]
 # ## Your turn
