@@ -215,10 +215,10 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 #
 # ## Who earned what
 #
-# The page shows what each agent earned in the last step and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
+# The page shows what each agent earned in the first step of the training and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
 
 # %%
-lab.RewardInspector(live)
+lab.RewardInspector(live, step=0)
 
 # %% [markdown]
 # ## What changed, in one episode
