@@ -283,6 +283,23 @@ print(f"{yours['group'].nunique()} groups of {yours.groupby('group').size().mean
 lab.course.check("00.3", yours)
 
 # %% [markdown]
+# **00.4** (15 minutes, medium) *Build it.* Write one training step of AT-GRPO from the four cells. Draw 4 candidates per turn with the given seed, compare the candidates of one agent at one turn on team plus own reward, and update with the clipped loss. Return the table of the update. The check trains two equal teams, one with your step and one with ours, and compares the gradient norms.
+
+
+# %%
+def my_step(env, team, tasks, seed):
+    ### BEGIN SOLUTION
+    turns = lab.rollout(env, team, tasks, plan=lab.tree(4), seed=seed)
+    turns = lab.group(turns, by=("episode", "agent", "turn"), credit=lab.mixed(alpha=1.0))
+    return lab.update(team, lab.normalize(turns), loss=lab.clipped(0.2))
+    ### STARTER
+    # pass  # your code here
+    ### END SOLUTION
+
+
+lab.course.check("00.4", my_step)
+
+# %% [markdown]
 # *Why it matters:* an executor's candidates earn `team_reward` on top of `local_reward`; a planner's candidates do not. Under one global baseline most planner rows are below the mean, whatever they said. This course asks by whose rewards an agent is judged.
 #
 # **To remember.** A row is a model call. A group says which rows are compared. An advantage is a credit minus its group's mean, in units of its standard deviation. In a flat group it is 0.

@@ -438,6 +438,31 @@ def surest(turns):
 
 lab.course.check("01.4", surest)
 
+
+# %% [markdown]
+# **01.5** (25 minutes, hard) *Build it.* Draw a completion of `count` tokens from a language model, token by token, with a cache. `model(ids, past_key_values=cache, use_cache=True)` returns `logits` and `past_key_values`; at first the cache is `None`. `ids` is a tensor with one row. Return two lists: the drawn ids and their log-probabilities at the temperature. The check counts how many tokens the model reads, and compares with logits of the whole text at once. `plain.sample` does the same for several candidates; look there last.
+
+
+# %%
+@torch.no_grad()
+def draw(model, prompt_ids, count, temperature, generator):
+    ### BEGIN SOLUTION
+    ids, logprobs, cache, read = [], [], None, torch.tensor([prompt_ids])
+    for _ in range(count):
+        out = model(read, past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        spread = (out.logits[:, -1].float() / temperature).log_softmax(-1)
+        read = torch.multinomial(spread.exp(), 1, generator=generator)
+        ids.append(read.item())
+        logprobs.append(spread[0, ids[-1]].item())
+    return ids, logprobs
+    ### STARTER
+    # pass  # your code here; torch.multinomial(probabilities, 1, generator=generator) draws
+    ### END SOLUTION
+
+
+lab.course.check("01.5", draw)
+
 # %%
 if surest(first) is not None:
     picks = {"drawn first": drawn_first, "the model is surest": surest, "earned most": lab.mixed()}

@@ -369,6 +369,25 @@ called = [0, 1, 2]
 ### END SOLUTION
 lab.course.check("02.4", rewards, called)
 
+# %% [markdown]
+# **02.5** (15 minutes, medium) *Build it.* Write cell 2. Return the table with two more columns: `credit`, which is `credit(turns)`, and `group`, a label. Two rows have one label exactly if they agree in all columns of `by`. With `same_prompt=True`, raise a `ValueError` that names the group if two of its rows have another `prompt`.
+
+
+# %%
+def my_group(turns, by, credit, same_prompt=False):
+    ### BEGIN SOLUTION
+    label = turns.groupby(list(by), sort=False).ngroup()
+    prompts = turns.groupby(label)["prompt"].nunique()
+    if same_prompt and (prompts > 1).any():
+        raise ValueError(f"group {prompts.idxmax()} has {prompts.max()} prompts")
+    return turns.assign(credit=credit(turns), group=label)
+    ### STARTER
+    # pass  # your code here
+    ### END SOLUTION
+
+
+lab.course.check("02.5", my_group)
+
 # %%
 lab.course.progress("02")
 

@@ -631,6 +631,25 @@ called = [4, 5, 6, 7]
 ### END SOLUTION
 lab.course.check("03.4", rewards, called)
 
+# %% [markdown]
+# **03.5** (25 minutes, hard) *Build it.* Write cell 3: the advantage (credit − mean) / (deviation + 1e-6) of each row within its `group`. With `once_per="episode"`, each episode counts once in the mean and in the deviation, with the mean of its credits. With `divide=False`, only the mean is subtracted. A row gets 0 if its group has one row (or one episode, with `once_per`), or if it would be divided by a deviation of 0. Return a number per row. `plain.normalize` does the same; look there last.
+
+
+# %%
+def my_normalize(turns, once_per=None, divide=True):
+    ### BEGIN SOLUTION
+    unit = turns[once_per] if once_per else turns.index
+    units = turns.groupby(["group", unit])["credit"].mean().groupby(level="group")
+    size, mean, deviation = (turns["group"].map(one) for one in (units.size(), units.mean(), units.std(ddof=0)))
+    advantage = (turns["credit"] - mean) / (deviation + 1e-6 if divide else 1)
+    return advantage.mask((size < 2) | (divide & (deviation < 1e-12)), 0.0)
+    ### STARTER
+    # pass  # your code here
+    ### END SOLUTION
+
+
+lab.course.check("03.5", my_normalize)
+
 # %%
 lab.course.progress("03")
 

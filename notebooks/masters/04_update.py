@@ -425,6 +425,33 @@ class cispo(lab.Loss):
 
 lab.course.check("04.5", cispo())
 
+
+# %% [markdown]
+# **04.6** (25 minutes, hard) *Build it.* Write cell 4 for one policy: one optimizer step on all rows. A row has `prompt_ids`, `completion_ids`, the `logprobs` when it was sampled, and `advantage`. The loss is the clipped one with $\varepsilon = 0.2$, averaged over all tokens of the table. The gradient is clipped to norm 1. Return its norm before that. The check compares the norm and the new weights with `plain.update`.
+
+
+# %%
+def my_update(model, optimizer, turns):
+    ### BEGIN SOLUTION
+    optimizer.zero_grad()
+    count = turns["completion_ids"].map(len).sum()
+    for row in turns.itertuples():
+        ids = torch.tensor([[*row.prompt_ids, *row.completion_ids]])
+        logits = model(ids).logits[0, len(row.prompt_ids) - 1 : -1].float()
+        now = logits.log_softmax(-1)[range(len(row.completion_ids)), row.completion_ids]
+        ratio = (now - torch.tensor(row.logprobs)).exp()
+        loss = -torch.minimum(ratio * row.advantage, ratio.clamp(0.8, 1.2) * row.advantage)
+        (loss.sum() / count).backward()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return norm.item()
+    ### STARTER
+    # pass  # your code here
+    ### END SOLUTION
+
+
+lab.course.check("04.6", my_update)
+
 # %% [markdown]
 # If it is right, you can use it everywhere in the kit. `lab.update(team, turns, loss=cispo())` trains with it, and `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. A question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to answer it with seeds and intervals.
 

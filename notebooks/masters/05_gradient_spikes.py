@@ -18,6 +18,7 @@ import json
 from functools import partial
 
 import pandas as pd
+import torch
 from IPython.display import display
 
 import mas_lab as lab
@@ -395,6 +396,27 @@ rewards, called = [1, 1, 1, 0.2, 0.2, 0.2, 0.2, 0], [3, 4, 5, 6, 7]
 # called = [0, 1, 2, 4, 5]  # <- the trajectories in which the critic speaks
 ### END SOLUTION
 lab.course.check("05.4", rewards, called)
+
+# %% [markdown]
+# **05.5** (15 minutes, medium) *Build it.* Find the token that makes the spike. A completion has one advantage $A$. Its gradient is the sum over its tokens of $-A \nabla \log p$. Return a list: for each token of the completion, the norm of its own part over all weights of the model.
+
+
+# %%
+def token_norms(model, prompt_ids, completion_ids, advantage):
+    ### BEGIN SOLUTION
+    ids, norms = torch.tensor([[*prompt_ids, *completion_ids]]), []
+    for place, token in enumerate(completion_ids):
+        logits = model(ids).logits[0, len(prompt_ids) - 1 + place].float()
+        model.zero_grad()
+        (-advantage * logits.log_softmax(-1)[token]).backward()
+        norms.append(torch.nn.utils.get_total_norm([weight.grad for weight in model.parameters()]).item())
+    return norms
+    ### STARTER
+    # pass  # your code here
+    ### END SOLUTION
+
+
+lab.course.check("05.5", token_norms)
 
 # %% [markdown]
 # ## To remember

@@ -65,12 +65,12 @@ def test_the_solution_passes_and_wrong_answers_do_not(name, old, new, right, sco
 
 def test_a_check_says_how_many_of_the_notebook_are_right(capsys):
     lab.course.check("00.1", [-0.79, -0.79, -0.79, 0.79, 1.58])
-    assert capsys.readouterr().out.endswith("(1 of 3 in this notebook)\n")
+    assert capsys.readouterr().out.endswith("(1 of 4 in this notebook)\n")
     lab.course.progress("00")
-    assert capsys.readouterr().out == "1 of 3:  ● 00.1  ○ 00.2  ○ 00.3\n"
+    assert capsys.readouterr().out == "1 of 4:  ● 00.1  ○ 00.2  ○ 00.3  ○ 00.4\n"
     lab.course.check("00.1", [0] * 5)
     lab.course.progress("00")
-    assert "0 of 3" in capsys.readouterr().out, "an answer that was right and is changed counts no more"
+    assert "0 of 4" in capsys.readouterr().out, "an answer that was right and is changed counts no more"
 
 
 def test_hints_come_one_by_one_and_then_all(capsys):
@@ -91,7 +91,7 @@ def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monke
     assert "no exercise was checked so far" in capsys.readouterr().out
     exercises.EXERCISES.update(first)
     lab.course.progress()
-    assert capsys.readouterr().out == "0 of 3:  ○ 00.1  ○ 00.2  ○ 00.3\n"
+    assert capsys.readouterr().out == "0 of 4:  ○ 00.1  ○ 00.2  ○ 00.3  ○ 00.4\n"
 
 
 @pytest.mark.parametrize("name, answer, told", [

@@ -58,7 +58,11 @@ def test_the_last_verdict_of_each_exercise_counts(folder):
     place = folder("ada", **{"00_mine__ipynb": notebook((CHECKED, printed), ("print('● 00.3 rightly')", ""))})
     [ada] = handed_in.students(place)
     [held] = ada.notebooks
-    assert (held.number, held.right, held.how) == ("00", {"00.1": True, "00.2": False, "00.3": None}, "stored outputs")
+    assert (held.number, held.right, held.how) == (
+        "00",
+        {"00.1": True, "00.2": False, "00.3": None, "00.4": None},
+        "stored outputs",
+    )
 
 
 @pytest.mark.slow
@@ -69,9 +73,9 @@ def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     cells = [(right, ""), ("1 / 0", ""), (typed, "● 00.3 right\n"), ('lab.course.check("00.3", 0.5)', "● 00.3 right\n")]
     place = folder("ada", **{"00__ipynb": notebook(*cells)})
     [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
-    assert (held.right, held.how) == ({"00.1": True, "00.2": False, "00.3": False}, "run again")
+    assert (held.right, held.how) == ({"00.1": True, "00.2": False, "00.3": False, "00.4": None}, "run again")
     [[stored]] = (student.notebooks for student in handed_in.students(place))
-    assert stored.right == {"00.1": None, "00.2": None, "00.3": True}
+    assert stored.right == {"00.1": None, "00.2": None, "00.3": True, "00.4": None}
 
 
 FORGED = """
@@ -97,7 +101,8 @@ def test_a_notebook_that_edits_the_list_of_right_answers_is_judged_by_its_answer
              "lab.course.check('01.4', lambda *given: 1 / 0)", "lab.course.check('01.3', object())"]  # fmt: skip
     place = folder("eve", **{"01__ipynb": notebook(*((cell, "") for cell in cells))})
     [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
-    assert held.right == {"01.1": False, "01.2": True, "01.3": True, "01.4": False} and held.own_word == ("01.3",)
+    right = {"01.1": False, "01.2": True, "01.3": True, "01.4": False, "01.5": None}
+    assert held.right == right and held.own_word == ("01.3",)
     assert "01.3*" in grading._verdicts(held)[1] and "* has an answer" in grading.AGAIN
 
 
@@ -151,12 +156,12 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     (place / "ada" / "out").symlink_to(tmp_path)
     assert main(["grade", str(place), "--out", str(tmp_path / "grades.html")]) == 0
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "ada: 1 of 3 exercises right, 1 run"
+    assert said[0] == "ada: 1 of 4 exercises right, 1 run"
     assert said[1] == "bob: 0 of 0 exercises right, 2 runs, 1 file that cannot be read"
     text = (tmp_path / "grades.html").read_text(encoding="utf-8")
-    assert re.search(r"<tr><td>ada</td><td>1 of 3</td><td>1</td><td></td></tr>", text)
+    assert re.search(r"<tr><td>ada</td><td>1 of 4</td><td>1</td><td></td></tr>", text)
     assert re.search(r"<tr><td>bob</td><td></td><td>1</td><td>1</td></tr>", text)
-    assert "<td>● 00.1  – 00.2  – 00.3</td><td>stored outputs</td>" in text
+    assert "<td>● 00.1  – 00.2  – 00.3  – 00.4</td><td>stored outputs</td>" in text
     assert "the same tables as bob: mine.zip" in text and "the same tables as ada: mine.zip" in text
     assert re.search(r"<td>cut\.zip</td>(<td></td>){6}<td>cannot be read: [^<]*cut\.zip", text)
     steps = len(lab.load_run(spiky).stats["step"].unique())

@@ -1,9 +1,19 @@
-"""Exercises of notebook 00: advantages by hand, reading the table, and another baseline."""
+"""Exercises of notebook 00: advantages by hand, reading the table, another baseline, and a step of training."""
 
 import pandas as pd
 
-from mas_lab.course.compare import close, entries, need
+from mas_lab.backends.loading import load_policy
+from mas_lab.cells.credits import mixed
+from mas_lab.cells.grouping import group
+from mas_lab.cells.losses import clipped
+from mas_lab.cells.normalization import normalize
+from mas_lab.cells.plans import tree
+from mas_lab.cells.rollout import rollout
+from mas_lab.cells.update import update
+from mas_lab.course.compare import asked, close, entries, need
 from mas_lab.course.exercises import exercise
+from mas_lab.tasks import make_env
+from mas_lab.team import Team
 
 CREDITS = (0.2, 0.2, 0.2, 0.6, 0.8)
 
@@ -42,3 +52,26 @@ def global_baseline(table):
     spread = table.groupby(["task", "credit"])["advantage"].agg(lambda a: a.max() - a.min())
     task, credit = spread.idxmax()
     need(spread.max() < 1e-9, f"task {task}: rows of credit {credit:.3g} got different advantages")
+
+
+@exercise(
+    "00.4",
+    "Four calls, as in the cells above. Each takes the table that the call before it returned.",
+    "Pass the seed on: `lab.rollout(env, team, tasks, plan=lab.tree(4), seed=seed)`.",
+    'The groups are `by=("episode", "agent", "turn")`, the credit is `lab.mixed(alpha=1.0)`.',
+)
+def step(answer):
+    env = make_env("plan_path")
+    tasks, steps = env.tasks(3, "train", 5), []
+    for make in (lambda *given: asked(answer, *given), _step):
+        steps.append(make(env, Team.shared(load_policy(env.pocket), env.agents), tasks, 7))
+    need(isinstance(steps[0], pd.DataFrame) and "grad_norm" in steps[0], "return the table of `lab.update`")
+    yours, ours = (stats.set_index("agent")["grad_norm"] for stats in steps)
+    need(set(yours.index) == set(ours.index), f"your table has the agents {list(yours.index)}, ours {list(ours.index)}")
+    for agent, norm in ours.items():
+        close(yours[agent], norm, f"the gradient norm of {agent}", tolerance=1e-3)
+
+
+def _step(env, team, tasks, seed):
+    turns = rollout(env, team, tasks, tree(4), seed)
+    return update(team, normalize(group(turns, ("episode", "agent", "turn"), mixed())), clipped(0.2))

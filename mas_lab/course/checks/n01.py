@@ -1,9 +1,10 @@
-"""Exercises of notebook 01: numbers of calls, a log-probability, an episode's return, a pick without rewards."""
+"""Exercises of notebook 01: calls, a log-probability, an episode's return, a pick without rewards, sampling."""
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import agrees, asked, close, entries, explored, need, same_rows, tables
+from mas_lab.backends.loading import load_policy
+from mas_lab.course.compare import agrees, asked, close, entries, explored, need, same, same_rows, tables
 from mas_lab.course.exercises import exercise
 
 ASKED = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
@@ -62,3 +63,45 @@ def surest(answer):
         table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": said, "temperature": 1.0})
         table = table.assign(local_reward=rng.random(8).round(2), team_reward=0.0, valid=True)
         same_rows(asked(answer, table), table["logprobs"].map(np.mean), table, what="number")
+
+
+@exercise(
+    "01.5",
+    "First the model reads the prompt. Then it reads only the token that was drawn last; the cache holds the rest.",
+    "The next token's distribution is in the last position: `logits[:, -1] / temperature`, then `log_softmax(-1)`.",
+    "`torch.multinomial` wants probabilities: the exponential of the log-softmax.",
+)
+def draw(answer):
+    import torch
+
+    model, prompt = load_policy("math").model, [5, 9, 4, 12, 7]
+    for seed, temperature in ((0, 1.0), (1, 2.0), (2, 0.001)):
+        counted, drawn = _Counted(model), torch.Generator().manual_seed(seed)
+        ids, logprobs = entries(asked(answer, counted, prompt, 12, temperature, drawn), 2, "the result")
+        entries(ids, 12, "the ids"), entries(logprobs, 12, "the log-probabilities")
+        with torch.no_grad():
+            logits_TV = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float() / temperature
+        right_TV = logits_TV.log_softmax(-1)
+        same(logprobs, right_TV[range(12), ids], f"log-probability at temperature {temperature:g}", "token {}".format)
+        least = len(prompt) + 11
+        need(counted.read == least, f"the model read {counted.read} tokens; with a cache it reads {least}")
+        likeliest = right_TV.argmax(-1).tolist()
+        need(temperature > 0.01 or ids == likeliest, "at temperature 0.001, draw the likeliest token nearly always")
+    many = [asked(answer, model, prompt, 1, 2.0, drawn)[0][0] for _ in range(300)]
+    with torch.no_grad():
+        p_V = model(torch.tensor([prompt])).logits[0, -1].float().div(2.0).softmax(-1)
+    share, p = many.count(int(p_V.argmax())) / 300, float(p_V.max())
+    need(
+        abs(share - p) < 4 * (p * (1 - p) / 300) ** 0.5, f"the likeliest token has {p:.2f}; you drew it in {share:.2f}"
+    )
+
+
+class _Counted:
+    """A model that counts the tokens that it reads."""
+
+    def __init__(self, model):
+        self.model, self.read = model, 0
+
+    def __call__(self, ids, **options):
+        self.read += ids.numel()
+        return self.model(ids, **options)

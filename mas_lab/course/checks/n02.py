@@ -1,11 +1,13 @@
-"""Exercises of notebook 02: rows in a wrong group, `by` from a description, a new credit, opposite advantages."""
+"""Exercises of notebook 02: rows in a wrong group, `by` from a description, a credit, opposite advantages, cell 2."""
 
 import dataclasses
+
+import pandas as pd
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, designed, names, need, same_groups, same_rows, tables
+from mas_lab.course.compare import asked, designed, explored, names, need, place_of, same_groups, same_rows, tables
 from mas_lab.course.exercises import exercise
 
 METHODS = {
@@ -74,3 +76,28 @@ def praised_and_blamed(rewards, called):
     best = praise.where(both).idxmax()
     told = f"{praise[best]:+.2f} by task, {blame[best]:+.2f} by its own mean"
     return f"in episode {table['episode'][best]} its advantage is {told}"
+
+
+@exercise(
+    "02.5",
+    "`turns.groupby(list(by), sort=False).ngroup()` numbers the groups, a number per row.",
+    "`turns.assign(credit=..., group=...)` returns a new table.",
+    "How many prompts has each group? `turns.groupby(label)['prompt'].nunique()`.",
+)
+def cell(answer):
+    for number, by in enumerate((("task",), ("task", "agent"), ("episode", "agent", "turn"))):
+        table = explored(list(tables(3))[number]).assign(prompt="one")
+        yours = asked(answer, table, by, episode_return(), True)
+        right = isinstance(yours, pd.DataFrame) and {"credit", "group"} <= set(yours) and len(yours) == len(table)
+        need(right, "return the table with the columns `credit` and `group`, and all of its rows")
+        same_rows(yours["credit"], episode_return()(table), table, "credit")
+        labels = pd.Series(list(map(str, yours["group"]))).groupby(table.groupby(list(by)).ngroup().to_numpy())
+        need((labels.nunique() == 1).all(), f"by={by}: rows that agree in all columns have two labels")
+        need(labels.first().is_unique, f"by={by}: rows that differ in a column have one label")
+        other = table.assign(prompt=["another", *table["prompt"][1:]])
+        asked(answer, other, by, episode_return(), False)
+        try:
+            answer(other, by, episode_return(), True)
+        except ValueError:
+            continue
+        need(False, f"by={by}: {place_of(table, 0)} answers another prompt than its group, and nothing was raised")

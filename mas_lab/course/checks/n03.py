@@ -1,5 +1,6 @@
-"""Exercises of notebook 03: an agent's own baseline, its signal, when it pays, and harm that no norm shows."""
+"""Exercises of notebook 03: an agent's own baseline, its signal, when it pays, hidden harm, cell 3."""
 
+from mas_lab import plain
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
@@ -60,3 +61,20 @@ def hidden_harm(rewards, called):
     need(0.9 <= critic["F_k"] <= 1.1, f"{told}; F should be between 0.9 and 1.1")
     need(critic["signal"] < 0.1, f"{told}; signal should be below 0.1")
     return f"{told}: no norm shows it, but {1 - critic['signal']:.0%} of its squared advantages is noise"
+
+
+@exercise(
+    "03.5",
+    "First make one number per unit: a row, or an episode with the mean of its credits. Then group these by `group`.",
+    "`turns['group'].map(...)` brings a group's mean, deviation and number of units back to its rows.",
+    "Two reasons give 0: fewer than two units, or a deviation of 0 that you would divide by.",
+)
+def cell(answer):
+    for by in (("task",), ("task", "agent")):
+        for table in tables(4, seed=9):
+            compared = plain.group(table, by, lambda turns: turns["local_reward"] + plain.episode_return(turns))
+            for once_per in (None, "episode"):
+                for divide in (True, False):
+                    what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
+                    ours = plain.normalize(compared, once_per, divide)["advantage"]
+                    same_rows(asked(answer, compared, once_per, divide), ours, compared, what)

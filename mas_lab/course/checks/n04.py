@@ -1,10 +1,15 @@
-"""Exercises of notebook 04: when the clip acts, two losses by hand, and one that keeps every token's gradient."""
+"""Exercises of notebook 04: when the clip acts, two losses by hand, one that keeps every token's gradient, a step."""
+
+import copy
 
 import numpy as np
 
+from mas_lab import plain
+from mas_lab.backends.loading import load_policy
 from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.course.compare import asked, close, need, same_loss, same_names
 from mas_lab.course.exercises import exercise
+from mas_lab.tasks import make_env
 
 LOW, HIGH = 0.8, 1.2
 
@@ -59,3 +64,34 @@ def own_loss(answer):
         return -(now - old).exp().clamp(max=HIGH).detach() * advantages * now
 
     same_loss(lambda *given: asked(answer, *given), ours)
+
+
+@exercise(
+    "04.6",
+    "One row at a time: logits of the whole text, the completion's log-probabilities, the loss, `backward()`.",
+    "The logits at position i predict token i + 1, so the completion's begin at `len(prompt_ids) - 1`.",
+    "Divide each row's sum of losses by the number of completion tokens in the whole table, before `backward()`.",
+    "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` clips, and returns the norm before it.",
+)
+def step(answer):
+    import torch
+
+    policy, env = load_policy("math"), make_env("math")
+    players = dict.fromkeys(env.agents, plain.Policy(policy.model, policy.tokenizer, None))
+    turns = plain.rollout(env, players, env.tasks(2, "train", 0), torch.Generator().manual_seed(0), episodes=2)
+    rng = np.random.default_rng(0)
+    spread = [[one + move for one, move in zip(said, rng.normal(0, 0.2, len(said)), strict=True)]
+              for said in turns["logprobs"]]  # fmt: skip
+    turns = turns.assign(logprobs=spread, advantage=rng.normal(0, 3, len(turns)), agent="one")
+    found = []
+    for by_hand in (True, False):
+        model = copy.deepcopy(policy.model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
+        if by_hand:
+            norm = asked(answer, model, optimizer, turns)
+        else:
+            norm = plain.update({"one": plain.Policy(model, None, optimizer)}, turns)["one"]
+        found.append((norm, torch.cat([weight.detach().flatten() for weight in model.parameters()])))
+    (yours, moved), (ours, right) = found
+    close(yours, ours, "the gradient norm", tolerance=1e-3)
+    need(torch.allclose(moved, right, atol=1e-5), "the norm is right, but the weights after the step differ")

@@ -1,8 +1,9 @@
-"""Exercises of notebook 05: F and signal, positive advantages of wrong answers, and rewards designed by hand."""
+"""Exercises of notebook 05: F and signal, advantages of wrong answers, rewards by hand, a token's norm."""
 
 import numpy as np
 
-from mas_lab.course.compare import agrees, critic_statistics, need, same_names
+from mas_lab.backends.loading import load_policy
+from mas_lab.course.compare import agrees, asked, critic_statistics, entries, need, same, same_names
 from mas_lab.course.exercises import exercise
 
 N = 8
@@ -61,3 +62,23 @@ def quiet(rewards, called):
     need(critic["F_k"] <= 1 + 1e-9, f"{told}; F should be at most 1")
     need(critic["signal"] <= 0.1, f"{told}; F is right, but signal should be at most 0.1")
     return told
+
+
+@exercise(
+    "05.5",
+    "The logits at position i predict token i + 1. The prompt's last token predicts the completion's first.",
+    "One backward pass per token: `model.zero_grad()`, then `(-advantage * logprob).backward()`, then the norm.",
+    "`torch.nn.utils.get_total_norm([weight.grad for weight in model.parameters()])`",
+)
+def token_norms(answer):
+    import torch
+
+    model = load_policy("math").model
+    weights = list(model.parameters())
+    for prompt, said, advantage in (([5, 9, 4, 12, 7], [8, 3, 9], 2.5), ([6, 6, 3], [11, 5], -0.5)):
+        ids = torch.tensor([[*prompt, *said]])
+        logprobs_T = model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(said)), said]
+        ours = [torch.nn.utils.get_total_norm(torch.autograd.grad(-advantage * one, weights, retain_graph=True)).item()
+                for one in logprobs_T]  # fmt: skip
+        yours = entries(asked(answer, model, prompt, said, advantage), len(said), "the norms")
+        same(yours, ours, "norm", "token {}".format, tolerance=1e-3)
