@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from mas_lab.course.exercises import check, hint, progress
 from mas_lab.course.glossary import glossary
 from mas_lab.course.guesses import explain, guess
+from mas_lab.course.loop import loop
 
 if TYPE_CHECKING:
     from mas_lab.course.broken_runs import Training
 
-__all__ = ["broken", "check", "explain", "glossary", "guess", "hint", "progress"]
+__all__ = ["broken", "check", "explain", "glossary", "guess", "hint", "loop", "progress"]
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> "Training":

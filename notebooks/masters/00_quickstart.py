@@ -7,14 +7,7 @@
 #
 # In this notebook you run one training step by hand, watch a team learn from 0.5 to about 0.9, and change one argument of a published algorithm.
 #
-# The whole method is one table that flows through four cells. Each cell only adds columns:
-#
-# | cell | adds |
-# |---|---|
-# | `rollout` | who said what, and what it earned |
-# | `group` | who is compared with whom, on which number |
-# | `normalize` | the advantage: how much better is this answer than those it is compared with? |
-# | `update` | nothing: it steps the optimizer and reports |
+# The whole method is one table that flows through four cells. Each cell only adds columns; a drawing follows below.
 #
 # | word | here |
 # |---|---|
@@ -40,6 +33,7 @@ from mas_lab.demo import trials as demo
 from mas_lab.widgets.figures import dialogue, mazes
 
 STEPS = 2 if SMOKE else demo.STEPS
+lab.course.loop()
 
 # %% [markdown]
 # ## The nouns: an environment, a team, some tasks

@@ -35,6 +35,9 @@ def meaning(*columns):
     return lab.schema().set_index("column").loc[list(columns), ["meaning"]]
 
 
+# %%
+lab.course.loop("rollout")
+
 # %% [markdown]
 # ## The world: five pure functions
 #

@@ -32,6 +32,9 @@ def recorded(name):
     return pd.read_csv(data_dir() / "results" / "grouping" / f"{name}.csv", keep_default_na=False)
 
 
+# %%
+lab.course.loop("group")
+
 # %% [markdown]
 # ## By hand: five rows
 #

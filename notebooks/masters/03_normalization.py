@@ -35,6 +35,9 @@ from mas_lab.widgets.sliders import interact
 
 RECORDS = data_dir() / "results"
 
+# %%
+lab.course.loop("normalize")
+
 # %% [markdown]
 # ## Center and scale
 #

@@ -31,6 +31,9 @@ from mas_lab.widgets.figures import LAYOUT, PALETTE
 COLORS = {"color_discrete_sequence": PALETTE}
 pd.set_option("display.max_colwidth", 60)
 
+# %%
+lab.course.loop("update")
+
 # %% [markdown]
 # ## The policy gradient, for people who know cross-entropy
 #
