@@ -15,7 +15,7 @@ from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
 
-MARKS = {True: ("●", "right"), False: ("○", "not yet"), None: ("–", "never checked")}
+MARKS = {True: ("●", "right"), False: ("○", "wrong"), None: ("–", "untouched")}
 STORED = (
     "Verdicts are those that stand in the outputs of the notebooks as they were handed in, where a student could have "
     "typed them; the option --run runs the notebooks again."
@@ -45,7 +45,12 @@ def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None]
         say(f"{student.name}: {_counted(student)}")
         handed_in.append(student)
     body = "".join(
-        (f'<p class="quiet">{escape(AGAIN if run else STORED)}</p>', _overview(handed_in), _board(handed_in))
+        (
+            f'<p class="quiet">{escape(AGAIN if run else STORED)}</p>',
+            _overview(handed_in),
+            _exercises(handed_in),
+            _board(handed_in),
+        )
     )
     body += "".join(_one(student, handed_in) for student in handed_in)
     return write(out, document(f"Handed in: {Path(folder).resolve().name}", body, scripts=FIGURES))
@@ -67,10 +72,31 @@ def _overview(handed_in: Sequence[Student]) -> str:
     for student in handed_in:
         best = {number: max((held for held in student.notebooks if held.number == number), default=None, key=_count)
                 for number in numbers}  # fmt: skip
-        cells = [f"{held.count} of {len(held.right)}" if held else "" for held in best.values()]
+        cells = [_shares(held) if held else "" for held in best.values()]
         broken = sum(bool(held.trouble) for held in (*student.notebooks, *student.runs))
         rows.append([student.name, *cells, sum(run.entry is not None for run in student.runs), broken or ""])
     return _table("Exercises that are right, by notebook; of several copies the one with most", heads, rows)
+
+
+def _shares(held: Notebook) -> str:
+    """Return such as `2 right, 1 wrong, 1 untouched`."""
+    counts = Counter(held.right.values())
+    return ", ".join(f"{counts[one]} {name}" for one, (_, name) in MARKS.items() if counts[one])
+
+
+def _exercises(handed_in: Sequence[Student]) -> str:
+    """Return a table of how many students solved each exercise; of several copies of a notebook the best counts."""
+    found: dict[str, Counter] = {}
+    for student in handed_in:
+        best: dict[str, bool | None] = {}
+        for held in student.notebooks:
+            for name, right in held.right.items():
+                best[name] = max(best.get(name), right, key=[None, False, True].index)
+        for name, right in best.items():
+            found.setdefault(name, Counter())[right] += 1
+    rows = [[name, *(f"{mark} {counts[right]}" for right, (mark, _) in MARKS.items())]
+            for name, counts in sorted(found.items())]  # fmt: skip
+    return _table("Students by exercise", ["exercise", *(name for _, name in MARKS.values())], rows) if rows else ""
 
 
 def _count(held: Notebook) -> int:

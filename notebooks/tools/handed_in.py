@@ -24,7 +24,9 @@ BYTES = 64 * 2**20
 """Maximal size of a notebook in bytes; larger ones are not read."""
 CELL = 300
 """Time limit of a student's cell in seconds."""
-VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (right|not yet)", re.MULTILINE)
+VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (?:right|not yet)(.*)", re.MULTILINE)
+UNTOUCHED = re.compile(r"put your answer in place of|returned nothing; write its body|there is no answer yet")
+"""What `check` says of an answer that nobody wrote."""
 TOOLS = str(Path(__file__).resolve().parent)
 KEEP = f"import sys\nsys.path.append({TOOLS!r})\nimport answers as _answers\n_answers.keep()"
 READY = "import json, answers as _answers\nfrom mas_lab.course import exercises as _asked\n"
@@ -37,7 +39,7 @@ class HandInError(ValueError):
 
 @dataclass(frozen=True)
 class Notebook:
-    """One notebook. `right` maps its exercises, in order, to True, False or `None` (never checked)."""
+    """One notebook. `right` maps its exercises, in order, to True, False or `None` (untouched)."""
 
     file: str
     number: str = ""
@@ -157,14 +159,15 @@ def _number(path: Path, cells: list[dict[str, Any]]) -> str:
     return max(asked, key=asked.count) if asked else named[1]
 
 
-def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool]:
-    """Return the last verdict of each exercise in the outputs."""
+def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
+    """Return the last verdict of each exercise in the outputs; `None` where the answer is still the placeholder."""
     outputs = [output for cell in cells for output in _list(cell.get("outputs")) if isinstance(output, dict)]
     printed = "\n".join(_text(output.get("text")) for output in outputs if output.get("name") == "stdout")
-    return {name: mark == "●" for mark, name, _ in VERDICT.findall(printed)}
+    return {name: mark == "●" or (None if UNTOUCHED.search(told) else False)
+            for mark, name, told in VERDICT.findall(printed)}  # fmt: skip
 
 
-def _run_again(path: Path, number: str) -> tuple[dict[str, bool], tuple[str, ...]]:
+def _run_again(path: Path, number: str) -> tuple[dict[str, bool | None], tuple[str, ...]]:
     """Run a notebook again, and judge in this process, which its code cannot reach, what it gave to `check`.
 
     Returns the verdicts, and the exercises with an answer that no other process can use; there its kernel is believed.
@@ -176,7 +179,7 @@ def _run_again(path: Path, number: str) -> tuple[dict[str, bool], tuple[str, ...
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
     held.cells.insert(0, nbformat.v4.new_code_cell(KEEP))
-    found: dict[str, bool] = {}
+    found: dict[str, bool | None] = {}
     own_word: list[str] = []
 
     def judge(ask: execution.Ask) -> None:
@@ -203,8 +206,11 @@ def _asked(ask: execution.Ask, expression: str) -> Any:
     return json.loads(told[1])
 
 
-def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool:
-    """Return the verdict of the judge in this process; raise NotPlainError if an answer cannot leave its kernel."""
+def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool | None:
+    """Return the verdict of the judge in this process; `None` for a placeholder.
+
+    Raises NotPlainError if an answer cannot leave its kernel.
+    """
     beyond = []
 
     def call(number: int, arguments: Sequence[Any]) -> Any:
@@ -220,13 +226,14 @@ def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool:
 
     try:
         answer = answers.decoded(given, call)
-        if not any(part is ... for part in answer):
-            one.judge(*answer)
-            return True
-    except Exception:  # as in `check`: whatever an answer raises, it is not right
+        if any(part is ... for part in answer):
+            return None
+        one.judge(*answer)
+        return True
+    except Exception as error:  # as in `check`: whatever an answer raises, it is not right
         if given is None or beyond:
             raise answers.NotPlainError(one.name) from None
-    return False
+        return None if UNTOUCHED.search(str(error)) else False
 
 
 def _list(held: Any) -> list[Any]:

@@ -46,15 +46,21 @@ def pack(
 
     Solutions run in their short form, or at `full` length. Solutions in the folder `executed` with the same cells are
     reused, and new ones are stored there. `students`: only the files for students. `wheel`: a wheel file to use instead
-    of building one. Raises PackError, or NotebookError for a cell that fails.
+    of building one. A notebook in which a cell fails has a page that says so. Raises PackError, also after the zip is
+    written if a notebook failed.
     """
+    failed: list[str] = []
     solutions = {} if students else {path.stem: _solution(path) for path in forms.masters()}
-    files = dict(_for_students(wheel)) | (dict(_for_teachers(solutions, full, executed, say)) if solutions else {})
+    files = dict(_for_students(wheel)) | (
+        dict(_for_teachers(solutions, full, executed, say, failed)) if solutions else {}
+    )
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole(out) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(f"{ROOT}/{name}", content)
+    if failed:
+        raise PackError(f"{out} is written, but {len(failed)} notebooks failed: {'; '.join(failed)}")
     return out
 
 
@@ -83,13 +89,23 @@ def _built_wheel(folder: Path) -> Path:
 
 
 def _for_teachers(
-    solutions: dict[str, Any], full: bool, executed: Path | None, say: Callable[[str], None]
+    solutions: dict[str, Any], full: bool, executed: Path | None, say: Callable[[str], None], failed: list[str]
 ) -> Iterator[tuple[str, bytes]]:
+    import nbformat
+
     yield "INSTRUCTOR.md", instructor(solutions).encode()
     for name, notebook in solutions.items():
         yield f"solutions/{name}.ipynb", (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
         run = execution.with_parameters(notebook, {} if full else {"SMOKE": True})
-        done = execution.executed(run, f"{name}-solution", executed, say)
+        try:
+            done = execution.executed(run, f"{name}-solution", executed, say)
+        except execution.NotebookError as error:
+            say(str(error))
+            failed.append(str(error))
+            run.cells.insert(
+                1, nbformat.v4.new_markdown_cell(f"**This notebook was not executed to its end: {error}**")
+            )
+            done = run
         yield f"executed/{name}.html", pages.page(done, title(notebook), scripts="../parts").encode()
     yield "executed/index.html", _index(solutions).encode()
     for path in sorted(Path(__file__).parent.glob("*.py")):

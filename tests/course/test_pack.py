@@ -64,6 +64,27 @@ def test_a_teacher_gets_all_of_it_and_its_pages_need_no_network(wheel, tmp_path)
     assert links["check"](folder)[0] == []
 
 
+def test_one_failing_notebook_costs_no_other(wheel, tmp_path, monkeypatch):
+    pytest.importorskip("math_core", reason="`make pages` brings it")
+
+    def executed(notebook, name, kept, say):
+        if name.startswith("01"):
+            raise execution.NotebookError("01_rollout-solution, cell 3: KeyError: 'x'")
+        return notebook
+
+    monkeypatch.setattr(execution, "executed", executed)
+    with pytest.raises(
+        pack.PackError, match=r"course\.zip is written, but 1 notebooks failed: 01_rollout-solution, cell 3"
+    ):
+        pack.pack(tmp_path / "course.zip", wheel=wheel, say=lambda text: None)
+    with zipfile.ZipFile(tmp_path / "course.zip") as archive:
+        pages = {
+            name: archive.read(f"{pack.ROOT}/executed/{name}.html").decode() for name in ("00_quickstart", "01_rollout")
+        }
+    told = "This notebook was not executed to its end"
+    assert told in pages["01_rollout"] and told not in pages["00_quickstart"]
+
+
 def test_a_wheel_that_cannot_be_built_is_an_error_and_leaves_no_zip(monkeypatch, tmp_path):
     monkeypatch.setattr(pack, "CHECKOUT", tmp_path)
     (tmp_path / "pyproject.toml").write_text("[build-system\n", encoding="utf-8")
