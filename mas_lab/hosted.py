@@ -36,6 +36,12 @@ SWITCHES = {
         "local": "no NVIDIA GPU answered nvidia-smi",
     },
 }
+NEWER = {
+    "kaggle": "Take the newest image: Settings > Environment > Always use latest environment.",
+    "colab": "Take the newest image: Runtime > Change runtime type > Runtime version > Latest.",
+    "local": "Make a new environment: python -m venv lab, then install the kit there.",
+}
+"""How to get newer packages."""
 PINNABLE = re.compile(
     r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
@@ -123,6 +129,17 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
 
 
+def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
+    """Return such as "needs pandas>=2.2, here 2.1.4" for each requirement whose installed version does not fit."""
+    from pip._vendor.packaging.requirements import Requirement
+
+    asked = [Requirement(need) for need in needs]
+    asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
+    here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in asked}
+    return [f"needs {one.name}{one.specifier}, here {version}" for one, version in here.items()
+            if version is not None and not one.specifier.contains(version, prereleases=True)]  # fmt: skip
+
+
 def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
     """Install the missing requirements of mas_lab and of this notebook (`needs`), and print a report.
 
@@ -136,6 +153,9 @@ def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
     if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs], installed()):
         return host
     on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()
+    if wrong := unfit([*(metadata.requires("mas-lab") or ()), *needs, *on_gpu], installed()):
+        listed = "\n".join(f"  {one}" for one in wrong)
+        raise SystemExit(f"Packages of this machine do not fit, and none is replaced:\n{listed}\n{NEWER[host.name]}")
     added = add(["mas-lab", *needs, *on_gpu], host.name)
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host

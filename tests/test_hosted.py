@@ -51,6 +51,16 @@ def test_everything_installed_is_a_constraint(tmp_path):
     assert {"torch", "pandas", "ipywidgets"} <= set(hosted.installed())
 
 
+def test_packages_that_do_not_fit_are_listed_before_pip_is_asked(monkeypatch):
+    needs = ["pandas>=2.2", "old-Name<2", "absent>=1", 'other>=9; extra == "gpu"', 'mine>=3; python_version < "3"']
+    have = {"pandas": "2.1.4", "old-name": "2.0rc1", "other": "1", "mine": "1"}
+    assert hosted.unfit(needs, have) == ["needs pandas>=2.2, here 2.1.4", "needs old-Name<2, here 2.0rc1"]
+    monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Batch")
+    monkeypatch.setattr(hosted, "add", lambda *_: pytest.fail("pip was asked"))
+    with pytest.raises(SystemExit, match=r"none is replaced:\n  needs torch<1, here [^\n]+\nTake the newest image"):
+        hosted.prepare(needs=["torch<1"])
+
+
 def wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
     about = f"{name}-{version}.dist-info"
     path = folder / f"{name}-{version}-py3-none-any.whl"
