@@ -104,10 +104,10 @@ def site(parts, tmp_path_factory):
     """Built with no notebook run but the first, which is taken as it was run before."""
     for name in ("sphinx", "myst_nb", "furo", "math_core"):
         pytest.importorskip(name, reason="`make pages` brings it")
-    build, execution = parts("build"), importlib.import_module("execution")
+    build, execution, forms = parts("build"), *map(importlib.import_module, ("execution", "forms"))
     folder = tmp_path_factory.mktemp("site")
-    first = min((ROOT / "notebooks").glob("*.ipynb"))
-    ran = execution.with_parameters(nbformat.read(first, 4), {"SMOKE": True})
+    first = forms.masters()[0]
+    ran = execution.with_parameters(nbformat.reads(forms.text_of(first, "page"), 4), {"SMOKE": True})
     code = [cell for cell in ran.cells if cell.cell_type == "code"]
     output = nbformat.v4.new_output
     code[-1].outputs = [
@@ -116,7 +116,7 @@ def site(parts, tmp_path_factory):
         output("display_data", data={"application/vnd.jupyter.widget-view+json": {}, "text/plain": "Widget()"}),
     ]
     (folder / "ran").mkdir()
-    nbformat.write(ran, folder / "ran" / first.name)
+    nbformat.write(ran, folder / "ran" / f"{first.stem}.ipynb")
     html = build.build(folder, [first.stem], kept=folder / "ran")
     return html, html / "notebooks" / f"{first.stem}.html"
 
