@@ -85,7 +85,7 @@ test-floor:
 trackers games clients statistics pages: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
 
-# ARGS=--full runs the notebooks at full length, ARGS="--executed FOLDER" takes those that were run before.
+# ARGS=--short runs the notebooks in their short form, ARGS="--executed FOLDER" takes those that were run before.
 site: pages
 	$(RUN) docs/site/build.py $(ARGS)
 

@@ -117,7 +117,7 @@ def site(parts, tmp_path_factory):
     ]
     (folder / "ran").mkdir()
     nbformat.write(ran, folder / "ran" / f"{first.stem}.ipynb")
-    html = build.build(folder, [first.stem], kept=folder / "ran")
+    html = build.build(folder, [first.stem], short=True, kept=folder / "ran")
     return html, html / "notebooks" / f"{first.stem}.html"
 
 
@@ -138,6 +138,10 @@ def test_a_notebook_stands_in_static_form_and_its_formulas_need_no_script(site):
     page = site[1].read_text(encoding="utf-8")
     assert "100%" in page and "10%\r" not in page
     assert 'aria-label=" rising "' in page and "plotly-cartesian.min.js" in page and "Widget()" not in page
+    assert "those of a short run" in page
+    framed = (site[0] / "docs" / "instruments.html").read_text(encoding="utf-8")
+    for name in ("RewardInspector", "RolloutViewer", "SpikeInspector", "AblationBoard"):
+        assert f"_static/live/{name}.html" in framed and (site[0] / "_static" / "live" / f"{name}.html").is_file()
     assert "Show code cell source" in page, "the install cell is folded"
     stored = json.loads((site[0] / "_static" / f"{site[1].stem}.ipynb").read_text(encoding="utf-8"))
     assert all(not cell.get("outputs") for cell in stored["cells"]), "what is offered is what students open"

@@ -1,8 +1,9 @@
 """Builds the site: `make site`, or `python docs/site/build.py`; opens from `_build/site/index.html`, without a network.
 
-Gathers the pages where they stand, runs the notebooks in their short form (`--full`: as they are stored), writes the
-reference from the docstrings, and ends with a walk over every link. `--executed FOLDER` takes notebooks that were run
-before, if their cells are still the same, and puts there what it runs. Leaves out: publishing it.
+Gathers the pages where they stand, makes a live page of each instrument, runs the notebooks at full length (`--short`:
+a few steps each, which the page then says), writes the reference from the docstrings, and walks over every link.
+`--executed FOLDER` takes notebooks that were run before, if their cells are still the same, and puts there what it
+runs. Leaves out: publishing it.
 """
 
 import argparse
@@ -28,8 +29,8 @@ import public_names  # noqa: E402
 PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/README.md", "benchmarks/README.md")
 FILES = ("docs/*.png", "LICENSE", "CITATION.cff")
 INTRO = """
-What students open, as it runs from top to bottom: exercises say "not yet", and numbers are those of a short run, where
-the page has `SMOKE = True`. Live instruments stand here in their static form.
+What students open, as it runs from top to bottom; exercises say "not yet". Live instruments stand here in their static
+form.
 """
 BROWSER = """
 The two middle cells, `group` and `normalize`, need no torch, and a page on which they run in the browser itself was
@@ -37,6 +38,7 @@ tried with JupyterLite 0.8.6 and Pyodide 314.0.7, whose core comes from npm. It 
 builds for WebAssembly are on Pyodide's content network alone, neither on PyPI nor on npm, so that a site that works
 without a network cannot bring them.
 """
+FRAME = '<iframe src="../_static/live/{name}.html" title="{name}, live" loading="lazy" class="live"></iframe>'
 LAST = "reference/index"
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -81,7 +83,7 @@ def bring(pages: Path, page: Path, target: str) -> None:
         shutil.copy(source, there)
 
 
-def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | None) -> None:
+def notebooks(pages: Path, asked: list[str] | None, short: bool, kept: Path | None) -> None:
     """The notebooks with their outputs, and as they are stored, for download. `asked`: run these alone."""
     folder = pages / "notebooks"
     folder.mkdir(exist_ok=True)  # pages link to them as they are stored
@@ -89,10 +91,10 @@ def notebooks(pages: Path, asked: list[str] | None, full: bool, kept: Path | Non
         path = ROOT / "notebooks" / f"{master.stem}.ipynb"
         shutil.copy(path, pages / "static" / path.name)
         page = notebook_pages.read(forms.text_of(master, "page"))
-        notebook = execution.with_parameters(page, {} if full else {"SMOKE": True})
+        notebook = execution.with_parameters(page, {"SMOKE": True} if short else {})
         if asked is None or path.stem in asked:
             notebook = execution.executed(notebook, path.stem, kept)
-        nbformat.write(shown(notebook, path.name), folder / path.name)
+        nbformat.write(shown(notebook, path.name, short), folder / path.name)
     listed(folder)
 
 
@@ -108,7 +110,7 @@ def listed(folder: Path) -> None:
     (folder / "index.md").write_text("\n".join(rows), encoding="utf-8")
 
 
-def shown(notebook: nbformat.NotebookNode, file: str) -> nbformat.NotebookNode:
+def shown(notebook: nbformat.NotebookNode, file: str, short: bool) -> nbformat.NotebookNode:
     """The notebook as a page: no live widgets, no colours of a terminal, and a line that offers the file."""
     notebook = notebook_pages.static(notebook)
     notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
@@ -116,8 +118,35 @@ def shown(notebook: nbformat.NotebookNode, file: str) -> nbformat.NotebookNode:
         if "install" in cell.metadata.get("tags", []):
             cell.metadata["tags"] = [*cell.metadata["tags"], "hide-input"]
     offer = f'*Open it yourself: `make lab`, or download <a href="../_static/{file}" download>{file}</a>.*'
+    if short:
+        offer += "\n\n**The outputs are those of a short run; the text tells numbers of full ones.**"
     notebook.cells.insert(1, nbformat.v4.new_markdown_cell(offer))
     return notebook
+
+
+def live(pages: Path) -> None:
+    """Write a live page of each instrument, from a short training and a recorded study, and frame it on their page."""
+    import mas_lab as lab
+
+    env = lab.make_env("ladder", n_agents=4)
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
+    run = pages.parent / "live_run"
+    shutil.rmtree(run, ignore_errors=True)
+    watch = lab.SpikeWatch(warmup=2, window=8, threshold=1.5)
+    for _ in lab.train(env, team, "grpo", 6, run=run, watch=watch, tasks=8):
+        pass
+    study = ROOT / "data" / "results" / "studies" / "math"
+    made = {"RewardInspector": run, "RolloutViewer": run, "SpikeInspector": run, "AblationBoard": study}
+    page = pages / "docs" / "instruments.md"
+    text = page.read_text(encoding="utf-8")
+    (pages / "static" / "live").mkdir()
+    for name, shown_run in made.items():
+        getattr(lab, name)(shown_run).to_html(pages / "static" / "live" / f"{name}.html")
+        frame = FRAME.format(name=name)
+        text = re.sub(
+            rf"^(## {name}.*)$", lambda found, frame=frame: f"{found[1]}\n\n{frame}", text, flags=re.MULTILINE
+        )
+    page.write_text(text, encoding="utf-8")
 
 
 def sphinx(pages: Path, html: Path) -> None:
@@ -129,7 +158,7 @@ def sphinx(pages: Path, html: Path) -> None:
         (html / stray).unlink(missing_ok=True)
 
 
-def build(out: Path, asked: list[str] | None = None, full: bool = False, kept: Path | None = None) -> Path:
+def build(out: Path, asked: list[str] | None = None, short: bool = False, kept: Path | None = None) -> Path:
     """Everything, into the empty folder `out`/site; what it is made from stands beside it."""
     pages, html = out / "pages", out / "site"
     for folder in (pages, html, out / "doctrees"):
@@ -137,7 +166,8 @@ def build(out: Path, asked: list[str] | None = None, full: bool = False, kept: P
     pages.mkdir(parents=True)
     gather(pages)
     public_names.write(pages / "reference")
-    notebooks(pages, asked, full, kept)
+    notebooks(pages, asked, short, kept)
+    live(pages)
     sphinx(pages, html)
     return html
 
@@ -145,11 +175,11 @@ def build(out: Path, asked: list[str] | None = None, full: bool = False, kept: P
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "_build", help="folder; the site is OUT/site")
-    parser.add_argument("--full", action="store_true", help="notebooks at full length")
+    parser.add_argument("--short", action="store_true", help="notebooks in their short form")
     parser.add_argument("--executed", type=Path, default=None, help="folder of notebooks that were run before")
     parser.add_argument("--run", nargs="*", metavar="NOTEBOOK", default=None, help="only these; none: no notebook")
     args = parser.parse_args()
-    html = build(args.out, args.run, args.full, args.executed)
+    html = build(args.out, args.run, args.short, args.executed)
     status = links.main(html)
     print(html / "index.html")
     return status

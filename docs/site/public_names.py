@@ -26,6 +26,16 @@ PAGES = (
     ("around", "Around them", ("doctor", "course")),
 )
 """File, title, rooms."""
+EXAMPLE = """```python
+import mas_lab as lab
+
+env = lab.make_env("math")
+team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
+for report in lab.train(env, team, "dr_mas", steps=10, run="runs/mine"):
+    print(report)                        # a step: its turns, statistics and scores
+lab.RewardInspector("runs/mine")         # who earned what
+```
+"""
 ORDER = ("rollout", "plans", "episode", "grouping", "credits", "normalization", "selection", "update", "losses")
 
 
@@ -91,6 +101,7 @@ def write(folder: Path) -> list[Path]:
 
 def _index() -> Iterator[str]:
     yield "# API reference\n"
+    yield EXAMPLE
     yield "Everything below is `lab.…` after `import mas_lab as lab`. What is not here may move.\n"
     yield "| | |\n|---|---|"
     for file, (title, modules) in pages().items():
