@@ -31,6 +31,8 @@ NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 2305.14314)."""
 LOGITS = 2**25
 """Logits that are held at once, see `mas_lab.backends.torch.fast.packing.LARGE_LOGITS`."""
+CHECKPOINTED = 1_000_000_000
+"""Number of weights above which the update computes activations again in the backward pass instead of keeping them."""
 SMALLER = {"sample_tokens": 2048, "train_tokens": 2048}
 """The options that a refusal tries, so that less memory is needed."""
 
@@ -95,13 +97,16 @@ class ModelSpec:
     """Tokens of one micro-batch of the update."""
     sample_tokens: int = 65536
     """Tokens (prompts and completions at full length) that are sampled at once."""
+    checkpointing: bool | None = None
+    """Whether the update keeps only each layer's input. `None`: above `CHECKPOINTED` weights; never under Unsloth."""
 
     def memory(self) -> Memory:
         """Return the bytes by their use; frozen weights have no gradient.
 
         Activations are, per token and layer in 16 bits: the inputs of both norms and of both blocks (4 h), queries,
         keys, values and the mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). The head has
-        float32 logits and their gradient, in chunks.
+        float32 logits and their gradient, in chunks. With checkpointing there is each layer's input (h), and all of it
+        for one layer at a time.
         """
         if self.bits not in (4, 16) or (self.bits == 4 and self.lora is None):
             raise ValueError(f"ModelSpec: bits={self.bits} with lora={self.lora}; known are 16, and 4 under adapters")
@@ -122,7 +127,11 @@ class ModelSpec:
             return Memory(weights, adapters, 0.0, 0.0, kv_cache, 0.0)
         per_token = 2 * (4 * text.hidden_size + 2 * (queries + keys) + 4 * text.intermediate_size)
         logits = 8 * min(LOGITS, self.train_tokens * text.vocab_size)
-        activations = float(self.train_tokens * text.num_hidden_layers * per_token + logits)
+        kept, layers = per_token, text.num_hidden_layers
+        again = linear + rest > CHECKPOINTED if self.checkpointing is None else self.checkpointing
+        if again and self.backend != "unsloth":
+            kept, logits = 2 * text.hidden_size, logits + self.train_tokens * per_token
+        activations = float(self.train_tokens * layers * kept + logits)
         return Memory(weights, adapters, 4.0 * trained, 8.0 * trained, kv_cache, activations)
 
     @property
@@ -183,6 +192,8 @@ class ModelSpec:
         less, rank = "sample_tokens and train_tokens of 2048", self.lora or 16
         quantized = {"lora": rank, "bits": 4, "backend": "unsloth"}
         found: dict[str, dict[str, Any]] = {less: tokens}
+        if self.backend != "unsloth" and not (self.checkpointing or self.frozen):
+            found["checkpointing=True"] = {"checkpointing": True}
         if self.backend == "vllm" and not self.samples_on:
             found["sleep=True"] = {"sleep": True}
         if self.lora is None and not self.frozen:

@@ -109,7 +109,7 @@ def test_a_refusal_names_what_would_fit_and_it_does():
     long = {"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}
     for specs, words in (
         (long, r"sample_tokens and train_tokens of 2048: \d"),
-        (two, r"'verifier' .* of 14\.6 GiB are left, 12\.\d of them taken by solver"),
+        (two, r"'verifier' .* of 14\.6 GiB are left, 10\.\d of them taken by solver"),
         ({"solver": ModelSpec("Qwen3-1.7B", frozen=True, bits=4, lora=1, adapters=9999)}, "No setting makes it fit"),
     ):
         with pytest.raises(PlacementError, match=words):

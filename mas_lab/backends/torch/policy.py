@@ -97,11 +97,12 @@ class TorchPolicy(ChatPolicy):
             for batch, share in self.passes.batches(samples):
                 token_N = torch.from_numpy(batch.token_N).to(self.device)
                 old_N, advantages_N, weights_N = known_3N[:, token_N]
-                with self.shared.computing():
-                    logprobs_N, entropy_N = self.passes.trained(batch, loss.needs_entropy)
                 reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
-                losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
-                (losses_N * (weights_N * share)).sum().backward()
+                with self.shared.checkpointed(getattr(batch, "by_tree", False)):
+                    with self.shared.computing():
+                        logprobs_N, entropy_N = self.passes.trained(batch, loss.needs_entropy)
+                    losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
+                    (losses_N * (weights_N * share)).sum().backward()
                 if share:
                     rest = torch.zeros_like(old_N) if reference_N is None else reference_N
                     found_4N[:, token_N] = torch.stack([logprobs_N, entropy_N, losses_N, rest]).detach()

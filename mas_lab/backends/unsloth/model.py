@@ -40,6 +40,8 @@ class UnslothOptions(Options):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.checkpointing:
+            raise PolicyError("checkpointing=True: Unsloth's kernels keep their own activations; lower train_tokens")
         if self.packing == "packed":
             raise PolicyError('packing="packed": Unsloth\'s kernels take no tree mask; leave it out, rows are padded')
 
@@ -110,6 +112,9 @@ class UnslothModel(TorchModel):
         if first:
             self.peft.delete_adapter("default")
         self.net.eval()
+
+    def _layers_to_checkpoint(self) -> list[torch.nn.Module]:
+        return []
 
     def make_engine(self):
         return PaddedEngine(self) if self.device.type == "cpu" else UnslothEngine(self)

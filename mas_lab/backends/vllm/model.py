@@ -24,8 +24,8 @@ class VllmOptions(Options):
     """
 
     of_the_machine: ClassVar[tuple[str, ...]] = (
-        "device", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep", "tolerance",
-        "shared_dir", "patience",
+        "device", "checkpointing", "where", "gpus", "memory", "tensor_parallel", "max_seqs", "prefix_caching", "sleep",
+        "tolerance", "shared_dir", "patience",
     )  # fmt: skip
 
     where: str | tuple[str, ...] = "process"
