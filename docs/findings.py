@@ -79,9 +79,11 @@ def against(board: lab.AblationBoard, task: str, arm: str) -> list[str]:
     if pd.isna(row["final_low"]):
         pairs = board.pairs[(board.pairs["env"] == task) & (board.pairs["recipe"] == arm)]
         return [", ".join(f"{one:+.2f}" for one in pairs["final"]), "", ""]
+    decided = row["higher"] + row["lower"]
+    won = f"{row['higher']} of {decided} ({row['won_low']:.2f} to {row['won_high']:.2f})"
     return [
         f"{row['final']:+.2f} ({row['final_low']:+.2f} to {row['final_high']:+.2f})",
-        f"{row['higher']} of {row['higher'] + row['lower']} ({row['won_low']:.2f} to {row['won_high']:.2f})",
+        won if decided else "all pairs equal",
         "< 0.001" if row["p_holm"] < 0.001 else f"{row['p_holm']:.3f}",
     ]
 
@@ -99,6 +101,40 @@ def peaks(name: str) -> str:
         cells = ["" if pd.isna(row["max"]) else f"{row['max']:.2f}, {row['last'] - row['max']:+.2f}"
                  for _, row in own.iterrows()]  # fmt: skip
         lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def rows_as_shared() -> str:
+    """Return a row per task: separate weights minus shared ones, at equal episodes and at equal rows per weights."""
+    shared, wide = (Recorded(STUDIES / name).table for name in ("sharing", "sharing_data"))
+    shared = shared[shared["phase"] == "compare"]
+    lines = [
+        "| separate minus shared, own baseline | at equal episodes | at equal rows per weights |",
+        "|---" * 3 + "|",
+    ]
+    for task, runs in wide.groupby("task", sort=False):
+        by = shared[shared["task"] == task].pivot(index="seed", columns="arm", values="final")
+        cells = []
+        for other in (by["separate, own"], runs.set_index("seed")["final"]):
+            differences = (other - by["shared, own"]).to_numpy()
+            low, high = bootstrap_interval([differences])
+            cells.append(f"{float(iqm(differences)):+.3f} ({low:+.3f} to {high:+.3f})")
+        lines.append(f"| {task} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def norm_shares(name: str) -> str:
+    """Return a row per agent: its share of its team's tokens, and of the sum of gradient norms under each arm."""
+    agents = Recorded(STUDIES / name).agents
+    last = agents[(agents["window"] == "end") & (agents["phase"] == "compare")]
+    means = last.groupby(["task", "arm", "agent"], sort=False)[["median_norm", "tokens"]].mean()
+    shares = means / means.groupby(["task", "arm"], sort=False).transform("sum")
+    arms = list(dict.fromkeys(shares.index.get_level_values("arm")))
+    lines = [f"| share of the norms | of the tokens | {' | '.join(arms)} |", "|---" * (len(arms) + 2) + "|"]
+    for (task, agent), own in shares.groupby(["task", "agent"], sort=False):
+        own = own.droplevel(["task", "agent"])
+        cells = [f"{own['tokens'].mean():.2f}", *(f"{own.loc[arm, 'median_norm']:.2f}" for arm in arms)]
+        lines.append(f"| {task}, {agent} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -308,7 +344,9 @@ def sizes() -> str:
 
 MADE = {
     "roles": roles, "foretold": told_beforehand, "sizes": sizes, "fixed_test": fixed_test, "moved": moved,
-    "robust": robust, "trials": trials,
+    "robust": robust, "trials": trials, "rows_as_shared": rows_as_shared,
+    "sharing_norms": lambda: norm_shares("sharing"), "sharing_peaks": lambda: peaks("sharing"),
+    "sharing_long_peaks": lambda: peaks("sharing_long"),
     "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
 }  # fmt: skip
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""
