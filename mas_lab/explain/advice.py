@@ -41,7 +41,18 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.advice_words import COSTS, FEW, MAY_COST, MAY_PAY, MOSTLY, PAYS, PEERLESS, UNKNOWN, sentences
+from mas_lab.explain.advice_words import (
+    COSTS,
+    FEW,
+    MAY_COST,
+    MAY_PAY,
+    MOSTLY,
+    PAYS,
+    PEERLESS,
+    UNKNOWN,
+    deciding,
+    sentences,
+)
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.weighted import weighted_advice
 from mas_lab.table import TableError, require, trained
@@ -237,11 +248,5 @@ def _verdict(row) -> str:
         return PEERLESS
     if row.rows < FEW or np.isnan(row.policy_gain) or np.isnan(row.gain):
         return UNKNOWN
-    ratio = _told(row)
+    ratio = deciding(row)
     return MAY_PAY if ratio > PAYS else MAY_COST if ratio < COSTS else "hardly matters"
-
-
-def _told(row) -> float:
-    """Return the number that decides: `progress` if it was measured, else `policy_gain`."""
-    measured = getattr(row, "progress", np.nan)
-    return row.policy_gain if np.isnan(measured) else measured

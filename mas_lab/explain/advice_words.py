@@ -21,6 +21,22 @@ UNKNOWN, PEERLESS = "cannot be told", "mostly without a peer"
 RATIO = "its gradient's squared signal-to-noise ratio"
 
 
+def headline(row) -> str:
+    """Return the verdict on an agent in one sentence, with the number that decides it."""
+    if row.own == PEERLESS:
+        return f"Mostly without a peer: {_percent(row.peerless)} of its rows. Compare grpo with grpo_masked."
+    if row.own == UNKNOWN:
+        return "Cannot be told: " + (f"{row.rows} rows are too few." if row.rows < FEW else "its credits never differ.")
+    verdict = row.own if row.own in (MAY_PAY, MAY_COST) else "hardly matters"
+    return f"An own mean {verdict}: × {deciding(row):.2g}."
+
+
+def deciding(row) -> float:
+    """Return the number that decides: `progress` if it was measured, else `policy_gain`."""
+    measured = getattr(row, "progress", np.nan)
+    return row.policy_gain if np.isnan(measured) else measured
+
+
 def sentences(row, peers: Sequence[str]) -> list[str]:
     """Return the verdict on an agent as sentences."""
     if not row.rows:
@@ -37,7 +53,8 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
         shares = {"alone there": row.lone, "among equal credits": row.flat}
         aside = ", ".join(f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005)
         said += f" ({aside})" if aside else ""
-        told = [f"{said}.", f"{_offset(row)}; with its own mean, {RATIO} would be {_times(row.gain)}."]
+        gain = f"; with its own mean, {RATIO} would be {_times(row.gain)}" if not peers else ""
+        told = [f"{said}.", f"{_offset(row)}{gain}."]
     if row.rows < FEW:
         return [*told, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
     freedom = row.rows * (1 - 1 / row.n_k)
@@ -49,8 +66,9 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
         told.append(
-            f"Its weights also speak for {others}: the ratio of the gradient that they share would be "
-            f"{_times(row.policy_gain)}, and offsets that meet in one gradient have done less harm than apart."
+            f"Its weights also speak for {others}. With own means, the squared signal-to-noise ratio of the gradient "
+            f"that they share would be {_times(row.policy_gain)}; offsets that meet there have done less harm than "
+            "apart."
         )
     return told
 

@@ -6,6 +6,7 @@ This module makes the tables, and the instrument around them. It leaves out the 
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from math import isnan, log2, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pandas as pd
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
+from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, deciding, headline
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.table import require, trained
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
@@ -26,23 +28,41 @@ if TYPE_CHECKING:
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "lone", "flat", "signal", "F", "policy_gain",
-         "own")  # fmt: skip
-CAPTION = "Who earned what, and would a baseline of its own pay?"
+SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "signal", "F")
+CAPTION = "Who earned what"
+SCALE = 1 / 8, 8.0
+"""Ends of the bars, which have a logarithmic scale."""
+BAR = (
+    "The dot: the gradient's squared signal-to-noise ratio with an own mean, over the one with the global mean, from "
+    "1/8 to 8. Grey: it hardly matters."
+)
 KEY = (
     "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
-    "malformed: the share of its answers with a tool call that cannot be made. lone, flat: the share of its rows that "
-    "are compared with nothing, or with equals alone. signal: how much of its squared advantages under the global "
-    "baseline is information. F: their mean. own: whether a baseline of its own would pay, by policy_gain; below the "
-    "table, the reasons, see lab.advise. From credits alone this leaves out how much each row moves the weights, "
-    "whether the signal is high already, and the scale."
+    "malformed: the share of its answers with a tool call that cannot be made. signal: how much of its squared "
+    "advantages under the global baseline is information. F: their mean. The advice comes from credits alone, "
+    "without how much each row moves the weights, whether the signal is high already, and the scale."
 )
 TURN_KEY = (
-    "Each turn taken for an agent of its own. gain: what a mean over (task, agent, turn) in the place of the global "
-    "one would make of the squared signal-to-noise ratio of that turn's part of the gradient; policy_gain: of all that "
-    "the same weights learn from, by which the advice in own goes."
+    "Each turn taken for an agent of its own. policy_gain: what a mean over (task, agent, turn) in the place of the "
+    "global one would make of the squared signal-to-noise ratio of the gradient; own says by it whether that pays."
 )
 CALLED = "In how many turns of an episode each agent is called, over training steps"
+
+
+LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
+
+
+def _bar(value: float, told: str) -> str:
+    """Return a drawing of `value` on a logarithmic scale: a dot, the line of 1, and the range that hardly matters."""
+    low, high = (log2(end) for end in SCALE)
+    at = lambda number: 160 * (min(max(log2(number), low), high) - low) / (high - low) if number > 0 else 0  # noqa: E731
+    dot = "" if isnan(value) else f'<circle cx="{at(value):.1f}" cy="8" r="5" fill="#D55E00"></circle>'
+    return (
+        f'<svg viewBox="-6 0 172 16" width="172" height="16" role="img" aria-label="{escape(told)}">'
+        f'<rect x="{at(COSTS):.1f}" y="2" width="{at(PAYS) - at(COSTS):.1f}" height="12" fill="#8886"></rect>'
+        f'<line x1="0" x2="160" y1="8" y2="8" stroke="currentColor" opacity=".5"></line>'
+        f'<line x1="{at(1):.1f}" x2="{at(1):.1f}" y1="1" y2="15" stroke="currentColor"></line>{dot}</svg>'
+    )
 
 
 def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
@@ -186,26 +206,39 @@ class RewardInspector:
         curves = "".join(figure_html(*curve) for curve in self._curves())
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f'<p class="quiet">{escape(self.source.title)}</p><h2>Step {self.step}</h2>{self._tables()}'
-            f"{self._numbers()}{figure}{'<h2>Over training</h2>' if curves else ''}{curves}"
+            f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}'
+            f"{folded('The reasons, and the numbers', self._tables())}"
+            f"{folded('Credits, and advantages under both baselines', figure)}"
+            f"{folded('Over training', curves) if curves else ''}{self._numbers()}"
             f"{folded('What the columns mean', keys)}"
         )
         return write(path, document("Who earned what", body, scripts=FIGURES))
 
+    def _verdicts(self) -> str:
+        """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
+        lines = []
+        for row in self.advice.itertuples():
+            told, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else deciding(row)
+            lines.append(
+                f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
+                f'{_bar(value, told)}<span style="flex:1 1 14rem">{escape(told)}</span></div>'
+            )
+        return f"<h2>Would an own baseline pay?</h2>{''.join(lines)}<p><small>{BAR}</small></p>"
+
     def _tables(self) -> str:
-        """Return the tables of the step as HTML: per agent with the advice, and per turn if there are turns."""
+        """Return the reasons and the tables of the step as HTML: per agent, and per turn if there are turns."""
         malformed = [name for name in ("malformed",) if name in self.table]
-        own = self.table.set_index("agent")[["mean", "std", *malformed, "lone", "flat", "signal", "F"]]
-        shown, by_turn = self.advice.set_index("agent")[["spoke", "rows", "policy_gain", "own"]].join(own), ""
+        own = self.table.set_index("agent")[["mean", "std", *malformed, "signal", "F"]]
+        shown, by_turn = self.advice.set_index("agent")[["spoke", "rows"]].join(own), ""
         if self.turn_table is not None:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
             shown["calls"] = calls.set_index("agent")["calls"]
-            numbers = self.turn_advice[[*OF_TURN, "signal", "gain", "policy_gain", "own"]]
+            numbers = self.turn_advice[[*OF_TURN, "signal", "policy_gain", "own"]]
             told = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
             by_turn = table_html(told, "The same per agent and turn") + f"<p><small>{TURN_KEY}</small></p>"
         shown = shown.reset_index()[[name for name in SHOWN if name == "agent" or name in shown]]
         reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
-        return f"{table_html(shown, CAPTION)}<ul>{reasons}</ul><p><small>{KEY}</small></p>{by_turn}"
+        return f"<ul>{reasons}</ul>{table_html(shown, CAPTION)}<p><small>{KEY}</small></p>{by_turn}"
 
     def _numbers(self) -> str:
         behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
@@ -225,7 +258,8 @@ class RewardInspector:
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        display(HTML(beside(f"<p>{escape(self.source.title)}, step {self.step}</p>{self._tables()}")))
+        first = f"<p>{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}"
+        display(HTML(beside(first + folded("The reasons, and the numbers", self._tables()))))
         for figure in (self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")

@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
+from mas_lab.explain.advice_words import headline
 from mas_lab.table import TableError
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import escape
@@ -42,9 +43,10 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "Who earned what, and would a baseline of its own pay?</caption>" in page
+    assert "Would an own baseline pay?</h2>" in page
     for row in inspector.advice.itertuples():
-        assert escape(row.why) in page and f">{row.own}</td>" in page
+        assert escape(row.why) in page and escape(headline(row)) in page
+        assert (row.own in headline(row)) == (row.own not in ("cannot be told", "mostly without a peer"))
     assert "critic never spoke." in page and "<summary>All numbers, and those behind the advice</summary>" in page
 
 
@@ -139,7 +141,7 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
     assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "HTML"]
-    assert ">asker</td>" in shown[0].data and "would a baseline of its own pay?" in shown[0].data
+    assert ">asker</td>" in shown[0].data and "Would an own baseline pay?" in shown[0].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:4]]
     assert titles == ["rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))

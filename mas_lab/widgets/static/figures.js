@@ -1,6 +1,16 @@
 "use strict";
-// Draws each figure of the page from the data beside it.
-for (const place of document.querySelectorAll(".drawing")) {
+// Draws each figure of the page from the data beside it, once it comes near the screen or is printed.
+const draw = (place) => {
   const { data, layout, config } = JSON.parse(place.nextElementSibling.textContent);
   Plotly.newPlot(place, data, layout, config);
-}
+};
+const waiting = new Set(document.querySelectorAll(".drawing"));
+const near = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting && waiting.delete(target)) setTimeout(() => draw(target));
+  }
+}, { rootMargin: "300px" });
+for (const place of waiting) near.observe(place);
+addEventListener("beforeprint", () => {
+  for (const place of waiting) if (place.offsetParent && waiting.delete(place)) draw(place);
+});
