@@ -197,6 +197,7 @@ def test_an_evil_class_does_nothing_in_a_browser(folder, spiky, tmp_path, browse
     opened = browser.new_page()
     opened.on("request", lambda one: asked.append(one.url))
     opened.goto(out.as_uri())
+    opened.locator(".drawing").scroll_into_view_if_needed()
     opened.wait_for_selector(".drawing .main-svg")
     assert opened.evaluate("window.hacked") is None and opened.locator("h2 b, td img, td a").count() == 0
     opened.close()

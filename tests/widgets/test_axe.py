@@ -44,6 +44,7 @@ def opened(request, browser, spiky, models, tmp_path_factory):
         page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
         page.wait_for_timeout(50)
     for drawing in page.locator(".drawing").all():
+        drawing.scroll_into_view_if_needed()  # a figure is drawn when it comes near
         drawing.locator(".main-svg").first.wait_for(state="attached")
     yield page
     page.close()

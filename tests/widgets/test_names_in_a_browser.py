@@ -45,6 +45,8 @@ def test_an_instrument_of_evil_names_asks_nobody_for_anything(open_page, evil_zi
     unfold(page)
     assert EVIL in page.locator("main").inner_text()
     for drawing in page.locator(".drawing").all():
+        drawing.scroll_into_view_if_needed()
+        drawing.locator(".main-svg").first.wait_for(state="attached")
         assert EVIL[:12] in " ".join(drawing.locator("text").all_text_contents()), "a long name stands in lines"
     assert page.locator(ALIEN).count() == 0 and page.evaluate("window.hacked") is None
 
@@ -91,6 +93,8 @@ def test_a_page_is_held_to_its_policy_where_markup_slips_through(browser, evil_z
     path.write_text(text if held else text.replace(policy(), ""), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
+    unfold(page)
+    page.locator(".drawing").first.scroll_into_view_if_needed()
     page.wait_for_selector(".js-plotly-plot .barlayer path")
     page.evaluate(FETCH, address)
     everything = ["/fetch", "/font", "/frame", "/image", "/import", "/object", "/script", "/sheet", "/style", "/video"]
