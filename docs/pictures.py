@@ -243,7 +243,7 @@ def rewards() -> None:
     """Who earned what in the step of that spike."""
     turns = pd.read_parquet(RESULTS / "gradient_spikes" / "spike_turns.parquet")
     step = turns[turns["step"] == turns["step"].iloc[0]]
-    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 480, width=900)
+    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 320, width=900)
 
 
 def walk() -> None:

@@ -209,7 +209,7 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 #
 # ## Who earned what
 #
-# The page shows what each agent earned in the first step of the training and how often it spoke. Below are its credits, and its advantages under two baselines: one global mean, or each agent's own. `flat` is the share of an agent's rows whose group all earned the same. Notebook 03 explains the signal and the advice.
+# The page begins with a question: would a mean of its own serve an agent better than one mean for all? Here, in the first step of the training, it hardly matters. Unfold the reasons, what each agent earned and how often it spoke, and its advantages under both means. Notebook 03 explains the advice.
 
 # %%
 lab.RewardInspector(live, step=0)
