@@ -7,6 +7,7 @@ baselines do well. The task has only a pocket size. What a chain is, and how its
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from mas_lab.tasks.shared.chains import ChainSequence, ChainState, value
 from mas_lab.tasks.shared.pictures import ladder
@@ -32,7 +33,7 @@ class Ladder(ChainSequence):
         fits = self.n_agents is None or (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS)
         self.require("n_agents", fits, f"use 2 to {AGENTS}")
 
-    @property
+    @cached_property
     def agents(self) -> tuple[str, ...]:
         return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
 

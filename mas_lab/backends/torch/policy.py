@@ -212,8 +212,9 @@ class TorchPolicy(ChatPolicy):
             parameter.grad = gradient.to(parameter).clone()
 
     def gradient_norm(self) -> float:
-        """Return the norm of the gradient, in float64."""
-        return float(np.sqrt(sum(g.detach().double().square().sum().item() for _, g in self.gradients())))
+        """Return the norm of the gradient, summed in float64 without a copy of it; one device sync."""
+        norms = [torch.linalg.vector_norm(part.detach(), dtype=torch.float64) for _, part in self.gradients()]
+        return torch.linalg.vector_norm(torch.stack([norm.to(norms[0].device) for norm in norms])).item()
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Clip the gradient, make one optimizer step at `lr * lr_scale`, and clear the gradients.

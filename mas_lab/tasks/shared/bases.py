@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ class SizedTask(DrawnTask):
         self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
         self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
 
-    @property
+    @cached_property
     def agents(self) -> tuple[str, ...]:
         return ("solo",) if self.single_agent else self.roles
 
