@@ -131,8 +131,7 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
 
 def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     """Return such as "needs pandas>=2.2, here 2.1.4" for each requirement whose installed version does not fit."""
-    from pip._vendor.packaging.requirements import Requirement
-
+    Requirement = importlib.import_module("pip._vendor.packaging.requirements").Requirement  # pip is asked next anyway
     asked = [Requirement(need) for need in needs]
     asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
     here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in asked}
