@@ -223,7 +223,7 @@ class RewardInspector:
                 f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
                 f'{_bar(value, told)}<span style="flex:1 1 14rem">{escape(told)}</span></div>'
             )
-        return f"<h2>Would an own baseline pay?</h2>{''.join(lines)}<p><small>{BAR}</small></p>"
+        return f"<p><b>Would an own baseline pay?</b></p>{''.join(lines)}<p><small>{BAR}</small></p>"
 
     def _tables(self) -> str:
         """Return the reasons and the tables of the step as HTML: per agent, and per turn if there are turns."""

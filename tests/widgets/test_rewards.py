@@ -43,7 +43,7 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "Would an own baseline pay?</h2>" in page
+    assert "Would an own baseline pay?</b>" in page
     for row in inspector.advice.itertuples():
         assert escape(row.why) in page and escape(headline(row)) in page
         assert (row.own in headline(row)) == (row.own not in ("cannot be told", "mostly without a peer"))
