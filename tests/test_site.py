@@ -165,6 +165,7 @@ def test_it_opens_from_a_folder_without_a_network(site, width, scheme, browser):
         if (wide := page.evaluate("document.documentElement.scrollWidth")) > width:
             troubles.append(f"{path.name} is {wide} pixels wide")
     page.goto(site[1].as_uri())
+    page.locator(".drawing").first.scroll_into_view_if_needed()  # a figure is drawn once it comes near
     page.wait_for_selector(".drawing .main-svg")
     page.goto((site[0] / "search.html").as_uri() + "?q=normalize")
     page.wait_for_selector("#search-results li a")
