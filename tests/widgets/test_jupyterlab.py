@@ -239,7 +239,8 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     assert outputs.locator("iframe, style, script").count() == 0
     norms = page.locator("img[alt^='gradient norm']")
     assert norms.is_visible() and norms.evaluate("image => image.complete && image.naturalWidth > 300")
-    for caption in ("Norms above the rule", "as it was played", "Would an own baseline pay?", "Recipes over their runs"):
+    captions = ("Norms above the rule", "as it was played", "Would an own baseline pay?", "Recipes over their runs")
+    for caption in captions:
         assert page.get_by_text(caption).is_visible(), caption
     page.close()
 
