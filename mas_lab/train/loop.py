@@ -7,6 +7,7 @@ work of each cell, the files of a run (`runs.recorder`), and the command line (`
 
 import atexit
 import copy
+import gc
 import os
 import time
 import warnings
@@ -221,6 +222,7 @@ class Training:
                     "more steps, or keep the new run in another folder", stacklevel=2,
                 )  # fmt: skip
         self.learned = self._learned()
+        gc.freeze()  # the garbage collector need not walk all that was imported again and again
         try:
             held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
             if self.ranks:
@@ -242,6 +244,7 @@ class Training:
             self._save_after(error)
             raise
         finally:
+            gc.unfreeze()
             if self.recorder:
                 self.recorder.end()
 

@@ -3,28 +3,31 @@
 A node is a distinct (adapter, prompt, beginning of a completion). Leaves out: the draw of tokens (`engine`), and models
 whose attention cannot follow trees (`mas_lab.backends.torch.padded`).
 
-`room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
+`forward` runs the model, and `room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
 from mas_lab.backends.torch.fast.mixed_lora import Slices
 from mas_lab.backends.torch.fast.packing import Cost
-from mas_lab.backends.torch.fast.tree_attention import Layout, Store, forward, laid_out
+from mas_lab.backends.torch.fast.tree_attention import Layout, Store, laid_out
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
+
+Forward = Callable[[torch.Tensor, torch.Tensor, Layout, torch.Tensor], torch.Tensor]
+"""A forward pass from tokens (M,), positions (M,), layout and the tokens to keep (U,) to logits (U, V)."""
 
 
 class TreeDecoder:
     """A decoder that stores the keys and values of a tree once: candidates share those of their common beginning."""
 
-    def __init__(self, net, prompts: Sequence[Sequence[int]], adapters: Sequence[str], slices: Slices | None,
-                 room: int, cost: Cost):  # fmt: skip
-        self.net, self.prompts, self.adapters, self.slices, self.room = net, prompts, adapters, slices, room
-        self.cost, self.device = cost, net.get_input_embeddings().weight.device
+    def __init__(self, forward: Forward, prompts: Sequence[Sequence[int]], adapters: Sequence[str],
+                 slices: Slices | None, room: int, cost: Cost, device: torch.device):  # fmt: skip
+        self.forward, self.prompts, self.adapters, self.slices, self.room = forward, prompts, adapters, slices, room
+        self.cost, self.device = cost, device
 
     def prefill(self) -> torch.Tensor:
         """Return the logits (G, V) after each prompt.
@@ -102,7 +105,7 @@ class TreeDecoder:
     def _forward(self, ids_M, at_M, layout: Layout, keep_U, adapters_P, count_P) -> torch.Tensor:
         if self.slices is not None:
             self.slices.assign(adapters_P, count_P)
-        return forward(self.net, self.net.config, ids_M, at_M, layout, self._put(keep_U))
+        return self.forward(ids_M, at_M, layout, self._put(keep_U))
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)

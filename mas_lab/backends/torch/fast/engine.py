@@ -10,18 +10,26 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 import torch
 
 from mas_lab.backends.torch.fast.decoders import TreeDecoder
+from mas_lab.backends.torch.fast.fused import FusedForward, can_fuse
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
+from mas_lab.backends.torch.fast.tree_attention import forward as run
 from mas_lab.backends.torch.padded import PaddedEngine, TopKTopP, ends_in, sample_from_logits, uniforms
 from mas_lab.policy import Asked, Completion
 
 
 class TreeEngine(PaddedEngine):
     """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
+
+    @cached_property
+    def fuses(self) -> bool:
+        """Return True if the model can run in few operations."""
+        return can_fuse(self.model.net)
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
         """Yield the places of requests by adapter and prompt, sorted by adapter and prompt length."""
@@ -45,7 +53,8 @@ class TreeEngine(PaddedEngine):
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in asked]).max())
         adapters, ids = zip(*prompts, strict=True)
         with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
-            decoder = TreeDecoder(model.net, ids, adapters, slices, room, model.cost)
+            forward = FusedForward(model.net) if slices is None and self.fuses else partial(run, model.net, model.net.config)
+            decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), asked, prompt_R)
         return [
             self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
