@@ -183,15 +183,14 @@ def validate_step(env: Env, step: Any, agents: Sequence[str], place: str) -> Ste
     for agent in agents:
         if agent not in step.local_rewards or agent not in step.valid:
             refuse(f"agent {agent!r} has no local reward or no `valid`", "give both to each agent that acted")
-    rewards = {"team_reward": step.team_reward}
-    rewards |= {f"local_rewards[{agent!r}]": reward for agent, reward in step.local_rewards.items()}
     for agent in step.local_rewards.keys() - set(env.agents):
         refuse(f"it pays {agent!r}", f"the env plays {env.agents}")
-    for name, reward in rewards.items():
+    for agent, reward in ((None, step.team_reward), *step.local_rewards.items()):
         if not (isinstance(reward, Real) and abs(reward) <= LARGEST_REWARD):
+            name = "team_reward" if agent is None else f"local_rewards[{agent!r}]"
             refuse(f"{name} is {reward!r:.80}", f"give a number of at most {LARGEST_REWARD:g}, positive or negative")
-    flags = {"success": step.success, "done": step.done} | {f"valid[{one!r}]": step.valid[one] for one in agents}
-    for name, flag in flags.items():
+    valid = [(f"valid[{agent!r}]", step.valid[agent]) for agent in agents]
+    for name, flag in (("success", step.success), ("done", step.done), *valid):
         if not isinstance(flag, bool | np.bool_):
             refuse(f"{name} is {flag!r}", "give True or False")
     if problem := not_plain(step.info, "info"):

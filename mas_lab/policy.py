@@ -79,7 +79,7 @@ class Sample:
     @property
     def advantages_T(self) -> np.ndarray:
         """Return the advantage of each token (T,)."""
-        return np.broadcast_to(np.asarray(self.advantage, float), len(self.completion_ids))
+        return np.full(len(self.completion_ids), self.advantage, float)
 
 
 @dataclass(frozen=True)

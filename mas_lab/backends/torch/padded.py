@@ -111,8 +111,11 @@ def ends_in(tokenizer, said: Sequence[int], stop: Sequence[str]) -> bool:
 def uniforms(requests_R: Sequence[Request]) -> np.ndarray:
     """Return uniform numbers (R, T) in [0, 1) by each request's seed alone, zero beyond its `max_tokens`."""
     uniform_RT = np.zeros((len(requests_R), max(request.max_tokens for request in requests_R)))
+    bits = np.random.Philox(key=0)
+    begin, generator = bits.state, np.random.Generator(bits)
     for uniform_T, request in zip(uniform_RT, requests_R, strict=True):
-        generator = np.random.Generator(np.random.Philox(key=request.seed % 2**64))
+        begin["state"]["key"][0] = request.seed % 2**64
+        bits.state = begin  # four times faster than a new generator
         uniform_T[: request.max_tokens] = generator.random(request.max_tokens)
     return uniform_RT
 
