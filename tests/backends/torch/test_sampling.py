@@ -23,7 +23,7 @@ def probabilities(policy, temperature=1.3):
 def assert_equal(answers, expected):
     for one, other in zip(answers, expected, strict=True):
         assert (one.ids, one.text, one.finish) == (other.ids, other.text, other.finish)
-        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=1e-5)
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=3e-5)
 
 
 @pytest.mark.parametrize("packing", ["auto", "padded"])

@@ -53,7 +53,9 @@ class TreeEngine(PaddedEngine):
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in asked]).max())
         adapters, ids = zip(*prompts, strict=True)
         with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
-            forward = FusedForward(model.net) if slices is None and self.fuses else partial(run, model.net, model.net.config)
+            forward = (
+                FusedForward(model.net) if slices is None and self.fuses else partial(run, model.net, model.net.config)
+            )
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), asked, prompt_R)
         return [

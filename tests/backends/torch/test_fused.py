@@ -1,0 +1,60 @@
+"""The forward pass in few operations is the model's own, and other models keep theirs."""
+
+import pytest
+import torch
+from backends.drawn import gap, requests
+from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
+
+from mas_lab.backends.loading import load_policy
+from mas_lab.backends.torch.fast.fused import FusedForward, can_fuse
+from mas_lab.backends.torch.fast.tree_attention import forward, laid_out
+from mas_lab.backends.torch.fast.trie import Trie
+
+SIZES = {"vocab_size": 16, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 6}  # fmt: skip
+WINDOW = {"sliding_window": 3, "use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"]}
+
+
+@pytest.mark.parametrize(
+    "make, config",
+    [
+        (Qwen3ForCausalLM, Qwen3Config(**SIZES)),
+        (Qwen3ForCausalLM, Qwen3Config(**SIZES, **WINDOW)),
+        (Qwen2ForCausalLM, Qwen2Config(**{**SIZES, "hidden_size": 16, "head_dim": 4})),
+        (LlamaForCausalLM, LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    ],
+)
+def test_its_logits_are_the_models_own(make, config):
+    torch.manual_seed(0)
+    net = make(config).eval()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    tries = [Trie(), Trie()]
+    for trie, branches in zip(tries, ([[1, 2, 3, 4, 5, 6], [1, 2, 7, 8]], [[9, 3]]), strict=True):
+        for branch in branches:
+            trie.walk(branch)
+    ids_M, at_M, layout = laid_out(tries, torch.from_numpy)
+    keep_U = torch.arange(len(ids_M))
+    with torch.inference_mode():
+        own = forward(net, net.config, ids_M, at_M, layout, keep_U)
+        torch.testing.assert_close(FusedForward(net)(ids_M, at_M, layout, keep_U), own, atol=1e-5, rtol=1e-5)
+    assert can_fuse(net)
+
+
+@pytest.mark.parametrize("kind, fuses", [("qwen3", True), ("llama", True), ("gpt2", False), ("gemma2", False)])
+def test_other_models_keep_their_own(model_dirs, kind, fuses):
+    policy = load_policy(model_dirs[kind])
+    assert policy.engine.fuses == fuses
+    assert not can_fuse(policy.shared.net.bfloat16())
+
+
+def test_it_uses_the_weights_of_now(qwen3, monkeypatch):
+    policy, made = load_policy(qwen3), []
+    init = FusedForward.__init__
+    monkeypatch.setattr(FusedForward, "__init__", lambda self, net: made.append(net) or init(self, net))
+    for _ in range(2):
+        asked = requests(temperatures=(1.0,))
+        assert gap(policy, asked, policy.sample(asked)) < 1e-4 and policy.shared.net in made
+        with torch.no_grad():
+            for parameter in policy.parameters.values():
+                parameter.mul_(1.5)
