@@ -30,7 +30,7 @@ NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per weight: 4 bits, an 8-bit scale per 64 weights, and a 32-bit scale per 256 of those (QLoRA, arXiv
 2305.14314)."""
 LOGITS = 2**25
-"""Logits that are held at once, see `mas_lab.backends.torch.fast.packing.LARGE_LOGITS`."""
+"""Logits that are held at once, see `mas_lab.backends.torch.padded.LARGE_LOGITS`."""
 CHECKPOINTED = 1_000_000_000
 """Number of weights above which the update computes activations again in the backward pass instead of keeping them."""
 SMALLER = {"sample_tokens": 2048, "train_tokens": 2048}

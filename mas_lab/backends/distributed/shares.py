@@ -32,8 +32,8 @@ class Share(Passes):
         """
         model, accelerator = self.policy.shared, self.ranks.accelerator
         self.ranks.require_all(self.policy.name)
-        trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
-        mine, padding = self._deal(trees, model.options.train_tokens)
+        packing, budget = model.options.packing if model.by_tree else "padded", model.options.train_tokens
+        mine, padding = self._deal(pack_prefix_trees(samples, packing, model.cost, budget), budget)
         batches = list(tensor_batches(mine + padding, samples, model))
         for number, batch in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):

@@ -17,6 +17,9 @@ import torch
 
 from mas_lab.policy import Asked, Completion, PolicyError, Request, Sample, WaveEngine
 
+LARGE_LOGITS = 2**25
+"""Number of logits above which a sampler draws, and an update computes them, in chunks."""
+
 
 class PaddedEngine(WaveEngine):
     """An engine that samples the requests of one adapter at a time, one padded row per request."""
@@ -154,8 +157,14 @@ def sample_from_logits(
     """Draw a token per request from its node's distribution at its temperature.
 
     The draw inverts the cumulative distribution, summed in float64. Temperature 0 takes the likeliest token, with
-    log-probability 0. Returns the arrays (ids_R, logprobs_R); a log-probability is NaN if the logits are not finite.
+    log-probability 0. At most `LARGE_LOGITS` probabilities are held at once. Returns the arrays (ids_R, logprobs_R); a
+    log-probability is NaN if the logits are not finite.
     """
+    most = max(1, LARGE_LOGITS // logits_MV.shape[1])
+    if len(node_R) > most:
+        rows = [np.arange(start, min(start + most, len(node_R))) for start in range(0, len(node_R), most)]
+        parts = [sample_from_logits(logits_MV, node_R[r], temperature_R[r], uniform_R[r], cut_R[r]) for r in rows]
+        return tuple(map(np.concatenate, zip(*parts, strict=True)))
     device = logits_MV.device
     greedy_R = temperature_R == 0
     scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)

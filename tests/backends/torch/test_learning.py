@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 from backends.drawn import KINDS, drawn, old_logprobs, same, weights
+from transformers import GraniteConfig, GraniteForCausalLM
 
 import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch.fast import trie
+from mas_lab.backends.torch.fast import tree_attention, trie
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.cells.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
@@ -78,10 +79,10 @@ def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
     """Prompts that begin alike share a tree where they are packed."""
     policy = load_policy(model_dirs[kind])
     samples = draw(policy)
-    assert len(packing_module.pack_prefix_trees(samples, "packed", policy.shared.cost)) < 2 * 3
+    assert len(packing_module.pack_prefix_trees(samples, "packed", policy.shared.cost, 4096)) < 2 * 3
     first, *others = (
         accumulated(load_policy(model_dirs[kind], train_tokens=tokens, **options), samples)
-        for tokens in (4096, 20)
+        for tokens in (4096, 40, 20)
         for options in ({"packing": "packed"}, {"packing": "padded"}, {"plain": True})
     )
     for other in others:
@@ -92,7 +93,20 @@ def test_auto_packs_short_completions_and_not_long_ones():
     cost = packing_module.Cost(linear=1000.0, attention=1.0)
     short = [Sample(range(4, 54), [5 + k, 6], [0.0] * 2, 1.0, 1.0, 1.0) for k in range(8)]
     long = [Sample([4], [5 + k] * 4000, [0.0] * 4000, 1.0, 1.0, 1.0) for k in range(8)]
-    assert [len(packing_module.pack_prefix_trees(samples, "auto", cost)) for samples in (short, long)] == [1, 8]
+    assert [len(packing_module.pack_prefix_trees(samples, "auto", cost, 4096)) for samples in (short, long)] == [1, 8]
+
+
+def test_a_tree_above_the_budget_is_cut_between_completions():
+    """Each part repeats the prompt. A sample that is too long on its own is a chain, which needs no mask."""
+    cost = packing_module.Cost(linear=1000.0, attention=1.0)
+    samples = [Sample(range(4, 54), [5 + k, *range(6, 15)], [0.0] * 10, 1.0, 1.0, 1.0) for k in range(8)]
+    for budget, count in ((130, 1), (77, 3), (70, 4), (20, 8)):
+        trees = packing_module.pack_prefix_trees(samples, "auto", cost, budget)
+        assert len(trees) == count and all(len(tree) <= budget or len(tree.tokens) == 1 for tree in trees)
+        assert sorted(np.concatenate([token for tree in trees for token in tree.tokens])) == list(range(80))
+        chains = len(trees) == len(samples)
+        layout = tree_attention.laid_out(trees, torch.from_numpy)[2]
+        assert (layout.visible_PQW is None) == chains
 
 
 @pytest.mark.parametrize("kind", ["qwen3", "pad=eos"])
@@ -115,6 +129,16 @@ def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, loss, monkey
     whole = accumulated(load_policy(model_dirs[kind]), samples, loss)
     monkeypatch.setattr(packing_module, "LARGE_LOGITS", 64 * 7)
     assert_same(whole, accumulated(load_policy(model_dirs[kind]), samples, loss))
+
+
+def test_a_head_that_scales_its_logits_is_computed_from_hidden_states():
+    torch.manual_seed(0)
+    net = GraniteForCausalLM(GraniteConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                                           num_attention_heads=2, logits_scaling=3.0)).eval()  # fmt: skip
+    ids = torch.arange(4)[None]
+    hidden = net.base_model(input_ids=ids, use_cache=False)[0][0]
+    torch.testing.assert_close(packing_module.head_of(net)(hidden), net(input_ids=ids).logits[0])
+    assert net.base_model is net.model
 
 
 @pytest.mark.parametrize("loss", [CLIPPED, lab.clipped(0.2, entropy=0.1, kl=0.1)])

@@ -8,6 +8,7 @@ import torch
 from backends.drawn import KINDS, gap, requests
 
 from mas_lab.backends.loading import load_policy
+from mas_lab.backends.torch import padded
 from mas_lab.policy import PolicyError, Request
 
 PROMPT = (5, 6, 7)
@@ -101,6 +102,13 @@ def test_a_completion_ends_with_the_token_that_completes_a_stop_string(qwen3):
         assert stop[0] not in policy.decode(whole.ids[: n - 1])
         assert (cut.finish == "stop") == (stop[0] in cut.text and cut.finish != "eos")
         assert cut.finish == "stop" or cut == replace(whole, logprobs=cut.logprobs)
+
+
+def test_a_large_vocabulary_is_drawn_from_in_parts_with_the_same_result(qwen3, monkeypatch):
+    asked = [replace(one, top_k=40) for one in requests(temperatures=(0.0, 1.0))]
+    whole = load_policy(qwen3).sample(asked)
+    monkeypatch.setattr(padded, "LARGE_LOGITS", 64 * 5)
+    assert load_policy(qwen3).sample(asked) == whole
 
 
 @pytest.mark.parametrize("cut", [{"top_k": 3}, {"top_p": 0.4}, {"top_k": 4, "top_p": 0.6}])

@@ -3,7 +3,8 @@
 A node is a distinct (adapter, prompt, beginning of a completion). Leaves out: the draw of tokens (`engine`), and models
 whose attention cannot follow trees (`mas_lab.backends.torch.padded`).
 
-`forward` runs the model, and `room` is the maximal number of tokens of all candidates of one prompt. `cost` maps the length of a pass to operations.
+`forward` runs the model, `room` is the maximal number of tokens of all candidates of one prompt, and `cost` maps the
+length of a pass to operations.
 Shapes: G prompts; M live nodes; C columns of keys per prompt; V vocabulary.
 """
 

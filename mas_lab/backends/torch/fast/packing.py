@@ -9,21 +9,19 @@ Leaves out: the use of the log-probabilities (`policy`) and the attention itself
 Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
-from mas_lab.backends.torch.padded import require_trainable
+from mas_lab.backends.torch.padded import LARGE_LOGITS, require_trainable
 from mas_lab.policy import Sample
-
-LARGE_LOGITS = 2**25
-"""Number of logits (U * V) above which they are computed in chunks, and again in the backward pass."""
 
 
 class Tree(Trie):
@@ -66,11 +64,12 @@ class Cost:
         return length * (self.linear + length * self.attention)
 
 
-def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> list[Tree]:
+def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost, budget: int) -> list[Tree]:
     """Return the trees of all samples.
 
-    A tree has one prompt (at one temperature) and its completions. If that is cheaper, each sample gets a tree of its
-    own. Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
+    A tree has one prompt (at one temperature) and its completions. If it has more than `budget` tokens, it is cut
+    between completions, and each part repeats the prompt. If that is cheaper, each sample gets a tree of its own.
+    Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
     """
     require_trainable(samples)
     ends = np.cumsum([len(s.completion_ids) for s in samples])
@@ -88,12 +87,17 @@ def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> li
     trees: list[Tree] = []
     packed: dict[float, dict[tuple[int, ...], Tree]] = {}
     for (temperature, prompt), members in groups.items():
-        tree = tree_of(members)
-        rows = sum(cost(len(prompt) + len(samples[i].completion_ids) - 1) for i in members)
-        if packing == "packed" or (packing == "auto" and cost(len(tree)) <= rows):
-            packed.setdefault(temperature, {})[prompt] = tree
-        else:
+        tree, lengths = tree_of(members), [len(samples[i].completion_ids) - 1 for i in members]
+        parts = (
+            [tree] if len(tree) <= budget else [tree_of(part) for part in _cut(members, lengths, budget - len(prompt))]
+        )
+        rows = sum(cost(len(prompt) + length) for length in lengths)
+        if packing != "packed" and (packing != "auto" or sum(cost(len(part)) for part in parts) > rows):
             trees += [tree_of([i]) for i in members]
+        elif len(parts) > 1:
+            trees += parts
+        else:
+            packed.setdefault(temperature, {})[prompt] = tree
     for temperature, alone in packed.items():
         for prompts in merge_prefixes({prompt: len(tree) for prompt, tree in alone.items()}, cost):
             members = [i for prompt in prompts for i in groups[temperature, prompt]]
@@ -101,10 +105,22 @@ def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost) -> li
     return trees
 
 
+def _cut(members: Sequence[int], lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield the members in parts whose lengths add up to at most `budget`, but at least one member each."""
+    part, size = [], 0
+    for member, length in zip(members, lengths, strict=True):
+        if part and size + length > budget:
+            yield part
+            part, size = [], 0
+        part, size = [*part, member], size + length
+    yield part
+
+
 def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
     """Yield samples as micro-batches of trees, packed in the way that the model can compute."""
-    trees = pack_prefix_trees(samples, model.options.packing if model.by_tree else "padded", model.cost)
-    return tensor_batches(micro_batches(trees, model.options.train_tokens), samples, model)
+    packing, budget = model.options.packing if model.by_tree else "padded", model.options.train_tokens
+    trees = pack_prefix_trees(samples, packing, model.cost, budget)
+    return tensor_batches(micro_batches(trees, budget), samples, model)
 
 
 def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
@@ -168,9 +184,9 @@ class MicroBatch:
         """
         vocabulary = net.config.get_text_config().vocab_size
         is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS
-        if (self.by_tree and not is_large) or in_forward_mode() or not bare_head(net):
+        if (self.by_tree and not is_large) or in_forward_mode() or net.get_output_embeddings() is None:
             return _pick(self.logits(net, call or net), self.temperature_U, self.from_N, self.id_N, entropy_grad)
-        hidden_Uh, head = self.hidden(net), net.get_output_embeddings()
+        hidden_Uh, head = self.hidden(net), head_of(net)
         if not is_large:
             return _pick(head(hidden_Uh), self.temperature_U, self.from_N, self.id_N, entropy_grad)
         order_N = torch.argsort(self.from_N)
@@ -205,11 +221,39 @@ class MicroBatch:
         return states.index_select(0, self.keep_U)
 
 
-def bare_head(net) -> bool:
-    """Return True if the logits are just the output embedding of the last hidden state (no cap, no scale)."""
+def head_of(net) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return the function from the last hidden states (U, h) to the logits (U, V).
+
+    It is the output embedding. A model that caps or scales its logits computes them itself, with the hidden states in
+    place of its body.
+    """
     config = net.config.get_text_config()
-    scaled = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
-    return net.get_output_embeddings() is not None and not any(getattr(config, name, None) for name in scaled)
+    scaled = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier", "output_multiplier")
+    if not any(getattr(config, name, None) for name in scaled):
+        return net.get_output_embeddings()
+
+    def head(hidden_Uh: torch.Tensor) -> torch.Tensor:
+        body = net.base_model
+        net._modules[net.base_model_prefix] = _Known(body, hidden_Uh[None])
+        try:
+            return net(inputs_embeds=hidden_Uh[None], use_cache=False).logits[0]
+        finally:
+            net._modules[net.base_model_prefix] = body
+
+    return head
+
+
+class _Known:
+    """The body of a model, whose hidden states are known."""
+
+    def __init__(self, body, hidden: torch.Tensor):
+        self.body, self.output = body, BaseModelOutputWithPast(last_hidden_state=hidden)
+
+    def __call__(self, **inputs) -> BaseModelOutputWithPast:
+        return self.output
+
+    def __getattr__(self, name: str):
+        return getattr(self.body, name)
 
 
 def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -56,8 +56,9 @@ class Layout:
     """Flat token of each cell; cells without a token hold 0."""
     cell_M: torch.Tensor
     """Cell of each flat token, in the flattened grid."""
-    visible_PQW: torch.Tensor
-    """True if the key is the query's ancestor or the query itself. A cell without a token sees an arbitrary key."""
+    visible_PQW: torch.Tensor | None
+    """True if the key is the query's ancestor or the query itself. A cell without a token sees an arbitrary key.
+    `None`: the trees are chains, so a token sees all earlier cells and its own."""
     query_at_PQ: torch.Tensor
     """Position of each query in its sequence; sliding windows need it."""
     key_at_PW: torch.Tensor
@@ -85,6 +86,9 @@ class Layout:
         """Return the mask (P, 1, repeats * Q, W), 0 if visible, else -inf; it is built once per forward pass."""
         if (repeats, window, dtype) not in self._masks:
             visible = self.visible_PQW
+            if visible is None:
+                visible = torch.ones(*self.grid_PQ.shape, self.grid_PQ.shape[1], dtype=torch.bool).tril()
+                visible = visible.to(self.grid_PQ.device)
             if window is not None:
                 visible = visible & (self.query_at_PQ[:, :, None] - self.key_at_PW[:, None, :] < window)
             mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, -torch.inf)
@@ -104,12 +108,15 @@ def laid_out(
     grid_PQ = np.where(real_PQ, (np.cumsum(sizes_P) - sizes_P)[:, None] + np.arange(real_PQ.shape[1]), 0)
     at_PQ = np.zeros(real_PQ.shape, np.int64)
     at_PQ[real_PQ] = np.concatenate([trie.positions() for trie in tries])
-    visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
-    visible_PQQ[:, :, 0] = True
-    for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
-        seen_QQ[: len(trie), : len(trie)] = trie.visible()
+    visible = None
+    if not all(trie.is_chain() for trie in tries):
+        visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
+        visible_PQQ[:, :, 0] = True
+        for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
+            seen_QQ[: len(trie), : len(trie)] = trie.visible()
+        visible = put(visible_PQQ)
     at = put(at_PQ)
-    layout = Layout(put(grid_PQ), put(np.flatnonzero(real_PQ)), put(visible_PQQ), at, at, **stored)
+    layout = Layout(put(grid_PQ), put(np.flatnonzero(real_PQ)), visible, at, at, **stored)
     return put(np.concatenate([np.asarray(trie.ids) for trie in tries])), put(at_PQ[real_PQ]), layout
 
 
@@ -118,8 +125,9 @@ def tree_attention(
 ):
     """Return the attention output (1, M, H, D) of queries (1, H, M, D), and `None` for the attention weights.
 
-    Heads that share a key (grouped queries) are folded into the query axis, so keys are not repeated. The signature is
-    that of the attention functions of transformers.
+    Heads that share a key (grouped queries) are folded into the query axis, so keys are not repeated. Chains need no
+    mask, which would be as large as the square of their length. The signature is that of the attention functions of
+    transformers.
     """
     if options.get("s_aux") is not None:
         raise NotImplementedError("attention sinks")
@@ -128,6 +136,12 @@ def tree_attention(
     (P, Q), H, D = tree.grid_PQ.shape, key.shape[2], query.shape[2]
     R = query.shape[1] // H
     query = query.index_select(0, tree.grid_PQ.flatten()).view(P, Q, H, R, D)
+    if tree.visible_PQW is None and sliding_window is None and softcap is None and not in_forward_mode():
+        mixed = torch.nn.functional.scaled_dot_product_attention(
+            query.flatten(2, 3).transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
+            is_causal=True, scale=scaling, enable_gqa=R > 1,
+        )  # fmt: skip
+        return mixed.transpose(1, 2).flatten(0, 1).index_select(0, tree.cell_M).unsqueeze(0), None
     query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
     mask = tree.mask(R, sliding_window, query.dtype)
     attend = _attend_plainly if softcap is not None or in_forward_mode() else _attend_fused

@@ -44,6 +44,10 @@ class Trie:
         """Return `start` and the node of each of the tokens after it."""
         return list(accumulate(tokens, self.child, initial=start))
 
+    def is_chain(self) -> bool:
+        """Return True if no node has two children."""
+        return self.parents == list(range(ROOT, len(self) - 1))
+
     def visible(self) -> np.ndarray:
         """Return booleans (L, L), True if the row's node sees the column's node: an ancestor or itself."""
         seen_LL = np.eye(len(self), dtype=bool)
