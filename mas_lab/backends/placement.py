@@ -29,8 +29,9 @@ CONTEXT = 0.75
 NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per weight: 4 bits, an 8-bit scale per 64 weights, and a 32-bit scale per 256 of those (QLoRA, arXiv
 2305.14314)."""
-LOGITS = 2**25
-"""Logits that are held at once, see `mas_lab.backends.torch.padded.LARGE_LOGITS`."""
+LOGITS, DRAWN_AT_ONCE = 2**25, 4
+"""Logits that are computed at once, and how many times as many a batch of requests has, see
+`mas_lab.backends.torch.padded.LARGE_LOGITS`."""
 CHECKPOINTED = 1_000_000_000
 """Number of weights above which the update computes activations again in the backward pass instead of keeping them."""
 SMALLER = {"sample_tokens": 2048, "train_tokens": 2048}
@@ -52,7 +53,8 @@ class Memory:
     gradients: float
     optimizer: float
     """AdamW's two moments, float32."""
-    kv_cache: float
+    sampling: float
+    """Keys and values, and the logits from which torch draws."""
     activations: float
     """Tensors that one micro-batch keeps for its backward pass."""
 
@@ -64,7 +66,7 @@ class Memory:
     @property
     def peak(self) -> float:
         """Return the sum without the smaller of the last two parts, because sampling and the update take turns."""
-        return self.kept + max(self.kv_cache, self.activations)
+        return self.kept + max(self.sampling, self.activations)
 
     def gib(self) -> dict[str, float]:
         """Return each part and the peak in GiB."""
@@ -103,10 +105,8 @@ class ModelSpec:
     def memory(self) -> Memory:
         """Return the bytes by their use; frozen weights have no gradient.
 
-        Activations are, per token and layer in 16 bits: the inputs of both norms and of both blocks (4 h), queries,
-        keys, values and the mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). The head has
-        float32 logits and their gradient, in chunks. With checkpointing there is each layer's input (h), and all of it
-        for one layer at a time.
+        Sampling holds keys and values, the logits of a decoding step, and for one chunk of them log-probabilities,
+        probabilities, and these and their sums in float64.
         """
         if self.bits not in (4, 16) or (self.bits == 4 and self.lora is None):
             raise ValueError(f"ModelSpec: bits={self.bits} with lora={self.lora}; known are 16, and 4 under adapters")
@@ -114,25 +114,41 @@ class ModelSpec:
         text, (linear, rest, per_rank) = config.get_text_config(), count_weights(config)
         if not hasattr(text, "num_key_value_heads") or not hasattr(text, "intermediate_size"):
             raise ValueError(f"ModelSpec: a {text.model_type} model is built otherwise; known are Llama, Qwen and kin")
-        head = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        queries, keys = text.num_attention_heads * head, text.num_key_value_heads * head
+        size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        queries, keys = text.num_attention_heads * size, text.num_key_value_heads * size
         if self.lora is None:
             trained = linear + rest
             weights, adapters = 4.0 * trained, 0.0
         else:
             trained = self.adapters * self.lora * per_rank
             weights, adapters = linear * (NF4 if self.bits == 4 else 2) + rest * 2, 4.0 * trained
-        kv_cache = float(2 * 2 * text.num_hidden_layers * keys * self.sample_tokens)
+        sampling = float(2 * 2 * text.num_hidden_layers * keys * self.sample_tokens)
+        if self.backend != "vllm":
+            drawn = self.sample_tokens * text.vocab_size
+            sampling += 24 * min(LOGITS, drawn) + 2 * min(DRAWN_AT_ONCE * LOGITS, drawn)
         if self.frozen:
-            return Memory(weights, adapters, 0.0, 0.0, kv_cache, 0.0)
-        per_token = 2 * (4 * text.hidden_size + 2 * (queries + keys) + 4 * text.intermediate_size)
-        logits = 8 * min(LOGITS, self.train_tokens * text.vocab_size)
-        kept, layers = per_token, text.num_hidden_layers
+            return Memory(weights, adapters, 0.0, 0.0, sampling, 0.0)
+        activations = self._activations(text, linear, rest, queries, keys)
+        return Memory(weights, adapters, 4.0 * trained, 8.0 * trained, sampling, activations)
+
+    def _activations(self, text: "PretrainedConfig", linear: int, rest: int, queries: int, keys: int) -> float:
+        """Return the bytes that the update of one micro-batch holds beside weights and gradients.
+
+        Per token and layer in 16 bits: the inputs of both norms and of both blocks (4 h), queries, keys, values and the
+        mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). With checkpointing there is each
+        layer's input (h), and later, after the head, all of it for one layer at a time. The head has log-probabilities,
+        their gradient and that of the logits, in float32 and in chunks. If all weights are trained, 16-bit copies of
+        the layers are kept, and the head has a copy and a gradient in 16 bits, and at the end a gradient in float32.
+        """
+        hidden, layers, head = text.hidden_size, text.num_hidden_layers, text.vocab_size * text.hidden_size
+        per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * text.intermediate_size)
+        logits, kept = 12 * min(LOGITS, self.train_tokens * text.vocab_size), self.train_tokens * layers * per_token
+        if self.lora is None:
+            logits, kept = max(logits + 4 * head, 8 * head), kept + 2 * linear
         again = linear + rest > CHECKPOINTED if self.checkpointing is None else self.checkpointing
         if again and self.backend != "unsloth":
-            kept, logits = 2 * text.hidden_size, logits + self.train_tokens * per_token
-        activations = float(self.train_tokens * layers * kept + logits)
-        return Memory(weights, adapters, 4.0 * trained, 8.0 * trained, kv_cache, activations)
+            return float(2 * self.train_tokens * layers * hidden + max(logits, self.train_tokens * per_token))
+        return float(kept + logits)
 
     @property
     def engine(self) -> float:
@@ -140,7 +156,7 @@ class ModelSpec:
         if self.backend != "vllm":
             return 0.0
         (linear, rest, _), found = count_weights(_config(self.model)), self.memory()
-        return 2.0 * (linear + rest) + found.adapters / 2 + found.kv_cache
+        return 2.0 * (linear + rest) + found.adapters / 2 + found.sampling
 
     def needs(self, here: str) -> dict[str, float]:
         """Return the memory on each device.
@@ -301,8 +317,8 @@ class Placement(dict[str, ModelSpec]):
                 "weights": (found.weights + found.adapters) / GIB,
                 "gradients, optimizer": (found.gradients + found.optimizer) / GIB,
                 "activations": found.activations / GIB,
-                "keys, values": found.kv_cache / GIB,
-                "vLLM's copy": max(0.0, spec.engine - found.kv_cache) / GIB,
+                "sampling": found.sampling / GIB,
+                "vLLM's copy": max(0.0, spec.engine - found.sampling) / GIB,
                 "in all": sum(spec.needs(here).values()),
             })  # fmt: skip
         return pd.DataFrame(rows).set_index("policy")

@@ -40,14 +40,18 @@ def test_weights_are_counted_and_adapters_stand_over_a_frozen_base():
         assert found.weights == pytest.approx(per_linear * linear + 2 * rest)
         trained = 3 * 16 * per_rank
         assert (found.adapters, found.gradients, found.optimizer) == (4 * trained, 4 * trained, 8 * trained)
-        assert found.kv_cache == 10_000 * 2 * 28 * 8 * 128 * 2
+        assert found.sampling == 10_000 * 2 * 28 * 8 * 128 * 2 + (24 + 2 * 4) * 2**25
     assert 0.5 < NF4 < 0.52
 
 
 def test_activations_grow_with_tokens_logits_are_bounded_and_unknown_sizes_are_refused():
     per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
-    few, many = (ModelSpec(QWEN3_06B, train_tokens=tokens).memory().activations for tokens in (100, 4096))
-    assert (few, many) == (100 * (per_token + 8 * 151936), 4096 * per_token + 8 * 2**25)
+    few, many = (ModelSpec(QWEN3_06B, lora=16, train_tokens=tokens).memory().activations for tokens in (100, 4096))
+    assert (few, many) == (100 * (per_token + 12 * 151936), 4096 * per_token + 12 * 2**25)
+    whole = ModelSpec(QWEN3_06B, train_tokens=100).memory().activations
+    assert whole == 100 * per_token + 2 * counts(1024, 3072)[0] + 8 * 151936 * 1024  # the head's gradient is the peak
+    again = ModelSpec(QWEN3_06B, lora=16, train_tokens=4096, checkpointing=True).memory().activations
+    assert again == 4096 * 28 * 2 * 1024 + max(12 * 2**25, 4096 * per_token // 28)
     unknown = {"4 under": ModelSpec(QWEN3_06B, bits=4), "bits=8": ModelSpec(QWEN3_06B, bits=8, lora=1),
                "gpt2": ModelSpec(GPT2Config())}  # fmt: skip
     for why, spec in unknown.items():
@@ -71,8 +75,8 @@ def test_the_tables_show_the_arithmetic():
     assert row["weights"] == pytest.approx((2 * (LINEAR + REST) + 4 * trained) / GIB)
     assert row["weights"] == pytest.approx(3.27, abs=0.01)
     assert row["gradients, optimizer"] == pytest.approx(12 * trained / GIB)
-    assert row["keys, values"] == pytest.approx(16384 * 28 * 2 * 8 * 128 * 2 / GIB)
-    larger = max(row["keys, values"], row["activations"])
+    assert row["sampling"] == pytest.approx((16384 * 28 * 2 * 8 * 128 * 2 + 32 * 2**25) / GIB)
+    larger = max(row["sampling"], row["activations"])
     assert row["in all"] == device["used"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + larger)
     assert device["left"] == pytest.approx(T4 - CONTEXT - row["in all"])
     assert "adapter of rank 16" in repr(plan) and "capacity" in repr(plan) and repr(plan).endswith("(GiB)")
@@ -81,7 +85,8 @@ def test_the_tables_show_the_arithmetic():
 
 
 def test_the_largest_goes_first_to_most_room_or_where_it_is_wanted_and_a_base_of_three_adapters_is_one_model():
-    plan = Placement({"verifier": "Qwen3-0.6B", "solver": "Qwen3-1.7B"}, t4s(2), lora=16, **SMALL)
+    smaller = ModelSpec("Qwen3-0.6B", lora=16, checkpointing=True, **SMALL)
+    plan = Placement({"verifier": smaller, "solver": "Qwen3-1.7B"}, t4s(2), lora=16, **SMALL)
     assert plan.policies_table["trains on"].to_dict() == {"verifier": "cuda:1", "solver": "cuda:0"}
     assert plan.options("solver") == {"backend": "torch", "device": "cuda:0", "lora": 16, **SMALL}
     specs = {"solver": ModelSpec("Qwen3-0.6B", lora=8, device="cuda:1"), "verifier": ModelSpec("Qwen3-0.6B", lora=4)}
@@ -109,7 +114,7 @@ def test_a_refusal_names_what_would_fit_and_it_does():
     long = {"solver": ModelSpec("Qwen3-1.7B", lora=16, sample_tokens=2**20)}
     for specs, words in (
         (long, r"sample_tokens and train_tokens of 2048: \d"),
-        (two, r"'verifier' .* of 14\.6 GiB are left, 10\.\d of them taken by solver"),
+        (two, r"'verifier' .* of 14\.6 GiB are left, 1\d\.\d of them taken by solver"),
         ({"solver": ModelSpec("Qwen3-1.7B", frozen=True, bits=4, lora=1, adapters=9999)}, "No setting makes it fit"),
     ):
         with pytest.raises(PlacementError, match=words):
@@ -123,7 +128,7 @@ def test_vllm_on_the_same_gpu_keeps_a_copy_unless_it_sleeps():
     )
     row = awake.policies_table.loc["a"]
     assert row["vLLM's copy"] == pytest.approx(2 * (LINEAR + REST) / GIB)
-    engine = row["vLLM's copy"] + row["keys, values"]
+    engine = row["vLLM's copy"] + row["sampling"]
     kept = row["weights"] + row["gradients, optimizer"]
     assert row["in all"] == pytest.approx(kept + row["activations"] + engine)
     assert asleep.policies_table.loc["a", "in all"] == pytest.approx(kept + max(row["activations"], engine))
@@ -137,7 +142,7 @@ def test_vllm_on_other_gpus_is_a_server_there():
     devices = {f"cuda:{i}": 40.0 for i in range(3)}
     plan = Placement({"a": wish}, devices)
     used, row = plan.devices_table["used"], plan.policies_table.loc["a"]
-    assert used["cuda:1"] == used["cuda:2"] == pytest.approx((row["vLLM's copy"] + row["keys, values"]) / 2)
+    assert used["cuda:1"] == used["cuda:2"] == pytest.approx((row["vLLM's copy"] + row["sampling"]) / 2)
     assert used["cuda:0"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + row["activations"])
     told = plan.options("a")
     assert (told["where"], told["gpus"], told["tensor_parallel"], told["device"]) == ("server", "1,2", 2, "cuda:0")

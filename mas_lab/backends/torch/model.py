@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import LoraLayer
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -224,6 +225,9 @@ class TorchModel:
                 self.peft = get_peft_model(self.net, config, adapter_name=name)
         else:
             self.peft.add_adapter(name, config)
+        for layer in self.net.modules():
+            if isinstance(layer, LoraLayer):
+                layer.cast_input_dtype_enabled = False  # `computing` does it, without a float32 copy of each input
 
     def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:
@@ -267,9 +271,8 @@ class TorchModel:
         return eos_ids(self.tokenizer, self.net.generation_config)
 
     def computing(self):
-        """Return a context that sets the precision of products; fully trained weights stay in float32."""
-        lowered = self.dtype != torch.float32 and self.net.dtype == torch.float32
-        return torch.autocast(self.device.type, self.dtype, enabled=lowered)
+        """Return a context that sets the precision of products; weights that are trained stay in float32."""
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def require_drawn(self, logprobs_R: np.ndarray, policies_R: Sequence, at_R: np.ndarray) -> None:
         """Raise NotFiniteError if a token that was drawn for `policies_R[at_R]` has no finite log-probability."""

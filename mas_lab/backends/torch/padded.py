@@ -19,6 +19,8 @@ from mas_lab.policy import Asked, Completion, PolicyError, Request, Sample, Wave
 
 LARGE_LOGITS = 2**25
 """Number of logits above which a sampler draws, and an update computes them, in chunks."""
+DRAWN_AT_ONCE = 4
+"""A batch of requests has at most this many times `LARGE_LOGITS` logits."""
 
 
 class PaddedEngine(WaveEngine):
@@ -170,13 +172,15 @@ def sample_from_logits(
     scale_R = torch.from_numpy(np.where(greedy_R, np.float32(1), temperature_R)).to(device)
     logits_RV = logits_MV.index_select(0, torch.from_numpy(node_R).to(device)).float()
     logprobs_RV = cut_R(torch.log_softmax(logits_RV / scale_R[:, None], -1))
+    likeliest_R = logits_RV.argmax(-1).cpu().numpy() if greedy_R.any() else None
+    del logits_RV  # three buffers of this size, one of them in float64, are the peak of sampling
     upto_RV = logprobs_RV.exp().cumsum(-1, dtype=torch.float64)
     level_R1 = torch.from_numpy(uniform_R).to(device)[:, None] * upto_RV[:, -1:]
     ids_R1 = torch.searchsorted(upto_RV, level_R1, right=True).clamp(max=upto_RV.shape[1] - 1)
     logprobs_R = logprobs_RV.gather(1, ids_R1)[:, 0].cpu().numpy()
     ids_R = ids_R1[:, 0].cpu().numpy()
-    if greedy_R.any():
-        ids_R = np.where(greedy_R, logits_RV.argmax(-1).cpu().numpy(), ids_R)
+    if likeliest_R is not None:
+        ids_R = np.where(greedy_R, likeliest_R, ids_R)
         logprobs_R = np.where(greedy_R & np.isfinite(logprobs_R), 0.0, logprobs_R)
     return ids_R, logprobs_R
 

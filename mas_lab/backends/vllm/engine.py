@@ -24,7 +24,7 @@ from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sam
 
 COOLEST, HOTTEST = 0.01, 2.0
 """vLLM raises a temperature between 0 and COOLEST to COOLEST, and refuses one above HOTTEST."""
-PROBED = 4
+PROBED = 1
 """Completions of each policy on which a publish is proved."""
 
 
@@ -55,7 +55,7 @@ class VllmEngine:
         _take_weights(policy, path): Take all weights, by files in `path` if need be.
         _score(policy, rows): Return log-probabilities of the completions' tokens at temperature 1 (`Scores`), from each
             engine that answers.
-        _sleep(), _wake(): Hand the GPU's memory back, and take it again.
+        _sleep(level), _wake(): Hand the GPU's memory back, and take it again.
 
     Attributes:
         syncs: Number of times that each policy's weights were sent.
@@ -68,7 +68,7 @@ class VllmEngine:
         self.model, self.options = model, model.options
         self.syncs: Counter[str] = Counter()
         self.gaps: dict[str, float] = {}
-        self._started = self._resting = False
+        self._started = self._resting = self._dropped = False
         self._turn = threading.RLock()  # one thread at a time: vLLM is not safe for several
         self._tickets = count()
         self._asked: dict[int, tuple[Any, Request]] = {}
@@ -162,7 +162,8 @@ class VllmEngine:
     def sampling(self, request: Request) -> dict[str, Any]:
         """Return the settings of a request, which the engine and the servers call alike."""
         return {
-            "max_tokens": request.max_tokens, "temperature": request.temperature, "seed": request.seed % 2**63,
+            "max_tokens": request.max_tokens, "temperature": request.temperature,
+            "seed": request.seed % 2**63 if self.options.reproducible else None,
             "logprobs": 0, "top_p": request.top_p, "top_k": request.top_k or 0, "stop": list(request.stop),
             "stop_token_ids": sorted(self._eos), "ignore_eos": True,  # the ids are the model's own list
             "include_stop_str_in_output": True,  # the text must match the ids
@@ -188,20 +189,29 @@ class VllmEngine:
         expected = self._expected(policy, rows)  # before vLLM wakes up, while the trainer has the memory
         self._wake_up()
         # At its start an engine read the same files as the trainer.
-        if self.model.lora is not None or key in self._published or policy.version > 0:
+        if self.model.lora is not None or self._dropped or key in self._published or policy.version > 0:
             self._push(policy)
             self.syncs[policy.name] += 1
         self._prove(policy, self._score(policy, rows), expected)
         self._published[key] = policy.version
 
     def release_memory(self) -> None:
-        """Hand the GPU's memory back until the next request or publish, if `sleep` is on."""
+        """Hand the GPU's memory back until the next request or publish, if `sleep` is on.
+
+        Weights that are trained in full are dropped (level 2), because all of them will be sent anew. The base of
+        adapters goes to the machine's memory (level 1).
+        """
         if self.options.sleep and self._started and not self._resting:
-            self._sleep()
+            self._dropped = self.model.lora is None
+            self._sleep(2 if self._dropped else 1)
+            if self._dropped:
+                self._published.clear()
             self._resting = True
 
     def _wake_up(self) -> None:
         if self._resting:
+            if self.model.device.type == "cuda":
+                torch.cuda.empty_cache()  # else the trainer's free blocks are missing to the engine
             self._wake()
             self._resting = False
 

@@ -42,6 +42,9 @@ class VllmOptions(Options):
     model's limit."""
     max_seqs: int = 256
     """Requests that are answered at once; further ones wait."""
+    reproducible: bool = False
+    """True: each request has its own seed, so that a run can be repeated token for token. vLLM then draws its rows one
+    by one. False: the engine draws all rows of a step at once."""
     prefix_caching: bool = True
     sleep: bool = False
     """True: hand the GPU's memory back while the weights are trained."""

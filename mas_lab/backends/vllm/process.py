@@ -114,8 +114,8 @@ class ProcessEngine(VllmEngine):
         if not self.llm.reset_prefix_cache():
             raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
 
-    def _sleep(self) -> None:
-        self.llm.sleep(level=1)
+    def _sleep(self, level: int) -> None:
+        self.llm.sleep(level=level)
 
     def _wake(self) -> None:
         self.llm.wake_up()

@@ -160,9 +160,9 @@ class ServerEngine(VllmEngine):
         at_T = self._complete_at(url, body)["prompt_logprobs"][len(prompt) :]
         return [at[str(i)]["logprob"] for i, at in zip(ids, at_T, strict=True)]
 
-    def _sleep(self) -> None:
+    def _sleep(self, level: int) -> None:
         for url in self._urls:
-            self._call(url, "/sleep?level=1")
+            self._call(url, f"/sleep?level={level}")
 
     def _wake(self) -> None:
         for url in self._urls:

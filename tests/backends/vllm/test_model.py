@@ -32,13 +32,13 @@ def env():
 @pytest.fixture(scope="module")
 def full():
     """The pocket model, all its weights."""
-    return lab.load_policy("plan_path", backend="vllm", lr=1e-3, max_seqs=128)
+    return lab.load_policy("plan_path", backend="vllm", lr=1e-3, max_seqs=128, reproducible=True)
 
 
 @pytest.fixture(scope="module")
 def base():
     """Two adapters on one copy of it, which differ."""
-    base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128)
+    base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128, reproducible=True)
     for agent in ("planner", "executor"):
         disturb(base.adapter(agent))
     return base
@@ -107,6 +107,16 @@ def test_a_seed_gives_the_same_draw_in_any_company_and_a_short_answer_does_not_w
     assert [ticket for ticket, _ in first] == [short] and engine.streams
     engine.cancel([long])
     assert engine.ready() == [] and engine.sample(full, asked[1:])
+
+
+def test_without_reproducible_no_request_is_seeded_and_the_draws_are_the_models_own(full, monkeypatch):
+    asked, engine = requests(60), full.engine
+    assert engine.sampling(asked[0])["seed"] == asked[0].seed % 2**63
+    monkeypatch.setattr(engine, "options", replace(engine.options, reproducible=False))
+    assert engine.sampling(asked[0])["seed"] is None
+    found = [full.sample(asked) for _ in range(2)]
+    assert max(gap(full, asked, one) for one in found) < 1e-4
+    assert [one.ids for one in found[0]] != [one.ids for one in found[1]]
 
 
 def test_completions_end_with_eos_or_the_token_that_completes_a_stop_string_or_at_their_own_length(full):
@@ -206,7 +216,7 @@ def test_weights_that_change_under_requests_and_what_vllm_cannot_do_are_refused(
 
 def test_a_resumed_run_is_the_run_that_never_stopped_and_its_team_may_have_another_engine(env, tmp_path):
     def train(run, steps):
-        base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128)
+        base = lab.load_base("plan_path", backend="vllm", adapters=2, rank=4, lr=1e-2, max_seqs=128, reproducible=True)
         team = lab.Team.per_agent(base.adapter, env.agents)
         list(lab.train(env, team, "dr_mas", steps, seed=3, run=run, tasks=2, max_turns=2, check=False))
         return team

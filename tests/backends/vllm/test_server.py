@@ -28,7 +28,8 @@ SETTINGS = {"seed": 2, "tasks": 2, "check": False}
 
 
 def adapters(model, where):
-    base = lab.load_base(model, backend="vllm", adapters=2, rank=2, lr=1e-2, where=where, max_seqs=16)
+    more = {"where": where, "max_seqs": 16, "reproducible": True}
+    base = lab.load_base(model, backend="vllm", adapters=2, rank=2, lr=1e-2, **more)
     return lab.Team.per_agent(base.adapter, AGENTS)
 
 

@@ -51,3 +51,43 @@ def test_each_ticket_gets_its_answer_an_error_names_its_request_and_cancelled_on
     assert engine.sample(policy, [Request((4,), 1, 1.0, 4)])[0].ids == (4,)
     assert said(engine.ready()) == {more[0]: (5,), more[1]: (6,)}
     assert not engine._asked
+
+
+class Sleeper(VllmEngine):
+    """Notes its naps and what is sent to it, and has the trained weights."""
+
+    def __init__(self, model):
+        super().__init__(model)
+        self.options = type("Options", (), {"sleep": True, "tolerance": None, "shared_dir": None})
+        self.did = []
+
+    def _start(self, folder): ...
+
+    def _sleep(self, level):
+        self.did.append(f"sleep {level}")
+
+    def _wake(self):
+        self.did.append("wake")
+
+    def _take_weights(self, policy, path):
+        self.did.append("weights")
+
+    def _take_adapter(self, policy, path):
+        self.did.append("adapter")
+
+    def _score(self, policy, rows):
+        return [[self._expected(policy, rows).tolist()]]
+
+
+@pytest.mark.parametrize(
+    "lora, expected",
+    [(None, ["sleep 2", "wake", "weights"]), (4, ["adapter", "sleep 1"])],
+    ids=["all weights are dropped and sent anew", "a base under adapters is kept"],
+)
+def test_an_engine_that_slept_serves_the_weights_again(models, lora, expected):
+    policy = lab.load_policy(models / "a", lora=lora)
+    engine = policy.shared.engine = Sleeper(policy.shared)
+    engine.sync_weights(policy)
+    engine.release_memory()
+    engine.sync_weights(policy)  # the weights are the same
+    assert engine.did == expected

@@ -19,7 +19,15 @@ from mas_lab.backends.torch.fast.decoders import TreeDecoder
 from mas_lab.backends.torch.fast.fused import FusedForward, can_fuse
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
 from mas_lab.backends.torch.fast.tree_attention import forward as run
-from mas_lab.backends.torch.padded import PaddedEngine, TopKTopP, ends_in, sample_from_logits, uniforms
+from mas_lab.backends.torch.padded import (
+    DRAWN_AT_ONCE,
+    LARGE_LOGITS,
+    PaddedEngine,
+    TopKTopP,
+    ends_in,
+    sample_from_logits,
+    uniforms,
+)
 from mas_lab.policy import Asked, Completion
 
 
@@ -33,13 +41,14 @@ class TreeEngine(PaddedEngine):
 
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
         """Yield the places of requests by adapter and prompt, sorted by adapter and prompt length."""
+        most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
         groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
         for place, key in enumerate(map(_key, asked)):
             groups.setdefault(key, []).append(place)
         batch, tokens = [], 0
         for (_, prompt), own in sorted(groups.items(), key=lambda group: (group[0][0], len(group[0][1]))):
             size = len(prompt) + sum(asked[place][1].max_tokens for place in own)
-            if batch and tokens + size > self.model.options.sample_tokens:
+            if batch and (tokens + size > self.model.options.sample_tokens or len(batch + own) > most):
                 yield batch
                 batch, tokens = [], 0
             batch, tokens = batch + own, tokens + size

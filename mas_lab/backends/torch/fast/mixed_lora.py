@@ -32,7 +32,7 @@ class Slices:
         result = layer.base_layer(x)
         for adapter, rows in self._slices:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
-            part = up(down(x[:, rows].to(down.weight.dtype))) * layer.scaling[adapter]
+            part = up(down(x[:, rows])) * layer.scaling[adapter]
             result[:, rows] += part.to(result.dtype)
         return result
 

@@ -257,7 +257,10 @@ class _Known:
 
 
 def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    logprobs_UV = torch.log_softmax(logits_UV.float() / temperature_U[:, None], -1)
-    known_UV = logprobs_UV if entropy_grad else logprobs_UV.detach()
-    entropy_U = -(known_UV.exp() * known_UV).sum(-1)
+    logprobs_UV = torch.log_softmax(logits_UV / temperature_U[:, None], -1)  # in float32, the temperature's type
+    del logits_UV  # two or three buffers of this size are the peak of an update
+    if entropy_grad:
+        entropy_U = -(logprobs_UV.exp() * logprobs_UV).sum(-1)
+    else:
+        entropy_U = -(logprobs_UV.detach().exp().mul_(logprobs_UV.detach())).sum(-1)
     return logprobs_UV[from_N, id_N], entropy_U[from_N]
