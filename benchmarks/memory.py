@@ -1,6 +1,6 @@
 """The memory plan of `lab.Placement` beside the peak that torch allocates, on a CPU.
 
-    MAS_LAB_THREADS=2 .venv/bin/python benchmarks/memory.py     # writes data/results/memory.json and docs/gpus.md; 5 minutes
+    MAS_LAB_THREADS=2 .venv/bin/python benchmarks/memory.py     # data/results/memory.json, docs/gpus.md; 5 minutes
 
 Random weights in the shapes of Qwen3-0.6B and 1.7B with few layers, base in bfloat16 under one adapter. One micro-batch
 of one tree (P prompt tokens, K completions of T tokens) is trained on, and the same prompt is sampled from. The peaks
