@@ -45,7 +45,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures games clients lint locks pages pocket site statistics trackers wheel
+.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -149,8 +149,13 @@ verl-tests: $(READY)
 gpu-check:
 	@$(MAKE) --no-print-directory gpu-figures GPU=1
 
+# One system in at most 9 minutes a shape: make gpu-figures GPU=1 SYSTEM="step, vllm" ARGS="--shapes 0.6B".
 gpu-figures: $(READY)
-	$(RUN) benchmarks/gpu.py $(ARGS)
+	$(RUN) benchmarks/gpu.py $(if $(SYSTEM),--only "$(SYSTEM)") $(ARGS)
+
+# The torch back end where no index can be reached: torch, transformers, pandas, pandera and peft are enough.
+gpu-torch:
+	$(PYTHON) benchmarks/gpu.py --only "torch" "all weights" "LoRA, bare" "LoRA, padded" "LoRA, packed" "LoRA, auto" $(ARGS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

@@ -3,12 +3,16 @@
     python benchmarks/gpu.py                 # on a GPU: prints the table, writes data/results/gpu_<device>.json
     python benchmarks/gpu.py --check         # the same; fails where an aim is missed
     python benchmarks/gpu.py --tiny          # on any machine: a toy shape, to see that this file works; records nothing
+    python benchmarks/gpu.py --only "step, vllm"      # one system; its figures join those of the record
 
 Random weights in the shapes of Qwen3-0.6B and 1.7B, made here: nothing is downloaded. Every part runs in a process of
-its own, so that memory is its own too. Leaves out learning, text (requests are token ids), and more than one GPU.
+its own, so that memory is its own too. A `step` is a whole training step: of mas_lab two agents with an adapter each,
+who take turns; of TRL and of Unsloth's own trainer one agent, since they have no teams, with as many completions.
+Leaves out learning and more than one GPU.
 """
 
 import argparse
+import itertools
 import json
 import platform
 import random
@@ -27,7 +31,9 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 AIMS = {"rollout": ("at least", 0.85), "update": ("at most", 1.3)}
 """Tokens a second over those of raw vLLM; seconds over those of the bare forward and backward pass."""
-LIBRARIES = ("torch", "transformers", "peft", "vllm", "unsloth", "triton")
+LONGEST = 480
+"""Seconds that a part may take, so that one part fits a machine that is lent for ten minutes."""
+LIBRARIES = ("torch", "transformers", "peft", "trl", "vllm", "unsloth", "triton")
 
 
 @dataclass(frozen=True)
@@ -78,16 +84,18 @@ def shapes(tiny: bool) -> dict:
 def make_model(config, folder: Path) -> None:
     """Random 16-bit weights in this shape, and a tokenizer, which nothing here needs but loading does."""
     import torch
-    from tokenizers import Tokenizer, models
+    from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
     config.eos_token_id, config.pad_token_id = 1, 0
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
-    words = Tokenizer(models.WordLevel({"<pad>": 0, "<eos>": 1, "<unk>": 2}, unk_token="<unk>"))
-    PreTrainedTokenizerFast(
-        tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    ).save_pretrained(folder)
+    named = {"<pad>": 0, "<eos>": 1, "<unk>": 2} | {f"w{i}": i for i in range(3, config.vocab_size)}
+    words = Tokenizer(models.WordLevel(named, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>")
+    tokenizer.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(folder)
 
 
 # Parts: each takes the model's folder and the load, and returns a step: a function that does the work once and returns
@@ -98,7 +106,7 @@ def vocabulary(folder: Path) -> int:
     return json.loads((folder / "config.json").read_text())["vocab_size"]
 
 
-def raw_vllm(folder: Path, load: Load) -> Callable[[], dict]:
+def raw_vllm(folder: Path, load: Load, seeded: bool = False) -> Callable[[], dict]:
     """vLLM as its manual says, on token ids, with the log-probabilities that training needs."""
     needs("vllm")
     gpu = gpu_works()
@@ -113,7 +121,7 @@ def raw_vllm(folder: Path, load: Load) -> Callable[[], dict]:
               dtype="bfloat16" if gpu else "float32", logprobs_mode="processed_logprobs", **where)  # fmt: skip
     prompts = [{"prompt_token_ids": list(ids)} for ids in load.prompt_ids(vocabulary(folder))
                for _ in range(load.candidates)]  # fmt: skip
-    how = [SamplingParams(max_tokens=load.new_tokens, logprobs=0, seed=i, detokenize=False)
+    how = [SamplingParams(max_tokens=load.new_tokens, logprobs=0, seed=i if seeded else None, detokenize=False)
            for i in range(len(prompts))]  # fmt: skip
 
     def step():
@@ -123,14 +131,14 @@ def raw_vllm(folder: Path, load: Load) -> Callable[[], dict]:
     return step
 
 
-def our_rollout(folder: Path, load: Load, backend: str) -> Callable[[], dict]:
+def our_rollout(folder: Path, load: Load, backend: str, **options) -> Callable[[], dict]:
     if backend != "torch":
         needs(backend)
     import mas_lab as lab
     from mas_lab.policy import Request
 
     lora = {"lora": load.rank} if backend == "unsloth" else {}
-    policy = lab.load_policy(folder, backend=backend, **lora)
+    policy = lab.load_policy(folder, backend=backend, **lora, **options)
     prompts = load.prompt_ids(vocabulary(folder))
 
     def step():
@@ -192,14 +200,131 @@ def our_update(folder: Path, load: Load, rank: int | None, packing: str, backend
     return step
 
 
+def even(text: str) -> float:
+    """The share of even-numbered words, which differs between the completions of a prompt."""
+    words = text.split()
+    return sum(int(word[1:]) % 2 == 0 for word in words) / max(1, len(words))
+
+
+def our_step(folder: Path, load: Load, backend: str, **options) -> Callable[[], dict]:
+    """A step of `dr_mas`: two agents, one after the other, each with an adapter and half of the prompts."""
+    if backend != "torch":
+        needs(backend)
+    from collections import namedtuple
+
+    import mas_lab as lab
+
+    prompts = [" ".join(f"w{i}" for i in ids) for ids in load.prompt_ids(vocabulary(folder))]
+    State = namedtuple("State", "prompt turn")
+
+    class Relay:
+        name, agents, max_turns, max_return, pocket, max_tokens = (
+            "gpu",
+            ("first", "second"),
+            1,
+            2.0,
+            "",
+            load.new_tokens,
+        )
+
+        def tasks(self, n, split, seed):
+            return [lab.Task(f"task {i}", {"prompt": prompt}) for i, prompt in enumerate(prompts[:n])]
+
+        def start(self, task):
+            return State(task.data["prompt"], 0)
+
+        def acting(self, state):
+            return (self.agents[state.turn],)
+
+        def observe(self, state, agent):
+            return [{"role": "user", "content": state.prompt}]
+
+        def step(self, state, actions):
+            ((agent, text),) = actions.items()
+            done = state.turn == 1
+            return lab.Step(State(state.prompt, 1), even(text), {agent: 0.0}, {agent: True}, False, done)
+
+    tokens = {} if backend == "unsloth" else {"train_tokens": load.tokens}
+    base = lab.load_base(folder, backend=backend, adapters=2, rank=load.rank, **tokens, **options)
+    team = lab.Team.per_agent(base.adapter, Relay.agents)
+    recipe = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(load.candidates))
+    steps = lab.train(Relay(), team, recipe, steps=1000, tasks=load.prompts // 2, check=False)
+
+    def step():
+        report = next(steps)
+        return {"tokens": report.tokens, "phases": report.profile}
+
+    return step
+
+
+def their_step(folder: Path, load: Load, unsloth: bool = False, vllm: bool = True) -> Callable[[], dict]:
+    """TRL's GRPOTrainer with its vLLM, or Unsloth's patch of it; all steps in one call, since it owns the loop."""
+    needs("trl")
+    if unsloth:
+        needs("unsloth")
+        from unsloth import FastLanguageModel  # before trl, which it patches
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    gpu, rows = gpu_works(), load.prompts * load.candidates
+    room = load.prompt_tokens + load.new_tokens
+    per_batch = max(load.candidates, load.tokens // room // load.candidates * load.candidates)
+    if unsloth:
+        model, tokenizer = FastLanguageModel.from_pretrained(
+            str(folder), max_seq_length=room, load_in_4bit=False, fast_inference=vllm, max_lora_rank=load.rank
+        )
+        model, adapter = FastLanguageModel.get_peft_model(model, r=load.rank, lora_alpha=2 * load.rank), None
+        extra = {"model": model, "processing_class": tokenizer}
+    else:
+        adapter = LoraConfig(r=load.rank, lora_alpha=2 * load.rank, target_modules="all-linear", task_type="CAUSAL_LM")
+        extra = {"model": str(folder), "peft_config": adapter}
+    colocated = {"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": 0.4} if vllm else {}
+    ends, sampled = [], []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_, **__):
+            torch.cuda.synchronize() if gpu else None
+            ends.append(time.perf_counter())
+
+    def reward(completions, completion_ids, **_):
+        sampled.append(sum(map(len, completion_ids)))
+        return [even(text) for text in completions]
+
+    def step():
+        with tempfile.TemporaryDirectory() as out:
+            settings = GRPOConfig(
+                output_dir=out, per_device_train_batch_size=per_batch, gradient_accumulation_steps=rows // per_batch,
+                num_generations=load.candidates, max_completion_length=load.new_tokens, max_steps=1 + load.steps,
+                temperature=1.0, top_p=1.0, top_k=0, beta=0.0, report_to="none", save_strategy="no", bf16=gpu,
+                use_cpu=not gpu, logging_strategy="no", disable_tqdm=True, **colocated,
+            )  # fmt: skip
+            prompts = [{"prompt": " ".join(f"w{i}" for i in ids)} for ids in load.prompt_ids(vocabulary(folder))]
+            data = Dataset.from_list(prompts)
+            GRPOTrainer(**extra, reward_funcs=reward, args=settings, train_dataset=data, callbacks=[Clock()]).train()
+        seconds = [after - before for before, after in itertools.pairwise(ends)]
+        return {"tokens": sum(sampled) // len(ends), "all_seconds": seconds}
+
+    return step
+
+
 def parts(load: Load) -> dict[str, Callable[[Path, Load], Callable[[], dict]]]:
-    named = {"rollout, raw vLLM": raw_vllm}
+    named = {"rollout, raw vLLM": raw_vllm, "rollout, raw vLLM, seeded": partial(raw_vllm, seeded=True)}
+    named["rollout, vllm, seeded"] = partial(our_rollout, backend="vllm", reproducible=True)
     named |= {f"rollout, {b}": partial(our_rollout, backend=b) for b in ("vllm", "torch", "unsloth")}
     for rank, what in ((None, "all weights"), (load.rank, "LoRA")):
         named[f"update, {what}, bare passes"] = partial(floor, rank=rank)
         for packing in ("padded", "packed", "auto"):
             named[f"update, {what}, {packing}"] = partial(our_update, rank=rank, packing=packing)
     named["update, LoRA, unsloth"] = partial(our_update, rank=load.rank, packing="padded", backend="unsloth")
+    systems = {"torch": {}, "vllm": {}, "vllm, sleep": {"sleep": True}, "vllm, server": {"where": "server"},
+               "unsloth": {}, "unsloth, 4 bit": {"load_in_4bit": True}}  # fmt: skip
+    for name, options in systems.items():
+        named[f"step, {name}"] = partial(our_step, backend=name.split(",")[0], **options)
+    named |= {"step, TRL": partial(their_step, vllm=False), "step, TRL with vLLM": their_step}
+    named["step, Unsloth's GRPO with vLLM"] = partial(their_step, unsloth=True)
     return named
 
 
@@ -227,21 +352,23 @@ def _has(package: str) -> bool:
 
 
 def measure(name: str, folder: Path, load: Load) -> dict:
-    """One warm-up step, then `steps` of which the median counts; in this process."""
+    """One warm-up step, then `steps` of which the median counts; in this process.
+
+    A part that times its own steps is called once.
+    """
     import torch
 
     step = parts(load)[name](folder, load)
-    seconds = []
-    for _ in range(1 + load.steps):
+    seconds, found = [], {}
+    while len(seconds) < 1 + load.steps and "all_seconds" not in found:
         torch.cuda.synchronize() if torch.cuda.is_available() else None
         start = time.perf_counter()
         found = step()
         torch.cuda.synchronize() if torch.cuda.is_available() else None
         seconds.append(time.perf_counter() - start)
-    middle = statistics.median(seconds[1:])
-    return (
-        found | {"seconds": middle, "tokens_per_second": found["tokens"] / middle, "all_seconds": seconds[1:]} | peak()
-    )
+    each = found.get("all_seconds", seconds[1:])
+    middle = statistics.median(each)
+    return found | {"seconds": middle, "tokens_per_second": found["tokens"] / middle, "all_seconds": each} | peak()
 
 
 def peak() -> dict[str, float]:
@@ -258,7 +385,10 @@ def run_apart(name: str, folder: Path, load: Load) -> dict:
     """`measure` in a process of its own; a part that cannot run, or fails, says why and the others go on."""
     command = [sys.executable, str(Path(__file__)), "--part", name, "--folder", str(folder), "--load",
                json.dumps(asdict(load))]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it took more than {LONGEST} seconds"}
     last = done.stdout.strip().splitlines()[-1:] or [""]
     if done.returncode or not last[0].startswith("{"):
         return {"failed": (done.stderr.strip().splitlines() or ["no message"])[-1]}
@@ -270,7 +400,9 @@ def ratios(found: dict[str, dict]) -> dict[str, float]:
     compared = {}
     for name, result in found.items():
         kind = name.split(", ")[0]
-        bar = "rollout, raw vLLM" if kind == "rollout" else f"{name.rpartition(', ')[0]}, bare passes"
+        bar = f"{name.rpartition(', ')[0]}, bare passes"
+        if kind == "rollout":
+            bar = "rollout, raw vLLM" + (", seeded" if name.endswith("seeded") else "")
         if name != bar and "seconds" in result and "seconds" in found.get(bar, {}):
             key = "tokens_per_second" if kind == "rollout" else "seconds"
             compared[name] = result[key] / found[bar][key]
@@ -293,14 +425,14 @@ def missed(found: dict[str, dict]) -> list[str]:
 
 def table(found: dict[str, dict]) -> str:
     compared = ratios(found)
-    lines = [f"{'':<32}{'s / step':>9}{'tokens / s':>12}{'ratio':>7}{'tensors, device GiB':>21}"]
+    lines = [f"{'':<34}{'s / step':>9}{'tokens / s':>12}{'ratio':>7}{'tensors, device GiB':>21}"]
     for name, row in found.items():
         if "seconds" not in row:
-            lines.append(f"{name:<32}{row.get('skipped') or 'FAILED: ' + row['failed']}")
+            lines.append(f"{name:<34}{row.get('skipped') or 'FAILED: ' + row['failed']}")
             continue
         memory = f"{row['tensors_gib']:.1f}, {row['device_gib']:.1f}" if "tensors_gib" in row else ""
         ratio = f"{compared[name]:.2f}" if name in compared else ""
-        lines.append(f"{name:<32}{row['seconds']:>9.3f}{row['tokens_per_second']:>12.0f}{ratio:>7}{memory:>21}")
+        lines.append(f"{name:<34}{row['seconds']:>9.3f}{row['tokens_per_second']:>12.0f}{ratio:>7}{memory:>21}")
     return "\n".join(lines)
 
 
@@ -347,6 +479,11 @@ def main() -> None:
     slug = re.sub(r"\W+", "_", record["machine"]["device"].lower()).strip("_")
     out = args.out or (None if args.tiny else HERE.parent / "data" / "results" / f"gpu_{slug}.json")
     if out is not None:
+        if out.is_file() and (before := json.loads(out.read_text()))["load"] == record["load"]:
+            for name, found in before["results"].items():
+                record["results"][name] = found | record["results"].get(name, {})
+            record["ratios"] = {name: ratios(found) for name, found in record["results"].items()}
+            record["command"] = f"{before['command']}; {record['command']}"
         out.write_text(json.dumps(record, indent=1) + "\n")
         print(f"written: {out}")
     if args.tiny:
@@ -360,7 +497,9 @@ def measure_shape(name: str, config, load: Load, only: list[str]) -> dict[str, d
     """All parts at one shape, each as soon as it is done."""
     with tempfile.TemporaryDirectory() as folder:
         make_model(config, Path(folder))
-        found = {part: run_apart(part, Path(folder), load) for part in parts(load) if any(o in part for o in only)}
+        named = [part for part in parts(load) if part in only]  # else by parts of a name
+        named = named or [part for part in parts(load) if any(one in part for one in only)]
+        found = {part: run_apart(part, Path(folder), load) for part in named}
     print(f"\n{name}\n{table(found)}", flush=True)
     return found
 

@@ -135,13 +135,16 @@ class ModelSpec:
         """Return the bytes that the update of one micro-batch holds beside weights and gradients.
 
         Per token and layer in 16 bits: the inputs of both norms and of both blocks (4 h), queries, keys, values and the
-        mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). With checkpointing there is each
-        layer's input (h), and later, after the head, all of it for one layer at a time. The head has log-probabilities,
-        their gradient and that of the logits, in float32 and in chunks. If all weights are trained, 16-bit copies of
+        mixed values (2 Q + 2 K heads), the gate, its factor, and both products (4 i). The inputs of all norms are kept
+        in float32 too (2 h, and Q + K heads). With checkpointing there is each layer's input (h), and later, after the
+        head, all of it for one layer at a time. The head has log-probabilities, their gradient and that of the logits,
+        in float32 and in chunks. If all weights are trained, 16-bit copies of
         the layers are kept, and the head has a copy and a gradient in 16 bits, and at the end a gradient in float32.
         """
         hidden, layers, head = text.hidden_size, text.num_hidden_layers, text.vocab_size * text.hidden_size
-        per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * text.intermediate_size)
+        per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * text.intermediate_size) + 4 * (
+            2 * hidden + queries + keys
+        )
         logits, kept = 12 * min(LOGITS, self.train_tokens * text.vocab_size), self.train_tokens * layers * per_token
         if self.lora is None:
             logits, kept = max(logits + 4 * head, 8 * head), kept + 2 * linear

@@ -45,7 +45,7 @@ def test_weights_are_counted_and_adapters_stand_over_a_frozen_base():
 
 
 def test_activations_grow_with_tokens_logits_are_bounded_and_unknown_sizes_are_refused():
-    per_token = 28 * 2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072)
+    per_token = 28 * (2 * (4 * 1024 + 2 * 128 * 24 + 4 * 3072) + 4 * (2 * 1024 + 128 * 24))
     few, many = (ModelSpec(QWEN3_06B, lora=16, train_tokens=tokens).memory().activations for tokens in (100, 4096))
     assert (few, many) == (100 * (per_token + 12 * 151936), 4096 * per_token + 12 * 2**25)
     whole = ModelSpec(QWEN3_06B, train_tokens=100).memory().activations

@@ -55,6 +55,11 @@ class ServerEngine(VllmEngine):
 
     # Connecting
 
+    def _start_once(self) -> None:
+        if self._child is not None and not self._child.is_alive():
+            self._started = False  # it ended between two rollouts
+        super()._start_once()
+
     def _start(self, folder: Path) -> None:
         if self.options.where == "server" and not (self._child and self._child.is_alive()):
             self._child = Child(self.model, folder)

@@ -95,7 +95,8 @@ def test_a_server_killed_in_a_rollout_is_named_and_who_takes_its_port_is_asked_n
     with socket.create_server(("127.0.0.1", int(child.url.rpartition(":")[2]))) as stranger:
         stranger.settimeout(0)
         with pytest.raises(EngineError, match=r"does not answer \(RuntimeError: it has ended\), see .*server\.log"):
-            policy.sample([Request((4, 9), 2, 1.0, 0)])
+            engine._call(child.url, "/health", method="GET")
+        policy.sample([Request((4, 9), 2, 1.0, 0)])  # of a new server
         with pytest.raises(BlockingIOError):
             stranger.accept()
     assert not engine._asked
@@ -107,6 +108,7 @@ def test_a_run_whose_server_was_killed_goes_on_with_a_new_one(team, tmp_path):
     next(lab.train(Relay(), team, RECIPE, 3, run=run, save_every=1, **SETTINGS))
     victim = engine._child.process.pid
     os.killpg(victim, signal.SIGKILL)
+    engine._child.process.wait(10)
     steps = [report.step for report in lab.train(Relay(), team, RECIPE, 3, run=run, save_every=10, **SETTINGS)]
     assert steps == [1, 2] and lab.load_run(run).steps == 3
     assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != victim
