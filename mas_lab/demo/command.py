@@ -11,7 +11,7 @@ import pandas as pd
 
 from mas_lab.demo import trials
 from mas_lab.demo.report import write_report
-from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained
+from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained, elapsed, results
 from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
@@ -62,16 +62,6 @@ def _end(out: Path, runs: list[Trained]) -> None:
         print(headline(list(own)))
 
 
-def results(runs: list[Trained]) -> pd.DataFrame:
-    """Return one row per run."""
-    rows = [{
-        "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
-        "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
-        "tokens": int(run.curve["tokens"].iloc[-1]), "largest_norm": run.norms["policy_norm"].max(),
-    } for run in runs]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def headline(runs: list[Trained]) -> str:
     """Return a line such as `plan_path: at_grpo 0.48 -> 0.94, 40 s`.
 
@@ -86,6 +76,5 @@ def headline(runs: list[Trained]) -> str:
         noted = noted.replace("largest norm ", "")
     count = table["seed"].nunique()
     over = f", {count} seeds" if count > 1 else ""
-    seconds = max(run.ended for run in runs) - min(run.began for run in runs)
     of = f" of {env['n_agents']}" if "n_agents" in env else ""
-    return f"{env['name']}{of}: {', '.join(told)}{over}, {seconds:.0f} s"
+    return f"{env['name']}{of}: {', '.join(told)}{over}, {elapsed(runs):.0f} s"
