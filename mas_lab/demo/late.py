@@ -52,7 +52,7 @@ def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
         f"<b>The answer was wrong, and it was still reinforced: reward {row['credit']:.3g}, the task's mean "
         f"{row['center']:.3g}, advantage {row['grpo']:+.1f}.</b> A late agent only speaks in episodes that already go "
         f"well. So its reward is mostly above the task's mean, whatever it says.</p>"
-        f"<p>{escape(row['agent'])} spoke in {spoke} of the {task['episode'].nunique()} episodes of this task. The same "
+        f"<p>{escape(row['agent'])} spoke in {spoke} of {task['episode'].nunique()} episodes of this task. The same "
         f"row has advantage {row['grpo_masked']:.1f} under grpo_masked and {row['dr_mas']:.1f} under dr_mas.</p>"
         f"<p>This is the largest advantage among the {len(wrong):,} wrong answers of {late} in this training. grpo "
         f"reinforced {share['grpo']} of them. On the same rows, grpo_masked would reinforce {share['grpo_masked']} and "
@@ -64,10 +64,9 @@ def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
 def made_up() -> pd.DataFrame:
     """Return the episodes `PASSED` of one task of a ladder of 8 as a table of turns."""
     rows = [
-        {"task": "a", "episode": str(number), "agent": f"stage_{stage + 1}", "team_reward": (stage == passed) * passed / 8}
-        for number, passed in enumerate(PASSED)
-        for stage in range(passed + 1)
-    ]
+        {"task": "a", "episode": number, "agent": f"stage_{stage + 1}", "team_reward": (stage == passed) * passed / 8}
+        for number, passed in enumerate(PASSED) for stage in range(passed + 1)
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
