@@ -16,14 +16,14 @@ from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
 KEPT = "ladder-grpo-0"
-"""Folder of the ladder run that is stored, so that its spikes can be shown."""
+"""Folder of the ladder run that is stored. The page shows its spikes and its wrong answers."""
 
 
 def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
-    """Train a team in a maze and two baselines on the ladder over `seeds` seeds, and print a line of results for each.
+    """Train a team in a maze, and three recipes on the ladder over `seeds` seeds; print a line of results for each.
 
-    `steps` replaces the usual number of steps of every training. The page is written as soon as the maze is learned,
-    and again at the end.
+    `steps` replaces the usual number of steps of every training. The page is written once the maze is learned, and
+    again at the end.
     """
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / KEPT, ignore_errors=True)
@@ -35,7 +35,7 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     for run in side_by_side([(trials.learn, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
-            print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
+            print(f"first curve: {write_report(out, [run], waiting=True)}", flush=True)
     runs.sort(key=lambda run: jobs.index(run.trial))
     _end(out, runs)
     return runs

@@ -13,10 +13,10 @@ from mas_lab.widgets.document import escape, folded, table_html
 from mas_lab.widgets.figures import NEUTRAL, PALETTE, dialogue
 
 COMPARES = {
-    "grpo": "Each row is compared with all episodes of its task: one mean for all agents.",
-    "grpo_masked": "The same mean. A row without a peer is left out: in its task, its agent has no row with another "
-    "reward.",
-    "dr_mas": "Each row is compared with the rows of its own agent in the task. A row without a peer is left out.",
+    "grpo": "Each answer is compared with all episodes of its task: one mean for all agents.",
+    "grpo_masked": "The mean is the same. An answer without a peer is left out: in its task, its agent has no answer "
+    "with another reward.",
+    "dr_mas": "Each answer is compared with its own agent's answers in the task. An answer without a peer is left out.",
 }
 PASSED = (0, 1, 1, 2, 3, 5, 5, 7)
 """Stages passed in each of the made-up episodes. The next stage was wrong."""
@@ -53,10 +53,10 @@ def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
         f"{row['center']:.3g}, advantage {row['grpo']:+.1f}.</b> A late agent only speaks in episodes that already go "
         f"well. So its reward is mostly above the task's mean, whatever it says.</p>"
         f"<p>{escape(row['agent'])} spoke in {spoke} of {task['episode'].nunique()} episodes of this task. The same "
-        f"row has advantage {row['grpo_masked']:.1f} under grpo_masked and {row['dr_mas']:.1f} under dr_mas.</p>"
+        f"answer has advantage {row['grpo_masked']:.1f} under grpo_masked and {row['dr_mas']:.1f} under dr_mas.</p>"
         f"<p>This is the largest advantage among the {len(wrong):,} wrong answers of {late} in this training. grpo "
-        f"reinforced {share['grpo']} of them. On the same rows, grpo_masked would reinforce {share['grpo_masked']} and "
-        f"dr_mas {share['dr_mas']}.</p>"
+        f"reinforced {share['grpo']} of them. On the same answers, grpo_masked would reinforce {share['grpo_masked']} "
+        f"and dr_mas {share['dr_mas']}.</p>"
         + folded(f"The whole episode, step {row['step']}", table_html(said, "The episode, turn by turn"))
     )
 
@@ -78,7 +78,7 @@ def boxes_html() -> str:
         for name, told in COMPARES.items()
     )
     return (
-        "<p>An example: eight episodes of one task. Stage 6 spoke in three of them, and was wrong twice. Stage 8 spoke "
+        "<p>Take eight episodes of one task. Stage 6 spoke in three of them, and was wrong twice. Stage 8 spoke "
         f'once, and was wrong. The dashed line is the mean.</p><div class="boxes">{boxes}</div>'
         f'<p class="quiet">{legend}</p>'
     )

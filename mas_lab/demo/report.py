@@ -68,13 +68,13 @@ def _ladder(runs: list[Trained]) -> list[str]:
         f'<p class="lead"><b>A team of {STAGES} agents learns to climb a ladder. Its success is {", ".join(rates)} and '
         f"{last}.</b></p>",
         _reached(runs, norms=True),
-        f'<p class="quiet">Equal: tasks, first weights, {_count(runs)}, learning rate {trial.lr:g} and {trial.steps} '
-        f"steps. Each agent has its own weights. All trainings took {elapsed(runs):.0f} s.</p>",
+        f'<p class="quiet">Tasks, first weights, {_count(runs)}, learning rate ({trial.lr:g}) and steps '
+        f"({trial.steps}) are equal. Each agent has its own weights. All trainings took {elapsed(runs):.0f} s.</p>",
         "<p>The recipes differ in who is compared with whom. A stage is reached only if all stages before it were "
         "right. The team earns the share of stages that it passed. Success is the rate of passing all stages, on "
         f"{trial.held_out} held-out tasks with {REPEATS} episodes each.</p>",
-        "<p>In a recorded study with one set of weights for all stages, the difference was small (three seeds). Studies "
-        "with ten seeds and tuned learning rates are in <code>docs/findings.md</code> of the project.</p>",
+        "<p>In a recorded study with one set of weights for all stages, the difference was small (three seeds). "
+        "Studies with ten seeds and tuned learning rates are in <code>docs/findings.md</code> of the project.</p>",
         f"<h2>Three ways to compare</h2>{boxes_html()}",
         f"<h2>One late agent of this run ({named})</h2>{late_html(load_run(kept.keep).turns, agents)}",
         "<h2>Success over training</h2>",
@@ -101,7 +101,7 @@ def _maze(runs: list[Trained]) -> list[str]:
     """Return the sections about the maze. Everything below the curves is from the first of `runs`."""
     curves, (task, before, after), env = pd.concat([run.curve for run in runs]), runs[0].shown, make_env(ENV)
     recipes = dict.fromkeys(run.trial.recipe for run in runs)
-    equal = " Equal: sampled tokens, not optimizer steps." if len(recipes) > 1 else ""
+    equal = " Sampled tokens are equal, optimizer steps are not." if len(recipes) > 1 else ""
     ways = {"before": before, "after": after}
     drawn = [figure_html(mazes(env, task, {name: own}), f"The way {name} training") for name, own in ways.items()]
     told = [
@@ -112,11 +112,12 @@ def _maze(runs: list[Trained]) -> list[str]:
         f"<p>The planner proposes moves and the executor makes them. {' '.join(ABOUT[recipe] for recipe in recipes)}"
         f"{equal}</p>",
         _reached(runs),
-        f'<p class="quiet">Trained with {_count(runs)} in {elapsed(runs):.0f} s. The score is success on {HELD_OUT} held-out '
-        f"mazes, {REPEATS} episodes each. Scores on the way use half of these mazes.</p>",
+        f'<p class="quiet">Trained with {_count(runs)} in {elapsed(runs):.0f} s. The score is success on {HELD_OUT} '
+        f"held-out mazes, {REPEATS} episodes each. Scores on the way use half of these mazes.</p>",
         figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
-        "<p>One maze before and after training. It was chosen: of 64 held-out mazes, it has the longest way that only "
-        "the trained team walks, without a wasted step. If there is none, it is the first maze.</p>",
+        "<p>The pictures show one maze before and after training. It was chosen: of 64 held-out mazes, it has the "
+        "longest way that only the trained team walks, without a wasted step. If there is none, it is the first "
+        "maze.</p>",
         f'<div class="two">{"".join(drawn)}</div>',
         folded("What both said, move by move", "".join(told)),
     ]
