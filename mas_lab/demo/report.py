@@ -91,9 +91,10 @@ def _spike(spike: dict[str, Any]) -> str:
     """Return what a record of the watch says about its largest row as HTML."""
     ((row, without),) = spike["without"].items()
     return (
-        f"<p>In step {spike['step']} of the stored run, the norm of {escape(spike['policy'])} was {spike['norm']:.1f}. "
-        f"Its usual norm was {spike['usual']:.1f}. One answer had {100 * spike['rows'][row]:.0f} % of the gradient. "
-        f"Without this answer the norm would be {without:.1f}. Open it below, down to its tokens.</p>"
+        f"<p>In step {spike['step']} of the stored run, counted from 0, the norm of {escape(spike['policy'])} was "
+        f"{spike['norm']:.1f}. Its usual norm was {spike['usual']:.1f}. One answer had "
+        f"{100 * spike['rows'][row]:.0f} % of the gradient. Without this answer the norm would be {without:.1f}. "
+        f"Open it below, down to its tokens.</p>"
     )
 
 
