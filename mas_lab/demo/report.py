@@ -20,7 +20,7 @@ from mas_lab.widgets.spikes import SpikeInspector
 ABOUT = {
     "at_grpo": "at_grpo compares the candidates of one agent at one turn, and rewards each for its own moves.",
     "grpo": "grpo compares whole episodes by their return.",
-    "grpo_mixed": "grpo_mixed adds each row's own reward to the return, and compares as grpo does.",
+    "grpo_mixed": "grpo_mixed adds each answer's own reward to the return, and compares as grpo does.",
 }
 STYLE = """<style>
 .lead { font-size: 1.15rem; max-width: 46rem; }
@@ -69,7 +69,7 @@ def _ladder(runs: list[Trained]) -> list[str]:
         f"{last}.</b></p>",
         _reached(runs, norms=True),
         f'<p class="quiet">Tasks, first weights, {_count(runs)}, learning rate ({trial.lr:g}) and steps '
-        f"({trial.steps}) are equal. Each agent has its own weights. All trainings took {elapsed(runs):.0f} s.</p>",
+        f"({trial.steps}) are equal. Each agent has its own weights. These trainings took {elapsed(runs):.0f} s.</p>",
         "<p>The recipes differ in who is compared with whom. A stage is reached only if all stages before it were "
         "right. The team earns the share of stages that it passed. Success is the rate of passing all stages, on "
         f"{trial.held_out} held-out tasks with {REPEATS} episodes each.</p>",
