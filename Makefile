@@ -1,7 +1,7 @@
 # Every target works alone on a fresh machine with Python 3.11-3.14, make and the package index.
 # On Windows, or without make, docs/install.md has the same in three typed lines.
 #
-#   make demo            two teams learn on this CPU, one under two baselines; writes runs/quickstart/report.html
+#   make demo            two teams learn on this CPU, one with three recipes; writes runs/quickstart/report.html
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make check           what a change must pass before it is shown: lint and the fast tests
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser

@@ -118,11 +118,11 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(run_command=run)
         return sub
 
-    sub = command(demo, "train two teams on this CPU, one of them under two baselines, and write a report")
-    sub.add_argument("--compare", action="store_true", help="three recipes in the maze instead, at equal tokens")
+    sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
+    sub.add_argument("--compare", action="store_true", help="train three recipes in the maze instead, at equal tokens")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
-    sub.add_argument("--seeds", type=_count, default=None, help="how many seeds of each comparison (default: 3)")
-    sub.add_argument("--steps", type=_count, default=None, help="steps of every training, in place of the usual")
+    sub.add_argument("--seeds", type=_count, default=None, help="number of seeds of each comparison (default: 3)")
+    sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")
     sub.add_argument("--folder", type=Path, default=Path("runs/notebooks"), help="where the copies go")

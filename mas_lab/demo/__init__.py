@@ -1,4 +1,5 @@
 """Train the teams of `make demo` side by side and show them on one page.
 
-The first notebook goes through the settings of the first training one by one (`trials`). The recipes are not here.
+The first notebook goes through the settings of the first training one by one (`trials`). This package leaves out the
+recipes.
 """

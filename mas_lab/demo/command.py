@@ -11,19 +11,19 @@ import pandas as pd
 
 from mas_lab.demo import trials
 from mas_lab.demo.report import write_report
-from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained
+from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained, elapsed, results
 from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
 KEPT = "ladder-grpo-0"
-"""Folder of the ladder run that is stored, so that its spikes can be shown."""
+"""Folder of the ladder run that is stored. The page shows its spikes and its wrong answers."""
 
 
 def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
-    """Train a team in a maze and two baselines on the ladder over `seeds` seeds, and print a line of results for each.
+    """Train a team in a maze, and three recipes on the ladder over `seeds` seeds; print a line of results for each.
 
-    `steps` replaces the usual number of steps of every training. The page is written as soon as the maze is learned,
-    and again at the end.
+    `steps` replaces the usual number of steps of every training. The page is written once the maze is learned, and
+    again at the end.
     """
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / KEPT, ignore_errors=True)
@@ -35,7 +35,7 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     for run in side_by_side([(trials.learn, trial) for trial in jobs]):
         runs.append(run)
         if run.trial.recipe == METHOD:
-            print(f"first curve: {write_report(out, [run], waiting=len(jobs) > 1)}", flush=True)
+            print(f"first curve: {write_report(out, [run], waiting=True)}", flush=True)
     runs.sort(key=lambda run: jobs.index(run.trial))
     _end(out, runs)
     return runs
@@ -62,16 +62,6 @@ def _end(out: Path, runs: list[Trained]) -> None:
         print(headline(list(own)))
 
 
-def results(runs: list[Trained]) -> pd.DataFrame:
-    """Return one row per run."""
-    rows = [{
-        "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
-        "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
-        "tokens": int(run.curve["tokens"].iloc[-1]), "largest_norm": run.norms["policy_norm"].max(),
-    } for run in runs]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def headline(runs: list[Trained]) -> str:
     """Return a line such as `plan_path: at_grpo 0.48 -> 0.94, 40 s`.
 
@@ -86,6 +76,5 @@ def headline(runs: list[Trained]) -> str:
         noted = noted.replace("largest norm ", "")
     count = table["seed"].nunique()
     over = f", {count} seeds" if count > 1 else ""
-    seconds = max(run.ended for run in runs) - min(run.began for run in runs)
     of = f" of {env['n_agents']}" if "n_agents" in env else ""
-    return f"{env['name']}{of}: {', '.join(told)}{over}, {seconds:.0f} s"
+    return f"{env['name']}{of}: {', '.join(told)}{over}, {elapsed(runs):.0f} s"

@@ -1,88 +1,146 @@
-"""Write the page of the demo: learning curves, episodes, gradient norms and spikes.
+"""Write the page of the demo: what each recipe reached, why, and how one maze was learned.
 
-The figures themselves are in `mas_lab.widgets`.
+The figures are in `mas_lab.widgets`, late agents in `late`.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained
-from mas_lab.display.documented_frame import key_html
+from mas_lab.demo.late import boxes_html, late_html
+from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained, elapsed, results
+from mas_lab.runs.run import load_run
 from mas_lab.tasks import make_env
-from mas_lab.widgets.credit_figures import two_baselines
-from mas_lab.widgets.document import FIGURES, document, escape, figure_html, frame, table_html, write
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, frame, table_html, write
 from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.rewards import credit_counts, reward_table
+from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.spikes import SpikeInspector
 
 ABOUT = {
     "at_grpo": "at_grpo compares the candidates of one agent at one turn, and rewards each for its own moves.",
     "grpo": "grpo compares whole episodes by their return.",
-    "grpo_mixed": "grpo_mixed adds each row's own reward to the return, and keeps grpo's comparison.",
+    "grpo_mixed": "grpo_mixed adds each answer's own reward to the return, and compares as grpo does.",
 }
-LADDER = f"""{STAGES} agents, each with weights of its own, answer a chain of digits each; a stage is reached only where
-all before it were right, and the team earns the share of stages that were passed. grpo judges every agent by one mean
-of the task, dr_mas each agent by its own. Held equal: tasks and episodes a step, optimizer steps, learning rate. Not
-equal: dr_mas samples more tokens, since it reaches later stages, so the curves stand over tokens. It is separate
-policies that are called rarely and on a condition that need a baseline of their own: where one set of weights plays
-all stages, both learn."""
+STYLE = """<style>
+.lead { font-size: 1.15rem; max-width: 46rem; }
+main > p:not(.quiet) { max-width: 46rem; }
+.reached { display: grid; grid-template-columns: 7rem minmax(4rem, 24rem) auto; gap: .4rem .8rem; align-items: center;
+  justify-content: start; margin: .8rem 0; }
+.reached i { background: var(--soft); height: 1.1rem; } .reached i i { display: block; }
+.boxes { display: flex; flex-wrap: wrap; gap: .8rem; }
+.boxes > div { display: flex; flex: 1 1 17rem; flex-direction: column; max-width: 23rem; padding: .2rem .8rem;
+  border: 1px solid var(--line); border-radius: .4rem; }
+.boxes svg { margin-top: auto; }
+.two { display: flex; flex-wrap: wrap; gap: 0 1rem; } .two figure { max-width: 100%; }
+@media (max-width: 40rem) { .reached { grid-template-columns: 7rem 1fr; } .reached small { grid-column: 1 / -1; } }
+/* A shadow at an edge of a table or a figure says that it scrolls there. */
+.table, .wide { background:
+  linear-gradient(to right, var(--paper) 1rem, transparent) left / 2.5rem 100% no-repeat local,
+  linear-gradient(to left, var(--paper) 1rem, transparent) right / 2.5rem 100% no-repeat local,
+  linear-gradient(var(--paper) 1rem, transparent) top / 100% 2.5rem no-repeat local,
+  linear-gradient(to top, var(--paper) 1rem, transparent) bottom / 100% 2.5rem no-repeat local,
+  linear-gradient(to right, #888a, transparent) left / .9rem 100% no-repeat scroll,
+  linear-gradient(to left, #888a, transparent) right / .9rem 100% no-repeat scroll,
+  linear-gradient(#888a, transparent) top / 100% .9rem no-repeat scroll,
+  linear-gradient(to top, #888a, transparent) bottom / 100% .9rem no-repeat scroll; }
+</style>"""
 
 
 def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
     """Write `out/report.html` with all runs so far; `waiting` adds a note that more runs will follow."""
-    body = []
-    for name, section in ((ENV, _maze), ("ladder", _ladder)):
-        own = [run for run in runs if run.trial.env["name"] == name]
-        body += section(own) if own else []
+    maze, ladder = ([run for run in runs if run.trial.env["name"] == name] for name in (ENV, "ladder"))
+    body = [STYLE, *(_ladder(ladder) if ladder else []), *(_maze(maze) if maze else [])]
     if waiting:
-        body.append("<h2>The ladder</h2><p>Still learning: open this page again when the command has ended.</p>")
-    page = document("Teams that learn, and what a baseline does", "".join(body), scripts=FIGURES)
+        body.insert(1, "<p>The ladder is still learning. Open this page again when the command has ended.</p>")
+    page = document("Who is compared with whom?", "".join(body), scripts=FIGURES)
     return write(out / "report.html", page)
 
 
-def _maze(runs: list[Trained]) -> list[str]:
-    """Return the sections about the maze; everything below the curves is from the first of `runs`."""
-    best, env = runs[0], make_env(ENV)
-    curves, turns, (task, before, after) = pd.concat([run.curve for run in runs]), best.last.turns, best.shown
-    recipes, earned = list(dict.fromkeys(run.trial.recipe for run in runs)), reward_table(turns)
-    equal = " Held equal: sampled tokens, not optimizer steps." if len(recipes) > 1 else ""
-    return [
-        "<h2>A planner and an executor learn to walk through mazes</h2>",
-        f"<p>{' '.join(ABOUT[recipe] for recipe in recipes)}{equal} Success on {HELD_OUT} mazes that training never "
-        f"shows, {REPEATS} episodes each (half of the mazes on the way).</p>",
-        figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
-        f"<h2>What each agent earned in the last step of {escape(best.trial.recipe)}</h2>",
-        table_html(earned, "Who earned what, per agent"),
-        key_html("rewards", earned.columns),
-        figure_html(two_baselines(turns, env.agents), "Credits and advantages of both agents", credit_counts(turns)),
-        "<h2>One maze, before and after</h2>",
-        "<p>Chosen: of 64 held-out mazes, the longest way that the untrained team does not find and the trained one "
-        "walks without a wasted step; the first maze, where there is none.</p>",
-        figure_html(
-            mazes(env, task, {"before": before, "after": after}),
-            "The way through one maze; the tables Before and After have each move",
-        ),
-        table_html(dialogue(before, before["episode"].iloc[0]), "Before"),
-        table_html(dialogue(after, after["episode"].iloc[0]), "After"),
-    ]
-
-
 def _ladder(runs: list[Trained]) -> list[str]:
-    """Return the sections about the ladder: curves, gradient norms, and the spikes of the stored run."""
-    curves, norms = pd.concat([run.curve for run in runs]), largest_norms(runs)
-    parts = [
-        f"<h2>A ladder of {STAGES}, under two baselines</h2><p>{escape(LADDER)}</p>",
+    """Return the sections about the ladder: the result, who is compared with whom, a late agent, curves and norms."""
+    curves, norms, trial = pd.concat([run.curve for run in runs]), largest_norms(runs), runs[0].trial
+    reached = results(runs).groupby("recipe", sort=False)["after"].mean()
+    *rates, last = (f"{value:.2f} under {recipe}" for recipe, value in reached.items())
+    kept, agents = next(run for run in runs if run.trial.keep).trial, make_env(**trial.env).agents
+    inspector, named = SpikeInspector(kept.keep, agents=agents), f"{kept.recipe}, seed {kept.seed}"
+    return [
+        f'<p class="lead"><b>A team of {STAGES} agents learns to climb a ladder. Its success is {", ".join(rates)} and '
+        f"{last}.</b></p>",
+        _reached(runs, norms=True),
+        f'<p class="quiet">Tasks, first weights, {_count(runs)}, learning rate ({trial.lr:g}) and steps '
+        f"({trial.steps}) are equal. Each agent has its own weights. These trainings took {elapsed(runs):.0f} s.</p>",
+        "<p>The recipes differ in who is compared with whom. A stage is reached only if all stages before it were "
+        "right. The team earns the share of stages that it passed. Success is the rate of passing all stages, on "
+        f"{trial.held_out} held-out tasks with {REPEATS} episodes each.</p>",
+        "<p>In a recorded study with one set of weights for all stages, the difference was small (three seeds). "
+        "Studies with ten seeds and tuned learning rates are in <code>docs/findings.md</code> of the project.</p>",
+        f"<h2>Three ways to compare</h2>{boxes_html()}",
+        f"<h2>One late agent of this run ({named})</h2>{late_html(load_run(kept.keep).turns, agents)}",
+        "<h2>Success over training</h2>",
+        "<p>A team that reaches later stages samples more tokens in the same number of steps.</p>",
         figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves),
-        figure_html(
-            norm_lines(norms), "The largest gradient norm of the eight policies at each step, a line per run", norms
-        ),
+        "<h2>Gradient norms, and one spike opened</h2>",
+        figure_html(norm_lines(norms), "The largest gradient norm of the policies, a line per run", norms),
+        *map(_spike, inspector.spikes[:1]),
+        frame(inspector.page(), f"Spikes of {named}", height=900),
     ]
-    for run in (run for run in runs if run.trial.keep):
-        inspector = SpikeInspector(run.trial.keep, agents=make_env(**run.trial.env).agents)
-        told = f"Spikes of {run.trial.recipe}, seed {run.trial.seed}"
-        parts.append(f"<h2>{escape(told)}</h2>{frame(inspector.page(), told, height=900)}")
-    return parts
+
+
+def _spike(spike: dict[str, Any]) -> str:
+    """Return what a record of the watch says about its largest row as HTML."""
+    ((row, without),) = spike["without"].items()
+    return (
+        f"<p>In step {spike['step']} of the stored run, counted from 0, the norm of {escape(spike['policy'])} was "
+        f"{spike['norm']:.1f}. Its usual norm was {spike['usual']:.1f}. One answer had "
+        f"{100 * spike['rows'][row]:.0f} % of the gradient. Without this answer the norm would be {without:.1f}. "
+        f"Open it below, down to its tokens.</p>"
+    )
+
+
+def _maze(runs: list[Trained]) -> list[str]:
+    """Return the sections about the maze. Everything below the curves is from the first of `runs`."""
+    curves, (task, before, after), env = pd.concat([run.curve for run in runs]), runs[0].shown, make_env(ENV)
+    recipes = dict.fromkeys(run.trial.recipe for run in runs)
+    equal = " Sampled tokens are equal, optimizer steps are not." if len(recipes) > 1 else ""
+    ways = {"before": before, "after": after}
+    drawn = [figure_html(mazes(env, task, {name: own}), f"The way {name} training") for name, own in ways.items()]
+    told = [
+        table_html(dialogue(own, own["episode"].iloc[0]), f"Each move {name} training") for name, own in ways.items()
+    ]
+    return [
+        "<h2>A planner and an executor learn to walk through a maze</h2>",
+        f"<p>The planner proposes moves and the executor makes them. {' '.join(ABOUT[recipe] for recipe in recipes)}"
+        f"{equal}</p>",
+        _reached(runs),
+        f'<p class="quiet">Trained with {_count(runs)} in {elapsed(runs):.0f} s. The score is success on {HELD_OUT} '
+        f"held-out mazes, {REPEATS} episodes each. Scores on the way use half of these mazes.</p>",
+        figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
+        "<p>The pictures show one maze before and after training. It was chosen: of 64 held-out mazes, it has the "
+        "longest way that only the trained team walks, without a wasted step. If there is none, it is the first "
+        "maze.</p>",
+        f'<div class="two">{"".join(drawn)}</div>',
+        folded("What both said, move by move", "".join(told)),
+    ]
+
+
+def _reached(runs: list[Trained], norms: bool = False) -> str:
+    """Return a bar per recipe as HTML: success before and after, the mean over seeds, and each seed."""
+    rows, colors = [], recipe_colors([run.trial.recipe for run in runs])
+    for recipe, own in results(runs).groupby("recipe", sort=False):
+        after, norm = own["after"].mean(), f"; largest norm {own['largest_norm'].max():.1f}" if norms else ""
+        seeds = ", ".join(f"{value:.2f}" for value in own["after"])
+        each = f" (seeds: {seeds})" if len(own) > 1 else ""
+        rows.append(
+            f'<span>{recipe}</span><i><i style="width:{after:.0%};background:{colors[recipe]}"></i></i>'
+            f"<small><b>{own['before'].mean():.2f} → {after:.2f}</b>{each}{norm}</small>"
+        )
+    return f'<div class="reached">{"".join(rows)}</div>'
+
+
+def _count(runs: list[Trained]) -> str:
+    count = len({run.trial.seed for run in runs})
+    return f"{count} seed{'s' if count > 1 else ''}"
 
 
 def largest_norms(runs: list[Trained]) -> pd.DataFrame:

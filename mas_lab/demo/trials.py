@@ -5,7 +5,7 @@ the page in `report`.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ STAGES, LADDER_STEPS = 8, 30
 SPIKES = {"warmup": 2, "threshold": 2.5}
 """Settings of the spike rule. Both are below the defaults, because gradient norms on the ladder are high and vary from
 the first step on."""
-LADDER_RECIPES = ("dr_mas", "grpo")
+LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,21 @@ def learn_alike(seed: int, steps: int) -> list[Trained]:
     first = learn(maze(METHOD, seed, steps))
     budget = int(first.curve["tokens"].iloc[-1])
     return [first, *(learn(maze(baseline, seed, budget=budget)) for baseline in BASELINES)]
+
+
+def results(runs: Sequence[Trained]) -> pd.DataFrame:
+    """Return one row per run."""
+    rows = [{
+        "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
+        "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
+        "tokens": int(run.curve["tokens"].iloc[-1]), "largest_norm": run.norms["policy_norm"].max(),
+    } for run in runs]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def elapsed(runs: Sequence[Trained]) -> float:
+    """Return the seconds from the first start to the last end."""
+    return max(run.ended for run in runs) - min(run.began for run in runs)
 
 
 def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:

@@ -135,7 +135,8 @@ def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) 
     figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
     for (x, y), mark in ((maze.start, "start"), (maze.goal, "goal")):
         shift = -16 if (x, y - 1) in path else 16  # keep the text off the path
-        figure.add_annotation(x=x, y=y, text=f"<b>{mark}</b>", showarrow=False, yshift=shift, row=1, col=column)
+        figure.add_annotation(x=x, y=y, text=f"<b>{mark}</b>", showarrow=False, yshift=shift,
+                              font_color="#1c1c1c", row=1, col=column)  # fmt: skip
     ticks = list(range(maze.size))
     letters, numbers = list("abcdefghijklmnopqrstuvwxyz"[: maze.size]), [str(row + 1) for row in ticks]
     square = {"scaleanchor": "x" if column == 1 else f"x{column}", "autorange": "reversed"}

@@ -1,5 +1,8 @@
-"""The demo: its two lines and tables by hand, a training as it says, and the whole of it for one step."""
+"""The demo: its two lines, tables and drawing by hand, a training as it says, and the whole of it for two steps."""
 
+import io
+import re
+from contextlib import redirect_stdout
 from dataclasses import replace
 
 import pandas as pd
@@ -7,9 +10,11 @@ import pytest
 
 from mas_lab.__main__ import main as command
 from mas_lab.demo import trials as demo
-from mas_lab.demo.command import headline, results
+from mas_lab.demo.command import headline
+from mas_lab.demo.late import boxes_html, late_wrong, made_up
 from mas_lab.demo.report import largest_norms
-from mas_lab.demo.trials import Trained
+from mas_lab.demo.trials import Trained, results
+from mas_lab.recipes import RECIPES
 
 
 def trained(trial, after, norm, began=100.0, ended=130.0):
@@ -53,25 +58,89 @@ def test_a_count_below_one_is_refused(text, capsys):
     assert f"--seeds: {text!r} is no count; give a number from 1" in capsys.readouterr().err
 
 
-@pytest.fixture
-def few(monkeypatch):
+def test_the_drawing_shows_whose_wrong_answers_are_reinforced():
+    """In the made-up task, two of three answers of stage 6 are wrong, and the only one of stage 8."""
+    told = re.findall('aria-label="(.*?)"', boxes_html())
+    assert told == [" stage 6 ▲ ▲ ▲ stage 8 ▲", " stage 6 ▲ ▲ ▲ stage 8 ○", " stage 6 ▼ ▼ ▲ stage 8 ○"]
+
+
+def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
+    """Two steps meet the same task: each is compared by itself."""
+    turns = made_up()
+    turns["local_reward"] = turns.duplicated("episode", keep="last").astype(float)  # the last answer is wrong
+    early = turns[turns["episode"] < 5]
+    steps = [own.assign(step=step) for step, own in enumerate((early, turns))]
+    told = pd.concat([RECIPES["grpo"].advantages(own) for own in steps])
+    found = late_wrong(told, [f"stage_{number}" for number in range(1, 9)])
+    assert found[["step", "agent"]].to_numpy().tolist() == [[1, "stage_8"], [1, "stage_6"], [1, "stage_6"]]
+    assert found["grpo"].tolist() == pytest.approx([1.746, 0.873, 0.873], abs=1e-3)
+    assert found["grpo_masked"].tolist() == pytest.approx([0, 0.873, 0.873], abs=1e-3)
+    assert found["dr_mas"].tolist() == pytest.approx([0, -0.707, -0.707], abs=1e-3)
+
+
+@pytest.fixture(scope="module")
+def few():
     """Fewer held-out tasks than the demo has."""
     ladder = demo.ladder
-    monkeypatch.setattr(demo, "HELD_OUT", 8)
-    monkeypatch.setattr(demo, "ladder", lambda *told: replace(ladder(*told), held_out=8, on_the_way=8))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(demo, "HELD_OUT", 8)
+        patched.setattr(demo, "ladder", lambda *told: replace(ladder(*told), held_out=8, on_the_way=8))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ended(few, tmp_path_factory):
+    """The folder of a demo of two steps, and what it printed."""
+    out, said = tmp_path_factory.mktemp("demo"), io.StringIO()
+    with redirect_stdout(said):
+        assert command(["demo", "--out", str(out), "--seeds", "1", "--steps", "2"]) == 0
+    return out, said.getvalue().splitlines()
 
 
 @pytest.mark.slow
-def test_the_whole_demo_ends_with_two_lines_and_a_page(few, tmp_path, capsys):
-    assert command(["demo", "--out", str(tmp_path), "--seeds", "1", "--steps", "2"]) == 0
-    first, last, *lines = capsys.readouterr().out.splitlines()
+def test_the_whole_demo_ends_with_two_lines_and_a_page(ended):
+    out, (first, last, *lines) = ended
     assert first.startswith("first curve: ") and last.startswith("report: ")
     assert [line.partition(":")[0] for line in lines] == ["plan_path", "ladder of 8"]
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "A ladder of 8, under two baselines" in page and "Spikes of grpo, seed 0" in page
-    runs = pd.read_json(tmp_path / "results.json")
-    assert runs["recipe"].tolist() == ["at_grpo", "dr_mas", "grpo"] and set(runs["seed"]) == {0}
-    assert set(pd.read_csv(tmp_path / "curves.csv")["env"]) == {"plan_path", "ladder"}
+    runs = pd.read_json(out / "results.json")
+    assert runs["recipe"].tolist() == ["at_grpo", "grpo", "grpo_masked", "dr_mas"] and set(runs["seed"]) == {0}
+    assert set(pd.read_csv(out / "curves.csv")["env"]) == {"plan_path", "ladder"}
+
+
+@pytest.mark.slow
+def test_the_page_tells_its_story_in_order_with_the_numbers_of_the_last_lines(ended):
+    out, (*_, maze, ladder) = ended
+    page = (out / "report.html").read_text(encoding="utf-8")
+    text = re.sub(r"<(script|style|iframe|details)\b.*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
+    at = [
+        text.index(part)
+        for part in ("climb a ladder", "Three ways", "still reinforced", "over training", "spike", "maze")
+    ]
+    assert at == sorted(at)
+    for line in (ladder, maze):
+        missing = [
+            number for number in re.findall(r"[0-9.]*[0-9]", line) if number not in re.findall(r"[0-9.]*[0-9]", text)
+        ]
+        assert not missing, line
+
+
+@pytest.mark.browser
+def test_the_page_fits_a_phone_and_its_labels_can_be_read_in_the_dark(ended, browser):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-playwright-python is not installed")
+    page = browser.new_page(viewport={"width": 390, "height": 900}, color_scheme="dark")
+    page.goto((ended[0] / "report.html").as_uri())
+    page.evaluate("document.querySelectorAll('details').forEach((folded) => { folded.open = true; })")
+    for drawing in page.locator(".drawing").all():
+        drawing.scroll_into_view_if_needed()  # a figure is drawn when it comes near
+        drawing.locator(".main-svg").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    marks = page.locator(".annotation-text").filter(has_text=re.compile("start|goal"))
+    inks = marks.evaluate_all("marks => marks.map((mark) => getComputedStyle(mark).fill)")
+    assert inks == ["rgb(28, 28, 28)"] * 4, "on a light cell, whatever the page"
+    found = axe.Axe().run(page).response["violations"]
+    told = [f"{one['id']} ({one['help']}): {node['html'][:160]}" for one in found for node in one["nodes"]]
+    page.close()
+    assert not told, "\n".join(told)
 
 
 @pytest.mark.slow

@@ -1,0 +1,105 @@
+"""Show whom each recipe compares an agent with, on eight made-up episodes and on a run's own wrong answers.
+
+A late agent is one of the second half of the ladder. This module leaves out the page around it (`report`).
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from mas_lab.explain.moments import COMPARED
+from mas_lab.recipes import RECIPES
+from mas_lab.widgets.document import escape, folded, table_html
+from mas_lab.widgets.figures import NEUTRAL, PALETTE, dialogue
+
+COMPARES = {
+    "grpo": "Each answer is compared with all episodes of its task: one mean for all agents.",
+    "grpo_masked": "The mean is the same. An answer without a peer is left out: in its task, its agent has no answer "
+    "with another reward.",
+    "dr_mas": "Each answer is compared with its own agent's answers in the task. An answer without a peer is left out.",
+}
+PASSED = (0, 1, 1, 2, 3, 5, 5, 7)
+"""Stages passed in each of the made-up episodes. The next stage was wrong."""
+LEGEND = {1: ("▲", PALETTE[2], "reinforced"), -1: ("▼", PALETTE[1], "made less likely"), 0: ("○", NEUTRAL, "left out")}
+"""Mark, colour and meaning of a row by the sign of its advantage."""
+
+
+def late_wrong(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
+    """Return the wrong answers of late agents, with a column per recipe that holds the advantage under it.
+
+    The largest advantage under `grpo` comes first. Each step is compared by itself.
+    """
+    bare = turns.drop(columns=COMPARED)
+    steps = [own.reset_index(drop=True) for _, own in bare.groupby("step")]
+    compared = {name: pd.concat([RECIPES[name].advantages(own) for own in steps]) for name in COMPARES}
+    table = compared["grpo"].assign(**{name: own["advantage"] for name, own in compared.items()})
+    late = table["agent"].isin(agents[len(agents) // 2 :]) & (table["local_reward"] == 0)
+    return table[late].sort_values("grpo", ascending=False, kind="stable", ignore_index=True)
+
+
+def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
+    """Return the wrong answer that `grpo` reinforced most as HTML, and how often it reinforced one."""
+    wrong = late_wrong(turns, agents)
+    row = wrong.iloc[0]
+    task = turns[(turns["step"] == row["step"]) & (turns["task"] == row["task"])]
+    spoke = task.loc[task["agent"] == row["agent"], "episode"].nunique()
+    said = dialogue(task, row["episode"])
+    asked, answered = said[["hears", "says"]][said["agent"] == row["agent"]].iloc[0]
+    share = {name: f"{(wrong[name] > 0).mean():.0%}".replace("%", " %") for name in COMPARES}
+    late = f"{agents[len(agents) // 2]} to {agents[-1]}"
+    return (
+        f"<p>{escape(row['agent'])} was asked <q>{escape(asked)}</q> and said <q>{escape(answered)}</q>. "
+        f"<b>The answer was wrong, and it was still reinforced: reward {row['credit']:.3g}, the task's mean "
+        f"{row['center']:.3g}, advantage {row['grpo']:+.1f}.</b> A late agent only speaks in episodes that already go "
+        f"well. So its reward is mostly above the task's mean, whatever it says.</p>"
+        f"<p>{escape(row['agent'])} spoke in {spoke} of {task['episode'].nunique()} episodes of this task. The same "
+        f"answer has advantage {row['grpo_masked']:.1f} under grpo_masked and {row['dr_mas']:.1f} under dr_mas.</p>"
+        f"<p>This is the largest advantage among the {len(wrong):,} wrong answers of {late} in this training. grpo "
+        f"reinforced {share['grpo']} of them. On the same answers, grpo_masked would reinforce {share['grpo_masked']} "
+        f"and dr_mas {share['dr_mas']}.</p>"
+        + folded(f"The whole episode, step {row['step']}", table_html(said, "The episode, turn by turn"))
+    )
+
+
+def made_up() -> pd.DataFrame:
+    """Return the episodes `PASSED` of one task of a ladder of 8 as a table of turns."""
+    rows = [
+        {"task": "a", "episode": number, "agent": f"stage_{stage + 1}", "team_reward": (stage == passed) * passed / 8}
+        for number, passed in enumerate(PASSED) for stage in range(passed + 1)
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def boxes_html() -> str:
+    """Return a box per recipe as HTML: who is compared with whom in the made-up episodes."""
+    legend = ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
+    boxes = "".join(
+        f"<div><h3>{name}</h3><p>{told}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
+        for name, told in COMPARES.items()
+    )
+    return (
+        "<p>Take eight episodes of one task. Stage 6 spoke in three of them, and was wrong twice. Stage 8 spoke "
+        f'once, and was wrong. The dashed line is the mean.</p><div class="boxes">{boxes}</div>'
+        f'<p class="quiet">{legend}</p>'
+    )
+
+
+def drawing(turns: pd.DataFrame) -> str:
+    """Return the made-up episodes under one recipe as SVG: a strip of all rewards, and one for each late agent."""
+    parts, told, one_mean = [], [], turns["center"].nunique() == 1
+    for place, agent in enumerate(("stage_1", "stage_6", "stage_8")):
+        own, foot, name = turns[turns["agent"] == agent], 44 * place + 40, agent.replace("_", " ")
+        marks = [LEGEND[(value > 0) - (value < 0)][:2] if place else ("●", NEUTRAL) for value in own["advantage"]]
+        if place or one_mean:
+            x = 85 + 190 * own["center"].iloc[0]
+            parts.append(f'<path d="M{x:.0f} {foot - 34}v44" stroke="currentColor" stroke-dasharray="4 3"/>')
+        parts.append(f'<text x="0" y="{foot}">{name if place else "8 episodes"}</text>')
+        heights = foot - 13 * own.groupby("credit").cumcount()
+        for reward, y, (mark, color) in zip(own["credit"], heights, marks, strict=True):
+            parts.append(f'<text x="{80 + 190 * reward:.0f}" y="{y}" fill="{color}">{mark}</text>')
+        told.append(f"{name} {' '.join(mark for mark, _ in marks)}" * bool(place))
+    parts.append('<text x="80" y="158">0</text><text x="150" y="158">reward</text><text x="270" y="158">1</text>')
+    return (
+        f'<svg viewBox="0 0 290 162" role="img" aria-label="{" ".join(told)}" font-size="12" fill="currentColor">'
+        f"{''.join(parts)}</svg>"
+    )
