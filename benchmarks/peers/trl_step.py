@@ -29,10 +29,11 @@ class Splits(TrainerCallback):
 
 
 completions = len(args.prompts) * args.candidates
+rows = min(args.rows, completions)
 settings = GRPOConfig(
     output_dir=str(args.out.parent / "trl"),
-    per_device_train_batch_size=args.rows,
-    gradient_accumulation_steps=completions // args.rows,
+    per_device_train_batch_size=rows,
+    gradient_accumulation_steps=completions // rows,
     num_generations=args.candidates,
     max_completion_length=args.new_tokens,
     max_steps=args.warmup + args.steps,

@@ -3,14 +3,14 @@
 #
 # *Level: notebooks 00 to 05. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
-# A team earns one reward, and its agents are not called alike: a fixer only after a rejection, a search agent only when something is missing, a helper only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) judges each agent by the mean and the deviation of *its own* rewards. Notebook 03 showed on paper what that does to an advantage. This one is for somebody who has a team to train: what to ask before, what to expect, and where it changes nothing.
+# A team earns one reward, but its agents do not speak equally often. A fixer speaks only after a rejection. A search agent speaks only when something is missing. A helper speaks only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) normalizes each agent's advantages by the mean and the deviation of *its own* rewards. Notebook 03 showed on paper what that does to an advantage. This notebook is for you if you have a team to train. It shows what to ask before training, what to expect, and where the method changes nothing.
 #
 # Afterwards you can
 #
-# - estimate with a pencil, or with `lab.advise`, whether an agent of a new team may need its own mean, and say how far to trust that;
-# - say why a lower learning rate hides the harm of a global one, and what happens at a higher rate;
-# - say what the record has on math and search, the tasks of the paper;
-# - put together a team of different models, learning rates and sampling, and say who may be small.
+# - estimate, with a pencil or with `lab.advise`, whether an agent may need its own mean, and say how far to trust the estimate;
+# - explain why a low learning rate hides the harm of a global mean, and what happens at a higher rate;
+# - report what the recorded studies found on math and search, the tasks of the paper;
+# - build a team with different models, learning rates and sampling, and say which agent may be small.
 
 # %% tags=["install"]
 
@@ -30,19 +30,19 @@ STEPS = 2 if SMOKE else 30
 # %% [markdown]
 # ## By hand: does it pay?
 #
-# From notebook 03: for agent $k$, with mean $\mu_k$ and deviation $\sigma_k$ over $Y_k$, all of its rows in a task (equations 4 to 6 of the paper),
+# Recall notebook 03. Agent $k$ has the rows $Y_k$ in a task, with mean $\mu_k$ and deviation $\sigma_k$. Its advantage is (equations 4 to 6 of the paper)
 #
 # $$ A_{i,k} = \frac{R_i - \mu_k}{\sigma_k + \varepsilon}, $$
 #
-# where GRPO has the mean μ and the deviation σ of the task's episodes. A global mean adds the offset $\mu_k - \mu$ to each of the agent's advantages, whatever it said. What differs between its answers is
+# GRPO uses the mean μ and the deviation σ of the task's episodes instead. A global mean adds the offset $\mu_k - \mu$ to each advantage of the agent, whatever it said. The rest differs between its answers. The rest has the share
 #
 # $$ \text{signal}_k = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2} $$
 #
-# of the square. Its own mean takes the offset away, and costs something too: a row's own credit is in the mean that it is compared with, so that with $n_k$ rows a part $1/n_k$ of the signal is lost, where the task's $N$ episodes lose $1/N$. Together, in squared signal-to-noise ratio of the gradient,
+# of the squared advantage. The agent's own mean removes the offset, but it has a cost. A row's own credit is part of the mean that it is compared with. So with $n_k$ rows a part $1/n_k$ of the signal is lost. With the task's $N$ episodes, $1/N$ is lost. Together, the squared signal-to-noise ratio (SNR) of the gradient changes by
 #
 # $$ \text{gain} = \frac{\mathrm{SNR}^2(\text{own})}{\mathrm{SNR}^2(\text{global})} = \left(\frac{1 - 1/n_k}{1 - 1/N}\right)^{2} \frac{1}{\text{signal}_k}. $$
 #
-# (The kit's own criterion, `lab.advise`; the paper has none.) Now a task with three episodes. A solver answers; where it is wrong, a second agent is called, who is right in one of two calls. In the **first** team that one mends the answer, and a mended answer is worth 1. In the **second** it is paid help, and a right answer with help is worth 0.2:
+# This is the kit's own criterion, `lab.advise`; the paper has none. Now take a task with three episodes. A solver answers. Where it is wrong, a second agent is called, which is right in one of two calls. In the **first** team the second agent mends the answer, and a mended answer is worth 1. In the **second** team it is paid help, and a right answer with help is worth 0.2:
 #
 # | row | episode | agent | R, mended | R, paid help |
 # |---|---|---|---|---|
@@ -52,10 +52,10 @@ STEPS = 2 if SMOKE else 30
 # | 3 | 2 | solver | 0 | 0 |
 # | 4 | 2 | second | 0 | 0 |
 #
-# *By hand, the first team.* Episodes: μ = 2/3. The second agent: μ_k = 1/2, σ_k = 1/2, so the offset is −1/6 and signal = (1/4) / (1/4 + 1/36) = 0.9. With n_k = 2 and N = 3 the bracket is (1/2)/(2/3) = 3/4, and the gain 9/16 / 0.9 = 0.63: its own mean would *cost*.
+# *By hand, the first team.* The episodes have μ = 2/3. The second agent has μ_k = 1/2 and σ_k = 1/2. So the offset is −1/6, and the signal is (1/4) / (1/4 + 1/36) = 0.9. With n_k = 2 and N = 3 the bracket is (1/2)/(2/3) = 3/4. The gain is 9/16 / 0.9 = 0.63: its own mean would *cost*.
 
 # %% [markdown]
-# *Predict:* the second team differs in one number. Do the same with a pencil: offset, signal, gain. Would its own mean pay?
+# *Predict:* the second team differs in one number. Compute offset, signal and gain with a pencil. Would its own mean pay?
 
 # %%
 said = {
@@ -71,9 +71,9 @@ by_hand = [
 pd.concat(by_hand).set_index("team")[["n_k", "N", "signal", "gain", "own"]].round(3)
 
 # %% [markdown]
-# *Explain:* μ = 0.4 and μ_k = σ_k = 0.1, so the offset is −0.3: signal = 0.01 / 0.10 = 0.1, and the gain 5.6. Both are called on the same condition; what decides is how far that condition shifts their rewards, measured in *their own* deviation. A verdict is another matter (`own`): five rows are too few for one.
+# *Explain:* μ = 0.4 and μ_k = σ_k = 0.1, so the offset is −0.3. The signal is 0.01 / 0.10 = 0.1, and the gain is 5.6. Both agents are called on the same condition. What decides is how far this condition shifts their rewards, measured in *their own* deviation. The column `own` has no verdict, because five rows are too few.
 #
-# **07.1** Write `gain`. It is compared with `lab.advise` on random tables.
+# **07.1** (5 minutes, easy) Write `gain`. The check compares it with `lab.advise` on random tables.
 
 
 # %%
@@ -86,7 +86,7 @@ def gain(n_k, N, signal):
 lab.course.check("07.1", gain)
 
 # %% [markdown]
-# `lab.advise` gives this number per agent with a verdict: an own mean "may pay" above 1.25, "may cost" below 0.8, and "hardly matters" between. An agent most of whose rows are alone or among equals it calls "mostly without a peer". **Roll out once, and ask before training.** Here for `paid_help` on the untrained pocket model, 16 tasks of 8 episodes. The solver is frozen, so that all that can change is the helper.
+# `lab.advise` returns this number per agent, with a verdict. An own mean "may pay" above 1.25, "may cost" below 0.8, and "hardly matters" between. If most rows of an agent are alone or among equals, the verdict is "mostly without a peer". **Roll out once, and ask before training.** Here we ask for `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change.
 
 
 # %%
@@ -103,13 +103,13 @@ print(*advice["why"], sep="\n\n")
 advice[["agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
 
 # %% [markdown]
-# From rows that are `lone` or `flat` an own mean learns nothing; they are in the gain.
+# An own mean learns nothing from rows that are `lone` or `flat`. The gain takes them into account.
 #
 # ## How much harm? It depends on the rate
 #
-# In notebook 03 both baselines trained at one learning rate, 3e-4. A noisy gradient can be averaged by going slowly, so a rate decides how much of the noise is seen. Here are three: `grpo` and `dr_mas` at pay 0.2, and `grpo` at pay 1.0, where help is worth what solving is and the gain is about 1. (`dr_mas` at pay 1.0 needs no run: multiply all of an agent's rewards by 5 and no advantage of it changes.)
+# In notebook 03 both baselines trained at one learning rate, 3e-4. Small steps average a noisy gradient, so the rate decides how much the noise harms. Here are three arms: `grpo` and `dr_mas` at pay 0.2, and `grpo` at pay 1.0. At pay 1.0 help is worth as much as solving, and the gain is about 1. (`dr_mas` at pay 1.0 needs no run. If you multiply all rewards of an agent by 5, none of its advantages changes.)
 #
-# **What to expect.** Nine trainings of 30 steps, 5 seconds each. The helper starts right in about half of its calls, the team in 0.75 of the sums, since the solver alone is right about half of the time. The team cannot come to 1 while the helper leaves a few.
+# **What to expect.** Nine trainings of 30 steps take 5 seconds each. Before training, the helper is right in about half of its calls. The team is right in 0.75 of the sums, since the solver alone is right about half of the time. The team cannot reach 1 while the helper misses a few.
 
 
 # %%
@@ -127,7 +127,7 @@ def learn(pay, recipe, lr):
 
 
 # %% [markdown]
-# *Predict:* fill in nine numbers, the helper's share of right answers after training: rates 1e-4, 3e-4, 1e-3 for each of the three. Where will it be *below* where it started?
+# *Predict:* what is the helper's share of right answers after training, at the rates 1e-4, 3e-4 and 1e-3, for each of the three arms? Where will it be *below* its start?
 
 # %%
 ARMS = ((0.2, "grpo"), (0.2, "dr_mas"), (1.0, "grpo"))
@@ -136,15 +136,15 @@ shown = results.pivot(index="arm", columns="rate", values=["helper", "team", "no
 shown.loc[results["arm"].unique()].round(2)
 
 # %% [markdown]
-# (`helper`, `team`: shares of right answers; `norm`: the median of the helper's gradient norm over the run, before clipping at 1.) What does the helper say after the highest rate? Its answer to one and the same sum, and the share of its answers that cannot be read:
+# `helper` and `team` are shares of right answers. `norm` is the median of the helper's gradient norm over the run, before clipping at 1. What does the helper say after the highest rate? The table shows its answer to the same sum, and the share of its answers that cannot be read:
 
 # %%
 results.query("rate == 0.001")[["arm", "says", "unreadable"]].round(2)
 
 # %% [markdown]
-# *Explain.* At 1e-4 the global baseline is only somewhat behind, at 3e-4 far. At 1e-3 the helper **unlearns** what it knew: blamed for whatever it says, it has left the words of an answer altogether, and hardly anything that it says can be read. Its own baseline learns at all three rates. So does `grpo` at pay 1.0, by one number of the environment, though its norms are the *largest* of the three: a collapse, and no norm announces it.
+# *Explain.* At 1e-4 the global baseline is somewhat behind, at 3e-4 it is far behind. At 1e-3 the helper **unlearns** what it knew. It is blamed for whatever it says, so it no longer uses the words of an answer. Hardly any of its answers can be read. Its own baseline learns at all three rates. `grpo` learns at all rates too if the pay is 1.0, though its norms are then the *largest* of the three. So the norms do not announce the collapse.
 #
-# One seed could be luck. The record, in which each baseline was tried at four rates over three seeds with first weights of their own, success of the team in the end:
+# One seed could be luck. A recorded study tried each baseline at four rates over three seeds, with different first weights. Here is the team's success at the end:
 
 # %%
 sweep = Recorded(STUDIES / "paid_help").table.query("phase == 'sweep' and arm in ['global', 'own']")
@@ -152,9 +152,9 @@ sweep = sweep[sweep["task"].isin(["pay 0.2", "pay 1.0"])]
 sweep.pivot_table(index=["task", "arm"], columns="lr", values="final", aggfunc=["min", "max"]).round(2)
 
 # %% [markdown]
-# (`global` is `grpo`, `own` is `dr_mas`; the lowest and the highest of three seeds, from 0.68 to 0.75 before training.) At the rate of notebook 03, 3e-4, they ended at 0.72, 0.89 and 0.78 under the global baseline and at 0.96, 0.99 and 0.94 under their own; at 1e-3 the global one is at 0.50 in all three. **A sweep hides harm:** given its best rate, 1e-4, the global baseline ends at 0.82 over ten seeds against 0.89, +0.06 seed by seed for the own one (95 % interval 0.05 to 0.07), higher in all ten. Whoever reports that alone reports less than half of it; whoever reports 1e-3 alone reports a straw man. Report both.
+# `global` is `grpo`, `own` is `dr_mas`. The table shows the lowest and the highest of three seeds; before training they were at 0.68 to 0.75. At the rate of notebook 03, 3e-4, the global baseline ended at 0.72, 0.89 and 0.78, and the own one at 0.96, 0.99 and 0.94. At 1e-3 the global baseline ended at 0.50 in all three. **A sweep hides harm.** At its best rate, 1e-4, the global baseline ended at 0.82 over ten seeds, and the own one at 0.89. The difference seed by seed is +0.06 (95 % interval 0.05 to 0.07), and it is positive in all ten. If you report this rate alone, you report less than half of the harm. If you report 1e-3 alone, you attack a straw man. Report both.
 #
-# **07.2** Find the pay at which the gain of the helper is 1 *on this batch*, to 0.03: an own mean then costs exactly what it brings. Rewards do not change what was said, so you may take the completions as they are: a right answer of the helper earns the new pay, everything else earns what it did.
+# **07.2** (15 minutes, medium) Find the pay at which the helper's gain is 1 *on this batch*, to within 0.03. An own mean then costs exactly what it brings. Rewards do not change the completions, so keep them as they are. A right answer of the helper earns the new pay; everything else earns what it did.
 
 # %%
 ### BEGIN SOLUTION
@@ -171,11 +171,11 @@ pay = min(gains, key=lambda one: abs(gains[one] - 1))
 lab.course.check("07.2", turns, pay)
 
 # %% [markdown]
-# Sixteen tasks are few. The record, from five steps and in the median of ten seeds, has a gain of 1.04 at pay 1.0; on this batch it is down to 1 sooner. That is why `advise` says "hardly matters" of everything between 0.8 and 1.25.
+# Sixteen tasks are few. The recorded study used five steps, and its median over ten seeds is a gain of 1.04 at pay 1.0. On this batch the gain falls to 1 at a lower pay. This is why `advise` says "hardly matters" for everything between 0.8 and 1.25.
 #
 # ## The ladder, in one cell
 #
-# In `paid_help` harm comes without norms. On the `ladder` (notebooks 03 and 05), where stage *j* + 1 of eight is reached only if stage *j* was right, they come together. Ten recorded seeds:
+# In `paid_help` the harm does not show in the norms. On the `ladder` (notebooks 03 and 05) it does. There, stage *j* + 1 of eight is reached only if stage *j* was right. Here are ten recorded seeds:
 
 # %%
 ladder = Recorded(STUDIES / "ladder").agents.query("task == '8 agents' and arm in ['global', 'own']")
@@ -191,9 +191,9 @@ end.columns = [f"{what.replace('own_after', 'right')}, {arm}" for what, arm in e
 start.join(end[sorted(end.columns, reverse=True)]).round(2)
 
 # %% [markdown]
-# A row per stage, medians over seeds: how often it was reached in the first five steps, its `signal` and `gain` there; then how often it was right at the end and its largest gradient norm, under either baseline. The harm begins at `stage_5`, where the gain is above 3 and the calls are few; the highest were hardly ever reached in two episodes of a task, so that their gain is 0: not even an own mean can learn there *yet*. Later, when more episodes come through, it can. (Whether it is the mean or the deviation that does it: notebook 03.)
+# Each row is a stage, with medians over seeds. `spoke` says how often the stage was reached in the first five steps, where `signal` and `gain` were measured too. The other columns show, for each baseline, how often the stage was right at the end, and its largest gradient norm. The harm begins at `stage_5`, where the gain is above 3 and the calls are few. The last stages were hardly ever reached in two episodes of one task. So their gain is 0: not even an own mean can learn there *yet*. It can later, when more episodes reach them. (Notebook 03 separates the mean from the deviation.)
 #
-# **07.3** Five steps of one of these runs, as numbers. Of which stages would `lab.advise` say that their own mean may pay? Name them, before you compute anything. (`rows`: how often the stage spoke in them.)
+# **07.3** (8 minutes, medium) Here are five steps of one of these runs as numbers. For which stages would `lab.advise` say that an own mean may pay? Name them before you compute anything. (`rows` says how often the stage spoke in these steps.)
 
 # %%
 five = Recorded(STUDIES / "ladder").agents.query(
@@ -212,10 +212,10 @@ lab.course.check("07.3", pays)
 # %% [markdown]
 # ## Where it changes nothing: math and search
 #
-# Dr. MAS reports its gains on `math` (solver → verifier, sent back up to three times) and `search` (a verifier calls a search agent or an answer agent). Both stand in the kit, and so does a `math` with a **fixer**, who is called only after a rejection.
+# Dr. MAS reports its gains on `math` and `search`. In `math` a verifier sends a solver's answer back, up to three times. In `search` a verifier calls a search agent or an answer agent. The kit has both tasks. It also has a `math` with a **fixer**, which is called only after a rejection.
 
 # %% [markdown]
-# *Predict:* ask before training. Of which agents in these three teams will `lab.advise` say "may pay"? Think of who is called on a condition, and of how much that condition says about the reward.
+# *Predict:* ask before training. For which agents in these three teams will `lab.advise` say "may pay"? Think of who is called on a condition, and of how much that condition says about the reward.
 
 # %%
 asked = []
@@ -227,12 +227,12 @@ for name, options in {"math": {}, "math with a fixer": {"fixer": True}, "search"
 pd.concat(asked)[["team", "agent", "own", "spoke", "n_k", "lone", "flat", "signal", "gain"]].round(2)
 
 # %% [markdown]
-# *Explain:* of solvers, verifiers, searchers and answerers it says "hardly matters": they speak in nearly every episode, so their mean *is* everybody's and `signal` is near 1. The fixer is the interesting one. Its signal is low, as the helper's is; but it has few rows in a task, and most of them are alone there or all earned the same (`lone`, `flat`), so that its own mean has little to compare: it is "mostly without a peer". Its gain hangs on the batch: on ours 1.4; over the ten seeds of the record, by the gain alone, "may cost" four times, "may pay" and "hardly matters" three times each.
+# *Explain:* for solvers, verifiers, searchers and answerers it says "hardly matters". They speak in nearly every episode, so their mean *is* everybody's mean, and `signal` is near 1. The fixer is the interesting agent. Its signal is low, like the helper's. But it has few rows in a task, and most of them are alone or all earned the same (`lone`, `flat`). So its own mean has little to compare: it is "mostly without a peer". Its gain depends on the batch. On ours it is 1.4. By the gain alone, the ten recorded seeds say "may cost" four times, and "may pay" and "hardly matters" three times each.
 #
-# What came of it, after 3,840 episodes each? The paper took its method apart on `search`, with a 7B model: 28.0 for (μ, σ), which is `grpo`, 39.1 with its own mean alone, 42.9 with its own deviation alone, 43.8 with both, which is `dr_mas`.
+# What did training bring, after 3,840 episodes each? The paper has an ablation on `search` with a 7B model. It scored 28.0 with (μ, σ), which is `grpo`; 39.1 with the own mean alone; 42.9 with the own deviation alone; and 43.8 with both, which is `dr_mas`.
 
 # %% [markdown]
-# *Predict:* the same four cells in the record of the pocket `search`: in which order do they end, and how far apart?
+# *Predict:* the recorded study of the pocket `search` has the same four arms. In which order do they end, and how far apart?
 
 # %%
 pieces = []
@@ -244,11 +244,11 @@ for study in ("math", "search"):
 pd.concat(pieces)[["global", "own mean", "own scale", "own", "pairs", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* all four at 0.96, as `advise` said. (Columns: success in the end, the interquartile mean of the runs; on `math` two arms were made. `pairs`: seeds under both baselines; `final_low` to `final_high`: the 95 % interval of own minus global, seed by seed.) None of the three intervals lies on one side of 0, and they are a few hundredths wide: ten and five seeds tell nothing, and would have told a difference of a tenth. The paper's first number is a run that collapsed; there was no collapse here to be kept from. Its team learned under GRPO to avoid the search agent; this one does not, under either baseline: from 1.6 searches an episode it goes to 1.7, which is what the questions want. Two results that disagree are two results, of two sizes of model.
+# *Explain:* all four end at 0.96, as `advise` said. The first columns hold the success at the end, as the interquartile mean of the runs; `math` has two arms. `pairs` counts seeds with both baselines. `final_low` and `final_high` bound the 95 % interval of own minus global, seed by seed. All three intervals contain 0, and they are a few hundredths wide. So ten and five seeds show no difference, and they would have shown one of a tenth. The paper's first number is a run that collapsed. Here nothing collapsed. The paper's team learned under GRPO to avoid the search agent. This team does not, under either baseline: it goes from 1.6 searches per episode to 1.7, which is what the questions need. Two results that disagree are two results, from two sizes of model.
 #
-# ## Would you have foretold it?
+# ## Can the gain predict it?
 #
-# In all settings above somebody expected the effect. So the criterion was tried on settings that nobody had built for it. Its numbers, its bounds and the analysis were fixed before anything was trained (`benchmarks/foretold`). Here are two agents of that test, as three rollouts of the untrained team show them (medians). Both belong to teams that were drawn at random. *Agent 2* of `drawn 3` is called after a wrong answer. *Agent 3* of `drawn 5` is called only if every answer before it was right. `gain` looks at credits alone. `weighted_gain` also weighs each row by how much it moves the weights. `progress` is what remains of it where the signal is high already.
+# In all settings above we expected the effect. So we tried the criterion on settings that were not built for it. Numbers, bounds and analysis were fixed before any training (`benchmarks/foretold`). Here are two agents of that test, with medians of three rollouts of the untrained team. Both teams were drawn at random. *Agent 2* of `drawn 3` is called after a wrong answer. *Agent 3* of `drawn 5` is called only if every answer before it was right. `gain` looks at credits alone. `weighted_gain` also weights each row by how much it moves the parameters. `progress` is lower where the signal is high already.
 
 # %%
 FORETOLD = data_dir() / "results" / "foretold"
@@ -257,13 +257,13 @@ two = tested.loc[[("drawn 3", "agent_2"), ("drawn 5", "agent_3")]]
 two[["rows", "spoke", "signal", "gain", "weighted_gain", "snr", "progress"]].round(2)
 
 # %% [markdown]
-# *Predict:* both were trained under `grpo` and under `dr_mas`, over eight seeds, each at the better of two rates. Did `dr_mas` raise the agent's own reward by more than 0.03, change nothing, or lower it? Say it for both agents, once by `gain` and once by `weighted_gain`.
+# *Predict:* both were trained with `grpo` and with `dr_mas`, over eight seeds, each at the better of two rates. Did `dr_mas` raise the agent's own reward by more than 0.03, change nothing, or lower it? Answer for both agents, once by `gain` and once by `weighted_gain`.
 
 # %%
 two[["dr_mas - grpo", "dr_mas - grpo, came"]].round(3)
 
 # %% [markdown]
-# *Explain:* by both gains an own mean may pay for both agents. Agent 2 came out better: a hit. Agent 3 did not move at all: a miss. Its gain was the larger one. One hit and one miss say nothing, so look at all agents that are called on a condition:
+# *Explain:* by both gains an own mean may pay for both agents. Agent 2 improved: a hit. Agent 3 did not change: a miss, though its gain was the larger one. One hit and one miss say nothing. So look at all agents that are called on a condition:
 
 # %%
 hits = pd.read_csv(FORETOLD / "hits.csv").query("agents == 'called on a condition'").set_index("predictor")
@@ -271,16 +271,16 @@ predictors = ["gain", "weighted_gain", "progress", "F", "norm_ratio", "constant"
 hits.loc[predictors, ["hit", "miss", "untold", "share", "rank", "rank_low", "rank_high"]].round(2)
 
 # %% [markdown]
-# The shares of hits of the gains are near that of a rule which always says "hardly matters" (`constant`), and the intervals of their rank correlations contain 0. So the criterion failed its test. What it measures is real: the noise that a global mean adds to a gradient. But what an agent learns in the end also depends on the learning rate, on how much signal there was, and on what its team mates learn. So take "may pay" as a reason to train both and to compare.
+# The gains hit about as often as a rule that always says "hardly matters" (`constant`). The intervals of their rank correlations contain 0. So the criterion failed its test. It measures something real: the noise that a global mean adds to a gradient. But the result of training also depends on the learning rate, on how much signal there was, and on what the team mates learn. So take "may pay" as a reason to train both and to compare.
 #
 # ## What an invalid answer costs
 #
-# Dr. MAS subtracts a penalty from an answer that cannot be read (0.1 on math, 0.01 on search). It belongs to the *row* that earned it:
+# Dr. MAS subtracts a penalty from an answer that cannot be read: 0.1 on math, 0.01 on search. The penalty belongs to the *row* that earned it:
 #
 # $$ R_{i,k,t} = R_i - \lambda\,\mathbb 1[\text{the answer of agent } k \text{ at turn } t \text{ cannot be read}]. $$
 
 # %% [markdown]
-# *Predict:* four episodes, all of them right; one verdict could not be read. With λ = 0.1, what is the advantage of that verdict, of the other verdicts, and of the solvers, under `dr_mas`? What should it be for the solvers?
+# *Predict:* all of four episodes are right, but one verdict cannot be read. Let λ = 0.1. Under `dr_mas`, what is the advantage of that verdict, of the other verdicts, and of the solvers? What should it be for the solvers?
 
 # %%
 verdicts = pd.DataFrame(
@@ -298,9 +298,9 @@ verdicts[["episode", "agent", "valid"]].assign(
 )
 
 # %% [markdown]
-# *Explain:* under `dr_mas` the verdict gets −1.73, the others +0.58, and the solvers 0: they all did the same, so nothing is to be learned about them. Under `grpo` the solvers are praised for a stranger's slip, since one episode's mean credit went down. `lab.RECIPES["dr_mas"].replace(credit=lab.episode_return(invalid=0.1))` is the published setting.
+# *Explain:* under `dr_mas` the verdict gets −1.73, the others get +0.58, and the solvers get 0. All solvers did the same, so there is nothing to learn about them. Under `grpo` the solvers are reinforced for another agent's error, since one episode's mean credit is lower. `lab.RECIPES["dr_mas"].replace(credit=lab.episode_return(invalid=0.1))` is the published setting.
 #
-# **07.4** Now by yourself. `own(turns)` gets a table with `task`, `episode`, `agent` and `credit`, and returns the advantages of Dr. MAS with one change: an *episode* enters an agent's mean and deviation once, with the mean of the agent's credits in it, however often the agent spoke (`once_per="episode"`, the recipe `dr_mas_episodes`). Population deviation, ε = 1e-6; where the agent spoke in one episode of the task alone, or its episodes all count the same, the advantage is 0.
+# **07.4** (20 minutes, hard) Write `own(turns)`. It gets a table with `task`, `episode`, `agent` and `credit`, and returns the advantages of Dr. MAS with one change. An *episode* enters an agent's mean and deviation once, with the mean of the agent's credits in it. This is `once_per="episode"`, the recipe `dr_mas_episodes`. Use the population deviation and ε = 1e-6. The advantage is 0 if the agent spoke in only one episode of the task, or if all its episodes count the same.
 
 
 # %%
@@ -321,7 +321,7 @@ lab.course.check("07.4", own)
 # %% [markdown]
 # ## A team of different models
 #
-# Nothing in the four cells asks whether agents share weights, are of one size, or learn at one rate: that stands in the `Team` alone. Here the verifier is a smaller model (0.10 million weights, a tokenizer of its own), at a learning rate and a temperature of its own:
+# The four cells do not ask whether agents share weights, a size or a learning rate. Only the `Team` knows. Here the verifier is a smaller model (0.10 million weights) with a different tokenizer, learning rate and temperature:
 
 # %%
 env = lab.make_env("math")
@@ -341,21 +341,21 @@ pd.concat(scores).round(2)
 report.stats[["policy", "turns", "tokens", "lr", "entropy", "grad_norm", "mismatch"]]
 
 # %% [markdown]
-# `success` is the team's; the rest are each agent's own, per episode, `cost` in PRICE × tokens. `mismatch` next to nothing says that the log-probabilities respect each agent's temperature.
+# `success` is the team's. The other columns are per agent and episode; `cost` is PRICE × tokens. `mismatch` is nearly 0, so the log-probabilities respect each agent's temperature.
 #
-# Look at `turns` and `cost`. In our run they rose to three rounds an episode, the most there is: the verifier had learned to send back nearly everything. The outcome does not punish it, since the last answer counts. Success says nothing of that; the bill does.
+# Look at `turns` and `cost`. In our run they rose to three rounds per episode, the maximum. The verifier had learned to send back nearly everything. The outcome does not punish it, since only the last answer counts. Success does not show this, but the cost does.
 
 # %% [markdown]
-# *Predict:* five seeds each, from the record (both learn at 3e-4): both large, a small verifier, a small solver, both small. 0.96 for both large. Who may be small?
+# *Predict:* a recorded study has four teams with five seeds each: both large, a small verifier, a small solver, both small. All agents learn at 3e-4. Both large end at 0.96. Which agent may be small?
 
 # %%
 sizes = lab.AblationBoard(STUDIES / "sizes")
 sizes.table.set_index("recipe")[["final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* the verifier. A small one costs a third as much a token and loses nothing that five seeds tell (0.94 against 0.96); a small solver loses a third of the successes. Who does the work needs the weights.
+# *Explain:* the verifier. A small one costs a third as much per token, and five seeds show no loss (0.94 against 0.96). A small solver loses a third of the successes. The agent that does the work needs the weights.
 #
-# **07.5** Design a team for `math` **with a fixer**, in which only the fixer learns: solver and fixer large, the verifier small; solver and verifier frozen; the fixer with *weights of its own* (the solver's must not move with it), at a learning rate of 1e-4, sampled at temperature 1 with at most 7 tokens; the verifier at temperature 0.5. What would `lab.advise` say of its fixer?
+# **07.5** (10 minutes, medium) Design a team for `math` **with a fixer**, in which only the fixer learns. Solver and fixer are large, the verifier is small. Solver and verifier are frozen. The fixer has *weights of its own*, so that the solver does not move with it. Its learning rate is 1e-4, its temperature 1, and it says at most 7 tokens. The verifier samples at temperature 0.5. What would `lab.advise` say of this fixer?
 
 # %%
 ### BEGIN SOLUTION
@@ -380,10 +380,10 @@ lab.course.progress("07")
 # %% [markdown]
 # ## What to remember
 #
-# 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise; its own *mean* takes it away. Its own deviation does not. `dr_mas` also leaves out rows that have no peer.
-# 2. Norms do not show it. `lab.advise(turns)` measures it in the rewards of a first rollout. In a test that was fixed beforehand, its verdicts did not foretell who learned more.
-# 3. Differences were found for separate weights, called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
+# 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise. The agent's own *mean* removes it; its own deviation does not. `dr_mas` also leaves out rows that have no peer.
+# 2. Norms do not show it. `lab.advise(turns)` measures it in the rewards of a first rollout. In a test that was fixed beforehand, its verdicts did not predict which agents learned more.
+# 3. We found differences for agents with separate weights that are called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
 #
-# Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. All runs and what would change the answer: `docs/findings.md`.
+# Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has all runs, and says what would change the answer.
 #
-# Next: `08_magrpo`, where agents act at the same time, unseen by each other, for one joint reward.
+# Next: in `08_magrpo` agents act at the same time, unseen by each other, for one joint reward.

@@ -3,9 +3,9 @@
 #
 # *Level: you have done 00 to 04. Reading: 30 minutes. Compute: about 2 minutes on two CPU cores.*
 #
-# So far agents took turns: the second saw what the first had said. Here they act **at the same time, unseen by each other**: two writers summarize one text, one briefly and one in detail; two programmers write two functions, one of which is to call the other. What they make is paid together, by one number.
+# So far agents took turns: the second saw what the first had said. Here they act **at the same time, unseen by each other**. Two writers summarize one text, one briefly and one in detail. Two programmers write two functions, and one function should call the other. Both agents earn one common reward.
 #
-# MAGRPO (arXiv 2508.04652) learns from that number alone. At the end you will be able to compute its advantages by hand, at one turn and over two, say what crossing the agents' candidates costs and buys, train a pair of writers, and break a reward.
+# MAGRPO (arXiv 2508.04652) learns from that number alone. At the end you will be able to compute its advantages by hand, at one turn and over two. You will know what crossing the agents' candidates costs and brings. You will train a pair of writers, and break a reward.
 
 # %% tags=["install"]
 
@@ -31,10 +31,10 @@ pd.set_option("display.max_colwidth", None)
 # A *decentralized partially observable Markov decision process* is a long name for three facts:
 #
 # - **decentralized**: all agents act at once, each by its own policy;
-# - **partially observable**: each knows its own *history* (what it was told, what it said), and nothing of the others' answers at this turn;
-# - **one reward**: what the agents did together, the *joint action* $(a_1, \dots, a_n)$, earns the team one number $r(s, a_1, \dots, a_n)$.
+# - **partially observable**: each agent knows its own *history* (its prompts and answers), but not the others' answers at this turn;
+# - **one reward**: the agents' *joint action* $(a_1, \dots, a_n)$ earns the team one number $r(s, a_1, \dots, a_n)$.
 #
-# Training may look at everything that happened, and compares joint actions; that is the *centralized* part. Playing needs no more than each agent's own prompt: that is *decentralized execution*.
+# Training may look at everything that happened, and compares joint actions. This is the *centralized* part. Playing needs only each agent's own prompt. This is *decentralized execution*.
 
 # %%
 env = lab.make_env("tldr")
@@ -46,20 +46,20 @@ for agent in env.agents:
     print(f"{agent:>9} is told: {env.observe(state, agent)[0]['content']}")
 
 # %% [markdown]
-# Four plain sentences, and a last word that says which of the two is asked. (With `size="full"` the same task has posts of a forum and instructions in English.)
+# The prompt has four plain sentences. Its last word says which of the two agents is asked. (With `size="full"` the same task has posts of a forum and instructions in English.)
 #
 # ## What is paid
 #
-# Let $\rho$ be the length of the detailed text over that of the short one, in words, and $u$ the same of *different* words. The reward of a pair, at most 3, is
+# Let $\rho$ be the length of the detailed text divided by the length of the short one, in words. Let $u$ be the same ratio for *different* words. The reward of a pair is at most 3:
 #
 # $$ r = f \cdot \left( \underbrace{\tfrac12\,\mathbb 1[\text{both have 4 to 32 words}]}_{\texttt{lengths}} + \underbrace{\operatorname{ramp}(\rho;\, 1.1,\, 1.6,\, 3.2,\, 5.0)}_{\texttt{ratio}} + \underbrace{\tfrac12 \operatorname{ramp}(u;\, 1.3,\, 2.0)}_{\texttt{unique}} + \underbrace{0.4\, t + 0.6\, \tfrac{\min(J,\, 0.2)}{0.2}}_{\texttt{style}} \right). $$
 #
-# - $\operatorname{ramp}(x; a, b, c, d)$ is 1 from $b$ to $c$, falls linearly to 0 at $a$ and $d$, and outside of these it shuts the gate: the terms to its right pay nothing.
-# - $t$: transitions such as *but* or *then* in the detailed text; 0.4 for the first of twelve kinds and 0.05 for each more, if a word of the source follows.
-# - $J$: the Jaccard overlap of the two texts' content words, those of the source alone.
-# - $f$, `faithful`, 0 to 1, is that of the less faithful text: the share of its content words that stand in the source, each counted once (and less where more than 60 % of its words are filler).
+# - $\operatorname{ramp}(x; a, b, c, d)$ is 1 from $b$ to $c$, and falls linearly to 0 at $a$ and $d$. Outside of these it closes a gate: the terms to its right pay nothing.
+# - $t$ pays transitions such as *but* or *then* in the detailed text: 0.4 for the first of twelve kinds and 0.05 for each further kind, if a word of the source follows.
+# - $J$ is the Jaccard overlap of the two texts' content words; only words of the source count.
+# - $f$, `faithful`, is from 0 to 1. It is the share of a text's content words that stand in the source, each counted once. The less faithful text decides. More than 60 % filler words lower it.
 #
-# The four terms are MAGRPO's (their tasks' code; its thresholds for posts of a forum are in `lab.make_env("tldr", size="full")`). The factor $f$ is this kit's: the published rule never reads the text that is summarized. You will see at the end what that is good for.
+# The four terms are those of MAGRPO's code. Its thresholds for posts of a forum are in `lab.make_env("tldr", size="full")`. The factor $f$ is this kit's own: the published rule never reads the text that is summarized. At the end you will see why that matters.
 
 
 # %%
@@ -84,15 +84,15 @@ PAIRS = {
 pd.DataFrame({name: paid(*pair) for name, pair in PAIRS.items()}).T.round(2)
 
 # %% [markdown]
-# *Explain:* both lengths fit everywhere, but A and D fail at the ratio, and the gate is shut behind it. B gets almost everything. C has one word more that the source does not know, and as `faithful` multiplies the *sum*, a single word costs a tenth of all. And look at what no column says: whether A's detailed writer is to blame, or its short one. Had the other been longer, or this one shorter, it would have been fine.
+# *Explain:* both lengths fit everywhere, but A and D fail at the ratio, which closes the gate. B gets almost everything. C has one more word, which the source does not contain. `faithful` multiplies the *sum*, so a single word costs a tenth of everything. Note what no column says: which writer of pair A is to blame. A longer detailed text or a shorter short text would both have been fine.
 #
 # ## Joint actions and their advantages
 #
-# `lab.joint(4)` asks each agent for 4 candidates at the same *node* (decision point) and joins the first with the first, the second with the second, ...: 4 joint actions, each of which is played and paid. MAGRPO compares the returns of a node's joint actions with each other (section 4):
+# `lab.joint(4)` asks each agent for 4 candidates at the same *node* (decision point). It joins the first with the first, the second with the second, and so on. Each of these 4 joint actions is played and paid. MAGRPO compares the returns of a node's joint actions with each other (section 4):
 #
 # $$ A^{(g)} = R^{(g)} - \frac1G \sum_{j=1}^{G} R^{(j)}, \qquad \mathcal L_i = -\frac1G \sum_{g=1}^{G} A^{(g)} \sum_{\text{tokens}} \log \pi_i\big(a_i^{(g)} \mid h_i\big), $$
 #
-# $R^{(g)}$ the return of joint action $g$, $\pi_i$ the policy of agent $i$, $a_i^{(g)}$ what it said and $h_i$ its history. The same $A^{(g)}$ stands in every agent's loss (equation 4). No ratio, no clip, a *sum* over tokens, and no division by a standard deviation.
+# Here $R^{(g)}$ is the return of joint action $g$, $\pi_i$ the policy of agent $i$, $a_i^{(g)}$ its answer and $h_i$ its history. The same $A^{(g)}$ stands in every agent's loss (equation 4). There is no ratio and no clip. The loss *sums* over tokens, and nothing is divided by a standard deviation.
 #
 # *By hand.* Four joint actions of a node earned these:
 #
@@ -104,7 +104,7 @@ pd.DataFrame({name: paid(*pair) for name, pair in PAIRS.items()}).T.round(2)
 # | 3 | `z` | `p` | 2.0 | +0.5 |
 
 # %% [markdown]
-# *Predict:* the short writer said `x` twice, the detailed one `p` twice. What does each of them learn about that text from this node?
+# *Predict:* the short writer said `x` twice, the detailed one said `p` twice. What does each of them learn about this text from this node?
 
 # %%
 said = {"short": ["x", "y", "x", "z"], "detailed": ["p", "q", "r", "p"]}
@@ -118,11 +118,11 @@ hand = lab.normalize(hand, scale="none")
 hand[["agent", "candidate", "completion", "team_reward", "credit", "center", "advantage"]]
 
 # %% [markdown]
-# *Explain:* `credit` is the return, `center` the mean of the node's four, `advantage` their difference. The short writer is praised for `x` by 1 and blamed for it by 1: whatever `x` is worth, this node says nothing about it, because its partner was good once and bad once. For `p` the detailed writer is praised twice. A joint reward is honest and noisy: it never says *whose* doing it was, and only the average over many partners does.
+# *Explain:* `credit` is the return, `center` the mean of the node's four returns, and `advantage` their difference. For `x`, the short writer gets an advantage of +1 once and −1 once. This node says nothing about `x`, because the partner was good once and bad once. For `p` the detailed writer is reinforced twice. A joint reward is honest but noisy. It never says *which agent* earned it; only the average over many partners does.
 #
-# **Why no standard deviation?** Dividing by it gives every node the same weight: one whose four pairs earned 2.60, 2.61, 2.60, 2.61 would pull as hard as one with 0.5 and 2.5. Here returns have one unit everywhere, and the mean takes nothing away but the offset, so the larger difference may speak louder. (`lab.RECIPES["grpo"]` does divide, and notebook 03 asks what that is good for.)
+# **Why no standard deviation?** Division by it gives every node the same weight. A node whose pairs earned 2.60, 2.61, 2.60 and 2.61 would pull as hard as one with 0.5 and 2.5. Here all returns have the same unit, and the mean removes only the offset. So a larger difference may count more. (`lab.RECIPES["grpo"]` divides; notebook 03 asks what that is good for.)
 #
-# **08.1** Four other joint actions of the short and the detailed writer earned 2.4, 0.4, 1.2 and 2.0. Each agent's advantages, by hand.
+# **08.1** (3 minutes, easy) Four other joint actions of the short and the detailed writer earned 2.4, 0.4, 1.2 and 2.0. Compute each agent's advantages by hand.
 
 # %%
 ### BEGIN SOLUTION
@@ -135,7 +135,7 @@ lab.course.check("08.1", advantages)
 # %% [markdown]
 # ## The siblings: one changed argument
 #
-# The same paper's code has three more, which differ in what is subtracted from $R^{(g)}$:
+# The code of the same paper has three more recipes. They differ in what is subtracted from $R^{(g)}$:
 #
 # | recipe | `center` | $A^{(g)}$ |
 # |---|---|---|
@@ -148,7 +148,7 @@ lab.course.check("08.1", advantages)
 lab.RECIPES["magrpo"]
 
 # %% [markdown]
-# *Predict:* the advantages of the four joint actions above, under each of the four. Which two recipes push in the same direction on every row, and which one never praises anybody?
+# *Predict:* compute the advantages of the four joint actions above under each recipe. Which two recipes have the same sign on every row, and which one is never positive?
 
 # %%
 centers = {"magrpo": None, "marloo": "loo", "mareinforce": "none", "maremax": "max"}
@@ -161,12 +161,12 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# *Explain:* with G rows in a group, leaving one out only stretches: $A_{\text{loo}} = \frac{G}{G-1} A$, here by 4/3. Under AdamW, which divides by the size of recent gradients, that is hardly another algorithm. `mareinforce` praises everybody, the better ones more; `maremax` blames everybody but the best. On average over many draws all but `maremax` push the same way, since a baseline that does not depend on the row's own action adds nothing to the expected gradient. What it adds or takes is noise.
+# *Explain:* with G rows in a group, leaving one out only stretches the advantage: $A_{\text{loo}} = \frac{G}{G-1} A$, here by 4/3. AdamW divides by the size of recent gradients, so this is hardly another algorithm. `mareinforce` reinforces every row, the better ones more. `maremax` makes every row but the best less likely. On average over many draws, all but `maremax` have the same expected gradient. The reason is that a baseline which does not depend on the row's own action adds nothing to it. The baseline only changes the noise.
 #
-# Does that matter? A recorded study trained `tldr` under all four, to 100,000 sampled tokens, each at the best of three learning rates, five seeds (`benchmarks/studies/siblings.yaml`).
+# Does that matter? A recorded study trained `tldr` under all four, to 100,000 sampled tokens, with five seeds, each at the best of three learning rates (`benchmarks/studies/siblings.yaml`).
 
 # %% [markdown]
-# *Predict:* returns are of 3 at most and 0.90 before training; `magrpo` ends at 2.23. Where do the other three end?
+# *Predict:* the best return is 3, and before training it is 0.90. `magrpo` ends at 2.23. Where do the other three end?
 
 # %%
 board = lab.AblationBoard(data_dir() / "results" / "studies" / "siblings")
@@ -176,9 +176,9 @@ board.figure()
 board.table[["recipe", "seeds", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* in the figure a dot is a run, a diamond the interquartile mean with its 95 % interval, the table's `final`, `final_low` and `final_high`; below, the area under the curve, and the differences to `magrpo`, seed by seed. `marloo` ends where `magrpo` does, in two of the five seeds to the last digit. `maremax` ends 0.27 lower and `mareinforce` 0.49, in every seed: without a baseline all advantages are positive, most of each is the same number for all, and this noise makes median gradient norms four to five times as large. `mareinforce` also took the lowest of the rates that were tried, so that a lower one might serve it better; at the highest it fell below where it had begun. It is the same lesson as in notebook 03, on joint actions: what a baseline takes away was no information.
+# *Explain:* in the figure a dot is a run. A diamond is the interquartile mean with its 95 % interval: `final`, `final_low` and `final_high` in the table. Below are the area under the curve, and the differences to `magrpo`, seed by seed. `marloo` ends where `magrpo` does, in two of the five seeds to the last digit. `maremax` ends 0.27 lower and `mareinforce` 0.49 lower, in every seed. Without a baseline all advantages are positive, and most of each advantage is the same number for all rows. This noise makes median gradient norms four to five times as large. `mareinforce` chose the lowest rate that was tried, so a lower one might serve it better. At the highest rate it fell below its start. The lesson is that of notebook 03, on joint actions: what a baseline removes was no information.
 #
-# **08.2** Write `marloo`'s advantage as a function of a table with the columns `credit` and `group`: each row's credit less the mean of the *others* in its group, and 0 for a row that has none.
+# **08.2** (10 minutes, medium) Write `marloo`'s advantage as a function of a table with the columns `credit` and `group`. It is each row's credit minus the mean of the *others* in its group, and 0 for a row without others.
 
 
 # %%
@@ -196,7 +196,7 @@ lab.course.check("08.2", marloo)
 # %% [markdown]
 # ## Aligned or crossed
 #
-# Nothing forces us to join the first with the first. `lab.joint(g, mode="cross")` plays *every* combination of the candidates; a completion then stands in several joint actions, and its credit is the mean over them. So the short writer's `x` is judged with every partner's text, and luck with the partner averages out.
+# We need not join the first with the first. `lab.joint(g, mode="cross")` plays *every* combination of the candidates. A completion then stands in several joint actions, and its credit is the mean over them. So the short writer's `x` is judged with every text of the partner, and the partner's luck averages out.
 
 # %% [markdown]
 # *Predict:* two agents, 4 candidates each, one turn. How many completions and how many joint actions, aligned and crossed? In which of the two tables will the credits of one agent's candidates lie closer together?
@@ -211,11 +211,11 @@ turns = pd.concat([turns.assign(mode=mode) for mode, turns in joined.items()])
 turns.pivot(index="candidate", columns=["agent", "mode"], values="team_reward").round(2)
 
 # %% [markdown]
-# *Explain:* 8 completions either way, the same ones; 4 joint actions or 16. The column `action` names them: `1-1` is candidate 1 of both, `1-*` candidate 1 of the short writer with every partner. In the table, `team_reward` by candidate: aligned, both agents have the same four numbers, and crossed each has its own, means of four rewards. They lie closer together, since what remains is this writer's own part. What it costs are steps of the environment, $G^n$ a turn for $n$ agents: next to nothing here, dear where a step runs tests or asks a judge.
+# *Explain:* both modes sample the same 8 completions, and play 4 or 16 joint actions. The column `action` names them: `1-1` is candidate 1 of both, and `1-*` is candidate 1 of the short writer with every partner. The table shows `team_reward` by candidate. Aligned, both agents have the same four numbers. Crossed, each agent has its own numbers, which are means of four rewards. They lie closer together, since only this writer's own part remains. The cost is steps of the environment: $G^n$ per turn for $n$ agents. That is cheap here, and expensive where a step runs tests or asks a judge.
 #
-# In the recorded study (`data/results/studies/magrpo`, five seeds, 100,000 tokens) `joint(4, mode="cross")` ended at 2.35 and aligned `joint(8)` at 2.10 of 3, a difference of +0.26 (−0.10 to +0.62): better in four of five pairs, but the interval holds 0. Not held equal: at equal tokens the crossed arm made twice the optimizer steps. And half of it may be the learning rate: there `joint` had 0.003, the best of three in its sweep, and at 0.001, as in the study of the siblings above, it ended at 2.23 on the same seeds. The best of a short sweep is partly luck.
+# In the recorded study (`data/results/studies/magrpo`, five seeds, 100,000 tokens) `joint(4, mode="cross")` ended at 2.35 and aligned `joint(8)` at 2.10 of 3. The difference of +0.26 (−0.10 to +0.62) is positive in four of five pairs, but the interval contains 0. Optimizer steps were not held equal: at equal tokens the crossed arm made twice as many. Half of the difference may come from the learning rate. There `joint` had 0.003, the best of three in its sweep. At 0.001, as in the study of the siblings above, it ended at 2.23 on the same seeds. The best of a short sweep is partly luck.
 #
-# Over several turns every joint action opens a node of its own, and the tree grows as $G^{T}$, or $G^{nT}$. A plan that could exceed its limit is refused before anything is sampled:
+# Over several turns every joint action leads to a node of its own. So the tree grows as $G^{T}$, or $G^{nT}$ if crossed. A plan that could exceed its limit is refused before anything is sampled:
 
 # %%
 longer = lab.make_env("arxiv_intro", max_turns=2)
@@ -226,7 +226,7 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# **08.3** Count before you run. For `g` candidates of each of `agents` agents over `turns` turns, with no branch ending early: how many completions are sampled, and how many joint actions are played?
+# **08.3** (10 minutes, medium) Count before you run. Each of `agents` agents has `g` candidates in each of `turns` turns, and no branch ends early. How many completions are sampled, and how many joint actions are played?
 
 
 # %%
@@ -244,10 +244,10 @@ lab.course.check("08.3", cost)
 # %% [markdown]
 # ## Training the two writers
 #
-# **What to expect.** 40 steps of 32 texts, 8 joint actions each, about a minute. Scores are the mean return of held-out texts as a share of 3. It starts near 0.30. Three recorded seeds stood at 0.66 to 0.69 after 10 steps and at 0.79, 0.80 and 0.80 after 40; after 80 steps, the end of those runs, at 0.87, 0.87 and 0.89 (`data/results/tldr`).
+# **What to expect.** 40 steps of 32 texts, with 8 joint actions each, take about a minute. The score is the mean return of held-out texts as a share of 3. It starts near 0.30. Three recorded seeds reached 0.66 to 0.69 after 10 steps, and 0.79, 0.80 and 0.80 after 40. After 80 steps, the end of those runs, they reached 0.87, 0.87 and 0.89 (`data/results/tldr`).
 
 # %% [markdown]
-# *Predict:* which of `lengths`, `ratio`, `unique`, `style` and `faithful` is learned first, and which is still short of its best after 40 steps?
+# *Predict:* which of `lengths`, `ratio`, `unique`, `style` and `faithful` is learned first? Which is still below its best value after 40 steps?
 
 # %%
 STEPS, SCORED = (2, 4) if SMOKE else (40, 64)
@@ -274,11 +274,11 @@ for report in lab.train(env, team, "magrpo", steps=STEPS, seed=0, tasks=4 if SMO
 pd.DataFrame(parts).T.round(2)
 
 # %% [markdown]
-# *Explain:* each column is a term's mean; the most that it can be is 0.5, 1, 0.5, 1, and 1 for `faithful`. The lengths were nearly right from the start. What two writers can only reach *together*, the ratio and with it whatever its gate shuts off, comes in the first ten steps: the short one gets shorter, the detailed one longer. That is the collaboration, and nobody told either of them what the other does.
+# *Explain:* each column is the mean of a term. The largest values are 0.5, 1, 0.5, 1, and 1 for `faithful`. The lengths were nearly right from the start. The two writers can reach the ratio, and the terms behind its gate, only *together*. That happens in the first ten steps: the short text gets shorter, and the detailed one longer. This is the collaboration, though neither agent is told what the other does.
 #
-# **Why 0.8 and not 1?** Two things are left. `style` hardly passes 0.76: the first kind of transition pays 0.4 · 0.4 = 0.16 beside the overlap's 0.6, each further kind 0.02, which no eight candidates can tell from luck. And all is multiplied by `faithful`, where the less faithful of two texts decides: at a dozen content words, drawn token by token, a single one that is invented or said twice costs a twelfth of everything.
+# **Why 0.8 and not 1?** Two things are missing. First, `style` hardly passes 0.76. The first kind of transition pays 0.4 · 0.4 = 0.16 beside the overlap's 0.6. Each further kind pays 0.02, which eight candidates cannot separate from luck. Second, everything is multiplied by `faithful`, where the less faithful text decides. A text has about a dozen content words, drawn token by token. A single word that is invented or repeated costs a twelfth of everything.
 #
-# One held-out text, told by the untrained pair and by the trained one:
+# Here is one held-out text, summarized by the untrained pair and by the trained one:
 
 # %%
 fresh = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
@@ -290,23 +290,23 @@ for name, writers in (("untrained", fresh), ("trained", team)):
 print("\n   source:", held_out[1].data["source"])
 
 # %% [markdown]
-# Who earned what in the last step of training? Both agents' rewards are the same numbers, by construction: that is what "joint" means, and why the two rows of the table look alike.
+# What did each agent earn in the last step of training? Both agents have the same rewards, because the reward is joint. So the two rows of the table look alike.
 
 # %%
 lab.RewardInspector(report)
 
 # %% [markdown]
-# **Is it the joint reward that does it?** Four arms of the recorded study on `tldr`, five seeds each, returns of 3 at most, 0.90 before training: paid for its own length alone a writer ends at 1.33; by the joint reward at 2.10; by both at 2.22, a difference that five seeds do not tell from nothing. And told straight: *one* agent that writes both texts ends at 2.35, so on texts there is nothing that two agents do better, at either rate. On code there is, as you will see.
+# **Does the joint reward cause this?** The recorded study on `tldr` has four arms with five seeds each. The best return is 3, and it is 0.90 before training. Writers that are paid only for their own length end at 1.33. With the joint reward they end at 2.10, and with both at 2.22; five seeds cannot separate these two. And *one* agent that writes both texts ends at 2.35. So on texts two agents do nothing better, at either rate. On code they do, as you will see.
 #
 # ## Two turns, and a word from outside
 #
-# `code_pair` is the paper's other collaboration: `helper` writes a function `aux`, `main` the function `f` that was asked for and that is to call `aux`, both at once. A pocket problem is a chain of three operations on a list of digits. What models write is run in `lab.sandbox`, a library's sandbox in a worker process without files, network or processes of its own. What does not end by itself is ended by limits on instructions and memory, and by the clock only where these cannot tell, so that a busy machine hardly ever changes a reward.
+# `code_pair` is the paper's other collaboration. `helper` writes a function `aux`. At the same time `main` writes the requested function `f`, which should call `aux`. A pocket problem is a chain of three operations on a list of digits. The models' code runs in `lab.sandbox`, in a worker process without files, network or child processes. Limits on instructions and memory stop code that does not end. The clock stops it only where these limits cannot, so a busy machine hardly ever changes a reward.
 #
-# Drafts are worth up to 4, level by level:
+# The worth of the drafts is at most 4:
 #
 # $$ w = 0.4\,[\texttt{aux}] + 0.6\,[\texttt{f}] + 0.5\,[\text{both parse}] + p + p\,\big(0.5\,[\texttt{f}\text{ uses }\texttt{aux}] + 1.0\,[\text{and does work of its own}]\big), $$
 #
-# $p$ the share of hidden tests passed, $[\cdot]$ 1 where it holds and else 0 (and $-0.5\,p$ in place of the bracket where `aux` is called for nothing). Over two turns the reward of a turn is what the drafts *gained* in worth: $r_t = w_t - w_{t-1}$, so that they sum to the worth of the last ones.
+# Here $p$ is the share of hidden tests passed, and $[\cdot]$ is 1 if the condition holds, else 0. If `aux` is called without need, $-0.5\,p$ replaces the last bracket. Over two turns, the reward of a turn is what the drafts *gained* in worth: $r_t = w_t - w_{t-1}$. So the rewards sum to the worth of the last drafts.
 
 # %%
 two_turns = lab.make_env("code_pair", max_turns=2)
@@ -318,9 +318,9 @@ names = {column: mains[column].str.partition("/")[2] for column in ("node", "par
 mains[["turn"]].assign(**names, team_reward=mains["team_reward"].round(2), says=mains["completion"])
 
 # %% [markdown]
-# One row is one joint action here (main's half of it). `node` is where it was drawn, `action` its name, `parent` the action that led to the node: each first draft has two second drafts below it, in a tree of $2 + 4$ joint actions. A branch ends early where its drafts are worth 3.8 or more. `team_reward` is what the drafts gained; a second draft can lose what the first had earned.
+# Each row is one joint action, shown by main's half. `node` is where it was sampled, `action` is its name, and `parent` is the action that led to the node. Each first draft has two second drafts below it, so the tree has $2 + 4$ joint actions. A branch ends early if its drafts are worth 3.8 or more. `team_reward` is what the drafts gained. A second draft can lose what the first one earned.
 #
-# Between the turns each agent sees its own draft and *external feedback*, from a parser and the problem's own examples; never the hidden tests that pay. `feedback="plain"` says the first thing amiss, `"level"` also how far it got. In pocket size that is a word, and a number:
+# Between the turns each agent sees its own draft and *external feedback*. The feedback comes from a parser and the problem's own examples, never from the hidden tests that pay. `feedback="plain"` reports the first error, and `"level"` also says how far the draft got. In pocket size these are a word and a number:
 
 # %%
 drafts = {"helper": "def aux ( x ) : x = sorted ( x ) ; return x", "main": "def f ( x ) : x = aux ( x ) ; return x"}
@@ -332,25 +332,25 @@ for feedback in ("plain", "level"):
 # %% [markdown]
 # ### Return to go
 #
-# A first draft is worth what it earns, and what it makes possible. MAGRPO credits a joint action with (section 4)
+# A first draft is worth what it earns plus what it makes possible. MAGRPO's credit of a joint action is (section 4)
 #
 # $$ R = r + \gamma \cdot \operatorname{mean}(\text{returns of the joint actions that follow}), $$
 #
-# and compares it with its siblings: the first drafts with each other, and the second drafts *below the same first one* with each other. $\gamma$ (from 0 to 1) says how much the future counts; the kit's recipe has 1, the authors' code 0.9.
+# It is compared with the credits of its siblings: first drafts with each other, and second drafts *below the same first draft* with each other. $\gamma$ (from 0 to 1) says how much the future counts. The kit's recipe uses 1, the authors' code 0.9.
 #
-# *By hand:* the first draft `a` earned 1.0, and then its two second drafts earned 2.0 and 0.0. With $\gamma = 0.5$: $R(a) = 1.0 + 0.5 \cdot (2.0 + 0.0)/2 = 1.5$.
+# *By hand:* the first draft `a` earned 1.0. Its two second drafts earned 2.0 and 0.0. With $\gamma = 0.5$: $R(a) = 1.0 + 0.5 \cdot (2.0 + 0.0)/2 = 1.5$.
 
 # %% [markdown]
-# *Predict:* with $\gamma = 0$, what would the team learn to do at the first turn, and what at the second?
+# *Predict:* with $\gamma = 0$, what would the team learn at the first turn, and what at the second?
 
 # %%
 credits = {f"gamma {gamma}": lab.return_to_go(gamma)(tree)[mains.index] for gamma in (0.0, 0.5, 1.0)}
 mains[["turn"]].assign(**names, team_reward=mains["team_reward"], **credits).round(2)
 
 # %% [markdown]
-# *Explain:* at $\gamma = 0$ a credit is the turn's own reward: the first turn learns to hand in the best draft at once, and the second to gain whatever is left to gain. At $\gamma = 1$ the first turn's credit is the *mean worth in the end* of what was made of it: in this tree the first draft that earned less is the one that could be repaired, and the order of the two turns around. The last turn's credits are the same under all three.
+# *Explain:* at $\gamma = 0$ a credit is the turn's own reward. The first turn learns to write the best draft at once, and the second turn learns to gain what is left. At $\gamma = 1$ the first turn's credit is the *mean final worth* of the drafts below it. In this tree, the first draft that earned less could be repaired. So the order of the two first drafts is reversed. The last turn's credits are the same under all three values.
 #
-# **08.4** Two first drafts earned `a` 1.0 and `b` 1.6. Below `a` two second drafts earned 2.0 and 0.0, below `b` they earned 0.5 and −0.1. The returns of all six, at $\gamma = 0.5$ and at $\gamma = 1$.
+# **08.4** (5 minutes, easy) Two first drafts, `a` and `b`, earned 1.0 and 1.6. Below `a` two second drafts earned 2.0 and 0.0, below `b` they earned 0.5 and −0.1. Give the returns of all six, at $\gamma = 0.5$ and at $\gamma = 1$.
 
 # %%
 ### BEGIN SOLUTION
@@ -367,7 +367,7 @@ lab.course.check("08.4", returns)
 # %% [markdown]
 # ### Ten steps on code
 #
-# **What to expect.** One turn, 10 steps of 16 problems, some 20 seconds. (A program that uses what this machine's sandbox lacks counts as neither right nor wrong; the warning that says so is switched off here.) The return goes from about 1.9 of 4 to about 3.3: three recorded seeds had 3.25, 3.41 and 3.49 after ten steps, and 3.56, 3.53 and 3.75 after forty (`data/results/code_pair`).
+# **What to expect.** With one turn, 10 steps of 16 problems take some 20 seconds. (If this machine's sandbox lacks something that a program uses, the program counts as neither right nor wrong. The warning about this is switched off here.) The return rises from about 1.9 of 4 to about 3.3. Three recorded seeds had 3.25, 3.41 and 3.49 after ten steps, and 3.56, 3.53 and 3.75 after forty (`data/results/code_pair`).
 
 # %%
 warnings.filterwarnings("ignore", "code_pair: .* lacks")
@@ -390,7 +390,7 @@ chosen = report.turns[report.turns["candidate"] == best["candidate"]]
 dialogue(chosen, best["episode"])[["agent", "hears", "says", "team_reward"]]
 
 # %% [markdown]
-# Do two turns pay? Recorded runs of the same task, one turn (`magrpo`, 1e-3, 16 problems a step) and two turns with level feedback (3e-4, 8 problems). Not held equal: learning rate and problems a step.
+# Do two turns pay? Here are recorded runs of the same task with one turn (`magrpo`, 1e-3, 16 problems a step), and with two turns and level feedback (3e-4, 8 problems). Learning rate and problems per step are not held equal.
 
 # %%
 runs = {"one turn": "code_pair", "two turns, with feedback": "code_pair_reviewed"}
@@ -401,9 +401,9 @@ recorded["share"] = recorded["return"] / 4
 learning_curves(recorded, y="share", y_title="share of the best return, held-out problems")
 
 # %% [markdown]
-# A second turn starts lower, since the untrained pair loses more by rewriting its drafts than it gains, and at equal tokens it stays behind. The equal comparison is on `arxiv_intro`, three seeds at 100,000 tokens: 1.98, 2.00 and 2.05 at one turn, 1.77, 1.81 and 1.76 over two. A tree over two turns spends most of its tokens on second drafts. The paper reports a gain from two turns with real models; here it has not paid by then.
+# Two turns start lower, since the untrained pair loses more than it gains by rewriting its drafts. At equal tokens they stay behind. An equal comparison exists on `arxiv_intro`, with three seeds at 100,000 tokens: 1.98, 2.00 and 2.05 with one turn, and 1.77, 1.81 and 1.76 with two. A tree over two turns spends most of its tokens on second drafts. The paper reports a gain from two turns with real models. Here two turns do not pay within this budget.
 #
-# **Who needs two agents?** `teamwork` changes who sees what, `single_agent=True` gives both functions to one:
+# **Who needs two agents?** `teamwork` changes what each agent sees, and `single_agent=True` gives both functions to one agent:
 #
 # | `code_pair` | main is told | recorded return, three seeds |
 # |---|---|---|
@@ -412,14 +412,14 @@ learning_curves(recorded, y="share", y_title="share of the best return, held-out
 # | `"in_turn"` | helper's text of this turn | not recorded |
 # | `single_agent=True` | it writes both | 2.86, 2.68, 3.21 |
 #
-# The joint team is above the single agent in each of the three seeds, and above the pair whose main knows of no partner: on code a division of the work that both know of is worth something. Three seeds explore, and say no more.
+# The joint team is above the single agent in each of the three seeds. It is also above the pair whose main does not know of a partner. So on code it helps to divide the work if both agents know about it. Three seeds explore; they prove nothing.
 
 # %% [markdown]
 # ## Game the reward
 #
-# A team that learns finds what a reward pays for, and not what it was meant for. Better that you find it first.
+# A team learns what a reward pays for, not what it was meant for. It is better if you find the difference first.
 #
-# **08.5** The published rule (`rewards="published"`) counts and never reads the source. Write a short and a detailed text that use *no content word* of this story and earn at least 2.5 of 3. Its lengths and their ratio are in characters, $J$ counts all content words, a transition needs nothing behind it, and $f = 1$.
+# **08.5** (10 minutes, medium) The published rule (`rewards="published"`) counts words and never reads the source. Write a short and a detailed text that use *no content word* of this story and earn at least 2.5 of 3. In this rule, lengths and ratio are in characters, $J$ counts all content words, a transition needs no word behind it, and $f = 1$.
 
 # %%
 game = lab.make_env("tldr", rewards="published")
@@ -435,7 +435,7 @@ print(game.step(game.start(story), dict(zip(game.agents, pair, strict=True))).in
 lab.course.check("08.5", pair)
 
 # %% [markdown]
-# **08.6** Ours asks for the story's own words, and closes that hole. What does it still not see? Write a pair that earns at least 2.4 by *our* rule and tells nothing: no two words that stand side by side in the story may stand side by side in your texts.
+# **08.6** (15 minutes, hard) Our rule asks for the story's own words, which closes that hole. What does it still not see? Write a pair that earns at least 2.4 by *our* rule and says nothing. Two words that are neighbours in the story may not be neighbours in your texts.
 
 # %%
 ### BEGIN SOLUTION
@@ -450,10 +450,10 @@ print(env.step(env.start(story), dict(zip(env.agents, pair, strict=True))).info)
 lab.course.check("08.6", pair)
 
 # %% [markdown]
-# Would a team find that hole by itself? Of two words that stand side by side in a text, count how often they do so in the source: 1 where whole sentences were copied, near 0 in a bag of words.
+# Would a team find that hole by itself? Take all pairs of neighbouring words in a text, and count the share that are neighbours in the source too. It is 1 if whole sentences were copied, and near 0 for a bag of words.
 
 # %% [markdown]
-# *Predict:* the reward pays nothing for it. Of the untrained team about 0.4 of the neighbours stand in the source like that. Of the trained team: more, as many, or fewer?
+# *Predict:* the reward pays nothing for it. In the untrained team's texts the share is about 0.4. Is it higher, equal or lower in the trained team's texts?
 
 
 # %%
@@ -472,10 +472,10 @@ def neighbours(writers):
 pd.DataFrame({"untrained": neighbours(fresh), "trained": neighbours(team)}).round(2)
 
 # %% [markdown]
-# *Explain:* a little more, and no more than half or so. Copying a sentence is the easiest way to use the source's words, so some order comes along; but half of what the trained pair says happened to somebody else: look at who did what in its text above. It did not have to find the hole: it began in it, and nothing paid it to leave. What would you count to close it, and what would *your* count not see?
+# *Explain:* it is a little higher, about one half. Copying a sentence is the easiest way to use the source's words, so some order remains. But half of what the trained pair says happened to somebody else: look at its text above. The team did not have to find the hole. It started there, and nothing paid it to leave. What would you count to close the hole, and what would *your* count not see?
 #
-# **To remember.** Agents that act at once are compared by joint action, and share one advantage: the return less the node's mean. Crossing candidates takes the partner's luck out and costs $G^n$ steps of the environment. A reward says what is counted, and never what was meant.
+# **To remember.** Agents that act at once are compared by joint action. They share one advantage: the return minus the node's mean. Crossing candidates removes the partner's luck, and costs $G^n$ steps of the environment. A reward says what is counted, never what was meant.
 #
-# *Papers:* MAGRPO, arXiv 2508.04652 (section 4, equation 4); RLOO, arXiv 2402.14740; how the tasks' rewards differ from the published ones stands in the docstrings of `lab.ENVS["tldr"]` and `lab.ENVS["code_pair"]`; the recorded studies in `docs/findings.md`.
+# *Papers:* MAGRPO, arXiv 2508.04652 (section 4, equation 4); RLOO, arXiv 2402.14740. The docstrings of `lab.ENVS["tldr"]` and `lab.ENVS["code_pair"]` say how the rewards differ from the published ones. The recorded studies are in `docs/findings.md`.
 #
-# Next: `09_your_own_team`: a task, a plan, a credit and a loss of your own.
+# Next: `09_your_own_team`, with a task, a plan, a credit and a loss of your own.

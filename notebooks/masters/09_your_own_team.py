@@ -3,9 +3,9 @@
 #
 # *Level: you have done 00 to 04; 06 to 08 help. Reading: 40 minutes. Compute: about 2 minutes on two CPU cores.*
 #
-# A task that nobody has written before: its rules, its roles and prompts, its rewards; a model made for it in a minute; a team trained on it; and then a plan, a credit and a loss that are not in the kit either. Everything stays in this notebook, and nothing is registered anywhere.
+# In this notebook you build a new task: its rules, roles, prompts and rewards. You make a model for it in a minute, and train a team on it. Then you write a plan, a credit and a loss that the kit does not have. Everything stays in this notebook; nothing is registered anywhere.
 #
-# At the end you will be able to write an environment of your own and have it checked, make it a pocket model, train a team on it, sit in for one of its agents, and change any of the four cells in about ten lines.
+# At the end you will be able to write an environment of your own and check it. You can make a pocket model for it, train a team, and take the place of one agent. You can change any of the four cells in about ten lines.
 
 # %% tags=["install"]
 needs = ("trl>=1.15,<1.17",)
@@ -33,11 +33,11 @@ pd.set_option("display.max_colwidth", None)
 # %% [markdown]
 # ## The task: find an hour
 #
-# Ann and Ben look for an hour, 1 to 9, at which both are free. Each knows their own four free hours and hears what was said. They speak in turn, one hour at a time, at most three times each. Who repeats the hour that was just said agrees to it. If both are free then, the meeting stands, and the team earns
+# Ann and Ben look for an hour, 1 to 9, at which both are free. Each knows only their own four free hours, and hears what was said. They speak in turn, one hour at a time, at most three times each. An agent that repeats the last hour agrees to it. If both are free then, the meeting is fixed, and the team earns
 #
 # $$ r = 1 - 0.1\,(m - 2), $$
 #
-# $m$ the number of hours that were said until then, so that an agreement at once ($m = 2$) pays 1 and one with the last word ($m = 6$) 0.6. Everything else earns 0. That is one number for both, at the end. Besides, each agent has a reward of its own for each hour it says: 1 if it is free then.
+# where $m$ is the number of hours said until then. An immediate agreement ($m = 2$) pays 1, and one with the last word ($m = 6$) pays 0.6. Everything else earns 0. This is one number for both, at the end. Each agent also has its own reward for each hour it says: 1 if it is free at that hour.
 #
 # *By hand:* Ann is free at 2, 5, 7 and 8, Ben at 1, 5, 6 and 9.
 #
@@ -50,15 +50,15 @@ pd.set_option("display.max_colwidth", None)
 #
 # ## The environment: five pure functions
 #
-# An environment (`lab.Env`) is an object with some constants and five functions. *Pure* means: they get a state and give a new one, they draw no random numbers, and they remember nothing. So a plan may go back to any state and try something else, and steps may run in threads.
+# An environment (`lab.Env`) is an object with some constants and five functions. *Pure* means that they get a state and return a new one, draw no random numbers, and remember nothing. So a plan may go back to any state and try something else, and steps may run in threads.
 #
-# | | says |
+# | function | returns |
 # |---|---|
 # | `tasks(n, split, seed)` | n different problems; `train` and `test` share none |
 # | `start(task)` | the first state |
-# | `acting(state)` | who speaks now: one agent, or several at once and unseen |
-# | `observe(state, agent)` | what that agent is told, as chat messages |
-# | `step(state, actions)` | what the answers do and earn |
+# | `acting(state)` | the agents that speak now: one, or several at once and unseen |
+# | `observe(state, agent)` | the agent's prompt, as chat messages |
+# | `step(state, actions)` | the new state and the rewards |
 
 # %% tags=["env"]
 HOURS = range(1, 10)
@@ -118,7 +118,7 @@ class Rules:
 
 
 # %% [markdown]
-# An environment needs no model. Play the dialogue from above with it:
+# An environment needs no model. Let us play the dialogue from above with it:
 
 # %%
 env = Rules()
@@ -133,7 +133,7 @@ pd.DataFrame(rows)
 # %% [markdown]
 # ## A sixth function: imperfect play
 #
-# `demonstrate(state, agent, rng)` says what an agent could well answer. It is optional, and has two uses: the check below plays with it, and a pocket model learns from it. It should be right often, and not always: who starts at 1.0 has nothing left to learn from reward.
+# `demonstrate(state, agent, rng)` returns a reasonable answer of an agent. It is optional and has two uses: the check below plays with it, and a pocket model learns from it. It should often be right, but not always: a team that starts at 1.0 has nothing left to learn.
 
 
 # %% tags=["env"]
@@ -149,9 +149,9 @@ class Meeting(Rules):
 
 
 # %% [markdown]
-# ## Have it checked
+# ## Check it
 #
-# Most bugs of an environment raise no error: training goes on, on wrong numbers. `lab.check_env` plays real episodes, with sensible answers and with hostile ones (nothing, garbage, 20,000 characters, unicode), and holds each call to the laws that the cells rely on. It returns what was checked, and how often.
+# Most bugs of an environment raise no error. Training continues with wrong numbers. `lab.check_env` plays real episodes, with sensible answers and with hostile ones (nothing, garbage, 20,000 characters, unicode). It tests each call against the laws that the cells rely on. It returns a table of the laws and how often each was checked.
 
 # %%
 env = Meeting()
@@ -182,7 +182,7 @@ class Generous(Meeting):
 
 
 # %% [markdown]
-# *Predict:* both train without an error. What goes wrong in each, and which law would notice?
+# *Predict:* both train without an error. What is wrong in each, and which law finds it?
 
 # %%
 for broken in (Forgetful(), Generous()):
@@ -192,9 +192,9 @@ for broken in (Forgetful(), Generous()):
         print(f"{type(broken).__name__}: {error}\n")
 
 # %% [markdown]
-# *Explain:* `Forgetful` changes the state that it was given. Whoever goes back to that state, as trees and joint plans do with every candidate, meets another world than before. `Generous` pays more than `max_return` says, so that shares of the best return, and whatever is decided by them, are wrong. What the check cannot say is whether a reward is *sensible*: `Generous` with `max_return = 1.5` passes, and teaches a team to agree on anything. Nor does it see what nobody plays: of random texts alone hardly one agrees, and without `demonstrate` the bonus would have gone unnoticed.
+# *Explain:* `Forgetful` changes the state that it was given. Trees and joint plans go back to that state with every candidate, and would find a different world. `Generous` pays more than `max_return`, so all shares of the best return are wrong. The check cannot know whether a reward is *sensible*. `Generous` with `max_return = 1.5` passes, and teaches a team to agree on anything. The check also misses what is never played. Random texts hardly ever agree, so without `demonstrate` it would not have found the bonus.
 #
-# **09.1** Here is another team: `left` and `right` each say a number at the same time, and together they must make `sum`. The reward is 1 less the error as a share of the sum, at least 0; an answer that is no number is invalid and earns the team 0; success is an exact sum. `check_env` refuses it. Repair it.
+# **09.1** (15 minutes, medium) Here is another team. `left` and `right` each say a number at the same time, and the numbers must add up to `sum`. The reward is 1 minus the error as a share of the sum, but at least 0. An answer that is no number is invalid and earns the team 0. Success is an exact sum. `check_env` refuses this environment. Repair it.
 
 
 # %%
@@ -240,20 +240,20 @@ lab.course.check("09.1", Split())
 # %% [markdown]
 # ## A model in a minute
 #
-# A real language model reads prompts as they are. A laptop needs a *pocket model*, a tiny one that knows this task's words and no others. `lab.make_pocket` plays the environment by `demonstrate` and has a fresh model learn the answers.
+# A real language model can read any prompt. A laptop needs a *pocket model*: a tiny model that knows only the words of this task. `lab.make_pocket` plays the environment with `demonstrate`, and trains a fresh model on the answers.
 
 # %% [markdown]
-# *Predict:* demonstrations agree where they can, in seven answers of ten. How often does an episode of up to six such answers end well: in 30, 60 or 90 % of the tasks?
+# *Predict:* seven of ten demonstrations agree where they can. An episode has up to six such answers. In how many of the tasks does it end well: in 30, 60 or 90 %?
 
 # %%
 folder = lab.make_pocket(env, "pocket_meeting", steps=20 if SMOKE else 400)
 
 # %% [markdown]
-# *Explain:* the line says it: of held-out tasks somewhat more than half, a little less than the demonstrations themselves, as you will see. One wrong word is no disaster, since there are others after it. (Too low? More `steps`. Too high? Make more mistakes.) The folder holds a model in the usual Hugging Face form, of 0.3 million weights, whose tokens are the words of this task.
+# *Explain:* the printed line shows it: in somewhat more than half of the held-out tasks. The demonstrations themselves reach a little more, as you will see. One wrong word is no disaster, since others follow. (Is it too low? Take more `steps`. Is it too high? Make more mistakes.) The folder holds a model in Hugging Face format. It has 0.3 million weights, and its tokens are the words of this task.
 #
 # ## How good can a team be?
 #
-# Before you train, ask what a score of 1 would take. No team can reach it here: nobody knows the other's hours, so the first word is a guess. Three ways to play, written by hand:
+# Before you train, ask what a score of 1 would need. No team can reach it here. Nobody knows the other's hours, so the first word is a guess. Here are three ways to play, written by hand:
 
 
 # %% tags=["env"]
@@ -284,7 +284,7 @@ def by_hand(env, play, tasks, rng):
 
 
 # %% [markdown]
-# *Predict:* how much is it worth to remember what was said?
+# *Predict:* how much does it help to remember what was said?
 
 # %%
 plays = {"demonstrated": env.demonstrate, "accept or draw": accept_or_draw, "accept or new": accept_or_new}
@@ -292,13 +292,13 @@ many, rng = env.tasks(50 if SMOKE else 1000, "test", seed=0), random.Random(0)
 pd.DataFrame({name: by_hand(env, play, many, rng) for name, play in plays.items()}).T.round(2)
 
 # %% [markdown]
-# *Explain:* agreeing where one can is worth most: about 0.9. Not saying the same hour twice adds a few points more, to about 0.94, and what is missing there are tasks with a single common hour that came up too late. These two lines are the scale for everything below: a curve that levels off at 0.8 has not "nearly solved" the task.
+# *Explain:* agreeing whenever possible is worth most: it reaches about 0.9. Not repeating an hour adds a few points, up to about 0.94. The rest are tasks whose single common hour comes up too late. These two numbers are the scale for everything below. A curve that levels off at 0.8 has not "nearly solved" the task.
 #
 # ## Train it
 #
-# **What to expect.** 40 steps of 32 tasks, 8 episodes each: about half a minute. Success on held-out tasks starts at 0.57. Three recorded seeds stood at 0.77, 0.77 and 0.77 after 10 steps and at 0.80, 0.88 and 0.73 after 40 (`data/results/own_team`).
+# **What to expect.** 40 steps of 32 tasks with 8 episodes each take about half a minute. Success on held-out tasks starts at 0.57. Three recorded seeds reached 0.77, 0.77 and 0.77 after 10 steps, and 0.80, 0.88 and 0.73 after 40 (`data/results/own_team`).
 #
-# `run="meeting"` keeps everything in a folder: run this cell again, and it goes on where it stopped, bit for bit, or says why it cannot.
+# `run="meeting"` keeps everything in a folder. If you run this cell again, it continues where it stopped, bit for bit, or says why it cannot.
 
 # %%
 STEPS, HELD_OUT = (2, 8) if SMOKE else (40, 64)
@@ -320,10 +320,10 @@ for report in steps:
 print(f"success on held-out tasks: {success(team):.2f}")
 
 # %% [markdown]
-# *Explain:* most of the gain comes in the first ten steps: say an hour of your own, and agree where you can. Then the curve levels off, mostly below the first play that was written by hand and always below the second. Why?
+# *Explain:* most of the gain comes in the first ten steps: the agents learn to say a free hour, and to agree where they can. Then the curve levels off. It is mostly below the first play that was written by hand, and always below the second. Why?
 
 # %% [markdown]
-# *Predict:* an agent may speak three times. How often is its second or third word an hour that it has said before: of the untrained team, and of the trained one?
+# *Predict:* an agent may speak three times. How often is its second or third word an hour that it has said before? Answer for the untrained team and for the trained one.
 
 # %%
 run, untrained = lab.load_run("meeting"), lab.Team.shared(lab.load_policy(folder), env.agents)
@@ -347,11 +347,11 @@ pd.DataFrame(
 ).round(2)
 
 # %% [markdown]
-# *Explain:* more often than before. `entropy` is that of an agent's next token in nats (ln 9 ≈ 2.2 would be any of nine hours, 0 is one hour for sure), and it falls: each agent comes to have favourites, which are praised whenever they happen to be the common hour, and when they are not, it says them again. "Not the same one twice" would ask for the opposite, helps now and then, and pays late.
+# *Explain:* the trained team repeats more often. `entropy` is the entropy of an agent's next token in nats. Nine equally likely hours would give ln 9 ≈ 2.2, and one certain hour gives 0. It falls: each agent develops favourite hours. They are reinforced whenever they happen to be the common hour, and the agent also repeats them when they are not. Not repeating would require the opposite; it helps only now and then, and late.
 #
 # ## Look at it
 #
-# The held-out task that gained most: the worst of four episodes, before and after.
+# Here is the held-out task that gained most. The tables show the worst of four episodes, before and after training.
 
 # %%
 before, after = (lab.evaluate(env, each, held_out, k=4).groupby("task")["success"].mean() for each in (untrained, team))
@@ -363,13 +363,13 @@ for name, players in (("untrained", untrained), ("trained", team)):
     display(dialogue(turns, worst)[["agent", "hears", "says", "team_reward", "local_reward"]])
 
 # %% [markdown]
-# Who earned what in the last step that the run kept, and what two baselines would make of it:
+# What did each agent earn in the last step, and what would two baselines make of it?
 
 # %%
 lab.RewardInspector(run)
 
 # %% [markdown]
-# Does Ben need a baseline of his own? Notebook 07 says when: weights of his own, called rarely, on a condition that shifts his rewards. `lab.advise` tells it from a first rollout:
+# Does Ben need a baseline of his own? Notebook 07 says when an agent does: it has separate weights, and is called rarely, on a condition that shifts its rewards. `lab.advise` measures this in a first rollout:
 
 # %%
 apart = lab.Team.per_agent(lambda agent: lab.load_policy(folder), env.agents)
@@ -378,11 +378,11 @@ advice = lab.advise(lab.group(turns, by="task", credit=lab.episode_return()))
 advice[["agent", "own", "spoke", "offset", "gain"]].round(2)
 
 # %% [markdown]
-# `own` is the verdict; `spoke` the share of episodes in which the agent did; `offset` what the global mean adds to its advantages, squared, in its own variances; `gain` what its own mean would make of its gradient's squared signal-to-noise ratio. Both agents speak in every episode: it hardly matters here, and `grpo` will do.
+# `own` is the verdict. `spoke` is the share of episodes in which the agent spoke. `offset` is the square of what the global mean adds to its advantages, in units of its own variance. `gain` is the factor by which its own mean would change the squared signal-to-noise ratio of its gradient. Both agents speak in every episode. So it hardly matters here, and `grpo` is enough.
 #
 # ## A prompt is text
 #
-# What an agent is told is whatever `observe` says. Here it is an option of the environment, so that a run's record says which prompt it was. An instruction model is told the same in sentences, and nothing else changes (pocket models know nine hours and a handful of words):
+# An agent's prompt is the text that `observe` returns. Here it is an option of the environment, so a run's record contains it. An instruction model gets the same information in sentences, and nothing else changes. (Pocket models know nine hours and a handful of words.)
 
 # %%
 SENTENCES = (
@@ -397,7 +397,7 @@ print(spoken.observe(State({"ann": [2, 5], "ben": [5, 9]}, (2,)), "ben")[0]["con
 #
 # A plan says how an episode is explored. It is a generator: it *yields* requests and receives their answers. `lab.Generate(at, agent, candidate)` requests a completion at a node, `lab.StepEnv(at, said)` steps the environment, `episode.record` writes rows, `episode.next` returns the next node, or `None` at the end. The requests of all live plans are batched.
 #
-# This one asks how good an *opening* is: `k` first words, each played to its end.
+# This plan measures how good an *opening* is: it samples `k` first words and plays each to the end.
 
 
 # %% tags=["env"]
@@ -430,9 +430,9 @@ turns = turns.assign(credit=lab.return_to_go()(turns), at=turns["node"].str.part
 turns[["at", "agent", "prompt", "completion", "team_reward", "credit"]].round(2)
 
 # %% [markdown]
-# `at` is the end of the column `node`, where a row was said (`1~2`: after one word, in branch 2); `credit` is the return from there on. The first three rows are Ann's three openings for one prompt. A completion that is empty, or an odd sign that the model knows from hostile play, is no hour: the next prompt has a 0 in its place.
+# `at` is the end of the column `node`, the place of a row. For example, `1~2` is after one word, in branch 2. `credit` is the return from there on. The first three rows are Ann's three openings for one prompt. An empty completion, or an odd sign that the model knows from hostile play, is no hour. The next prompt then has a 0 in its place.
 #
-# **09.2** Write a plan in which each agent is asked twice at every turn (two candidates of one prompt), and the shorter text is kept, the first one if both are equally long. Only what was kept is recorded.
+# **09.2** (10 minutes, medium) Write a plan that samples two candidates of each agent at every turn and keeps the shorter text. If both are equally long, it keeps the first one. It records only the kept one.
 
 
 # %%
@@ -460,7 +460,7 @@ lab.course.check("09.2", shorter_of_two())
 # %% [markdown]
 # ## A credit of your own
 #
-# A credit takes the table and gives a number per row, on the same index. This one pays the team's return, but not to a row that named an hour at which its speaker was busy: however well the episode ended, that word was no part of it.
+# A credit takes the table and returns a number per row, on the same index. This credit pays the team's return, except to rows that name an hour at which their speaker is busy. Such a word did not help, however well the episode ended.
 
 
 # %% tags=["env"]
@@ -477,7 +477,7 @@ turns = turns.assign(credit=truthful()(turns))
 turns[["at", "agent", "prompt", "completion", "local_reward", "credit"]].round(2)
 
 # %% [markdown]
-# **09.3** A return counts an episode once, a long one has more rows, and so more to say in the gradient. Write a credit that *shares* the return: every row of an episode gets an equal part of it, so that the parts add up to the return. (`lab.episode_return()` gives each row its episode's return.)
+# **09.3** (5 minutes, easy) A long episode has more rows, and so more weight in the gradient. Write a credit that *shares* the return: every row of an episode gets an equal part, and the parts add up to the return. (`lab.episode_return()` gives each row its episode's return.)
 
 
 # %%
@@ -496,7 +496,7 @@ lab.course.check("09.3", shared_by_turns())
 # %% [markdown]
 # ## A loss of your own
 #
-# A loss is a frozen dataclass of `lab.Loss`. Its call gets what was computed and what was sampled, per token ($N$ tokens in all; `row_N` says whose row a token belongs to), and returns a loss per token; averaging is `update`'s matter. This one learns from what went better than average alone:
+# A loss is a frozen dataclass of `lab.Loss`. Its call gets computed and sampled values per token, with $N$ tokens in all; `row_N` is the row of each token. It returns a loss per token, and `update` averages them. This loss learns only from rows that are better than average:
 #
 # $$ \ell_t = -\max(A, 0)\, \log \pi(y_t). $$
 
@@ -509,11 +509,11 @@ class praise(lab.Loss):
 
 
 # %% [markdown]
-# **09.4** PPO's clip is a wall: up to it a token moves freely, behind it the gradient is gone. A penalty is a spring, the stronger the further a token has moved (section 4 of the same paper has such a variant). With $\rho_t = \pi(y_t)/\pi_{\text{old}}(y_t)$,
+# **09.4** (15 minutes, hard) PPO's clip is a wall: a token moves freely up to it, and has no gradient behind it. A penalty is a spring: it pulls harder the further a token has moved. (Section 4 of the same paper has such a variant.) With $\rho_t = \pi(y_t)/\pi_{\text{old}}(y_t)$,
 #
 # $$ \ell_t = -\rho_t A + \tfrac12\, \beta\, (\log \rho_t)^2 , $$
 #
-# whose second term is an estimate of the KL divergence between new and old policy (Schulman 2020, *k2*). Write it, with `pull` for β. The check compares values *and* slopes on random tokens.
+# The second term estimates the KL divergence between new and old policy (Schulman 2020, *k2*). Write this loss, with `pull` for β. The check compares values *and* slopes on random tokens.
 
 
 # %%
@@ -535,7 +535,7 @@ lab.course.check("09.4", spring())
 # %% [markdown]
 # ## A recipe is a row
 #
-# Plan, comparison, credit and loss, put together. The eight openings of a task stand in one instance, so `("episode", "agent", "turn")` compares Ann's first words with each other, Ben's first answers with each other, and so on.
+# A recipe combines plan, grouping, credit and loss. The eight openings of a task are in one episode. So `("episode", "agent", "turn")` compares Ann's first words with each other, Ben's first answers with each other, and so on.
 
 # %% tags=["env"]
 BY = ("episode", "agent", "turn")
@@ -546,25 +546,25 @@ turns = lab.rollout(env, untrained, env.tasks(4, "train", seed=2), mine.plan, se
 mine.advantages(turns)[["agent", "turn", "prompt", "completion", "credit", "group", "advantage"]].head(8).round(2)
 
 # %% [markdown]
-# A published row with one changed argument is a recipe, too. This one adds an entropy bonus to GRPO's loss:
+# A published recipe with one changed argument is a recipe too. This one adds an entropy bonus to GRPO's loss:
 
 # %%
 curious = lab.RECIPES["grpo"].replace(name="grpo, entropy 0.02", loss=lab.clipped(0.2, entropy=0.02))
 curious.loss
 
 # %% [markdown]
-# *Predict:* draw three curves of held-out success over 40 steps: `grpo`, `grpo` with the bonus, and `mine`, which throws away every row below average.
+# *Predict:* draw three curves of held-out success over 40 steps: `grpo`, `grpo` with the bonus, and `mine`, which ignores every row below average.
 
 # %%
 learning_curves(pd.read_csv(RECORDS / "curves.csv"))
 
 # %% [markdown]
-# *Explain* (recorded: three seeds each, the same steps and about as many tokens, one learning rate for all, 1e-3; `benchmarks/own_team.py` makes them anew). All rise alike for ten steps and then level off. `grpo` ended anywhere from 0.73 to 0.88. With an entropy bonus of 0.02 they ended at 0.87, 0.86 and 0.78: higher for two seeds, lower for one. `mine` at 0.81, 0.80 and 0.79: ten lines of one's own and no gain, the usual outcome, and worth writing down. Three seeds at one rate explore, and settle nothing: whether a part of yours is worth something is a question for `lab.study`, with a learning rate for each arm and five seeds, and for notebook 12.
+# *Explain.* The curves are recorded, with three seeds each, equal steps, about equal tokens, and one learning rate, 1e-3. (`benchmarks/own_team.py` makes them again.) All rise alike for ten steps and then level off. `grpo` ended from 0.73 to 0.88. With an entropy bonus of 0.02 the seeds ended at 0.87, 0.86 and 0.78: higher for two seeds, lower for one. `mine` ended at 0.81, 0.80 and 0.79. Ten lines of your own and no gain is the usual outcome, and worth writing down. Three seeds at one rate explore, and settle nothing. To learn whether your part helps, use `lab.study` with a learning rate for each arm and five seeds, as in notebook 12.
 
 # %% [markdown]
 # ## A team with unlike settings
 #
-# Roles need not be alike. Here Ann and Ben have weights of their own. Ann learns fast; Ben learns slowly, and draws his words at a lower temperature, likelier ones. (With `frozen="ben"` he would not learn at all.) Ten steps of your own recipe with them, and what the last one reports: `turns` are the rows that an agent learned from, `grad_norm` is the length of its part of the gradient before clipping.
+# Roles need not be alike. Here Ann and Ben have separate weights. Ann learns fast. Ben learns slowly, and samples at a lower temperature. (With `frozen="ben"` he would not learn at all.) The cell makes ten steps with your recipe and shows the report of the last one. `turns` counts the rows that an agent learned from. `grad_norm` is the norm of its part of the gradient before clipping.
 
 # %%
 players = lab.Team(
@@ -579,7 +579,7 @@ report.stats[["policy", "agent", "turns", "tokens", "entropy", "grad_norm"]].rou
 # %% [markdown]
 # ## The same game as a program
 #
-# Perhaps you have a team already that is no environment: functions that call a model, a graph, a script around a client. `lab.play` runs such a program as it is. It gets a task and an endpoint at which the agents answer, and returns the reward; every call becomes a row of the table. Here is the meeting once more, as a loop. `endpoint(agent, text)` asks without a client; with `endpoint.base_url` and `endpoint.api_key` any client of OpenAI's chat completions asks the same agents (`docs/programs.md` has LangGraph, AutoGen and the OpenAI SDK).
+# Perhaps your team is not an environment but a program: functions that call a model, a graph, or a script around a client. `lab.play` runs such a program unchanged. The program gets a task and an endpoint at which the agents answer, and returns the reward. Every call becomes a row of the table. Here is the meeting again, as a loop. `endpoint(agent, text)` asks an agent without a client. Any client of OpenAI's chat completions can ask the same agents, through `endpoint.base_url` and `endpoint.api_key`. `docs/programs.md` shows LangGraph, AutoGen and the OpenAI SDK.
 
 
 # %%
@@ -600,7 +600,7 @@ turns = lab.play(meet, untrained, held_out[:4], n=8, seed=0, max_tokens=env.max_
 turns[["episode", "agent", "turn", "prompt", "completion", "team_reward", "success"]].head(6)
 
 # %% [markdown]
-# *Predict:* `lab.ProgramEnv` makes it an environment to train on. Which plans can it be trained with: whole episodes, a tree, the `openings` from above? And after ten steps of `grpo`, will it have learned less than the environment had?
+# *Predict:* `lab.ProgramEnv` makes an environment of it, to train on. Which plans can train it: whole episodes, a tree, the `openings` from above? After ten steps of `grpo`, will the team have learned less than on the environment?
 
 # %%
 program = lab.ProgramEnv(meet, env.agents, train=env.tasks(3000, "train", seed=0), max_tokens=env.max_tokens)
@@ -616,19 +616,19 @@ for plan in (lab.tree(4), openings(4)):
         print(error)
 
 # %% [markdown]
-# *Explain:* the rows are the same, with the tokens that were sampled and their log-probabilities, and so is what can be learned from them; where ten steps of the two end apart, their draws did. What a program lacks is a state to go back to: a tree, or eight openings of one task, would have to try something else in the middle of it. That is what the five functions are for. They also promise that a run goes on bit for bit; of a program this holds as long as it does nothing by time, chance or the network.
+# *Explain:* the rows are the same, with sampled tokens and their log-probabilities. So the team can learn the same from them; if ten steps of the two end apart, their random draws differed. A program lacks a state to go back to. A tree, or eight openings of one task, would have to try something else in the middle of it. The five functions make that possible. They also make a resumed run equal bit for bit. For a program this holds only if it does not depend on time, chance or the network.
 
 # %% [markdown]
-# ## Sit in for Ben
+# ## Take Ben's place
 #
-# You read what he is told, answer, and see what it earned; Ann is played by the team. In JupyterLab, VS Code, Colab or on Kaggle there is a box to type into, and "Ask the policy" says what Ben would have said.
+# You read Ben's prompt, answer, and see what you earned. The team plays Ann. In JupyterLab, VS Code, Colab or on Kaggle you get a box to type into. "Ask the policy" shows what Ben would have said.
 
 # %%
 seat = lab.play_as(env, team, "ben")
 seat
 
 # %% [markdown]
-# Where no widget lives, `seat.say("5")` answers, and `seat.turns` is the table of what was played, as after any rollout:
+# Where widgets do not work, `seat.say("5")` answers. `seat.turns` is the table of the game, as after any rollout:
 
 # %%
 seat.say(str(seat.turns["completion"].iloc[0]))  # Ben repeats what Ann has said
@@ -637,7 +637,7 @@ seat.turns[["agent", "prompt", "completion", "team_reward", "local_reward", "pol
 # %% [markdown]
 # ## Keep it, hand it in
 #
-# The run's folder has the recipe, every table and the weights. `lab.load_run` opens it, here or elsewhere, without running any code of yours; `.team()` is the team after its last step. `lab.export` makes one zip of it, which the instruments open as they are.
+# The run's folder has the recipe, every table and the weights. `lab.load_run` opens it, here or elsewhere, without running any of your code. `.team()` is the team after the last step. `lab.export` makes one zip of it, which the instruments can open.
 
 # %%
 print(run)
@@ -649,7 +649,7 @@ print(f"{zipped.name}: {zipped.stat().st_size / 1e3:.0f} kB")
 # %% [markdown]
 # ## Your turn
 #
-# **09.5** A team of your own: two roles or more, each with something the other does not know or cannot do, one reward, and a `demonstrate` that succeeds in 10 to 90 % of its episodes. Some that fit in forty lines: a guesser and a hinter; two who must pick different doors; one who sees the map and one who walks; a buyer and a seller with prices of their own. `lab.course.check` runs `check_env` and plays your demonstrations. Then make it a pocket model and train it: that is the real exercise.
+# **09.5** (60 minutes, hard) Build a team of your own. It has two roles or more, and each role knows or can do something that the others cannot. It has one reward, and a `demonstrate` that succeeds in 10 to 90 % of its episodes. Some ideas fit in forty lines. Take a guesser and a hinter, or two agents that must pick different doors. Or let one agent see the map while the other walks. `lab.course.check` runs `check_env` and plays your demonstrations. Then make a pocket model for it and train it: that is the real exercise.
 
 
 # %%
@@ -695,18 +695,18 @@ yours = HigherLower()
 lab.course.check("09.5", yours)
 
 # %% [markdown]
-# **To remember.** An environment is five pure functions, and `check_env` is quicker than a week of wrong curves. Know what the best possible play earns before you call a curve good. A new idea is a plan, a credit, a loss or a row of settings, and ten lines.
+# **To remember.** An environment is five pure functions, and `check_env` is quicker than a week of wrong curves. Know what the best possible play earns before you call a curve good. A new idea is a plan, a credit, a loss or a few settings, in about ten lines.
 #
 # *Papers:* PPO, arXiv 1707.06347 (equation 7, and section 4 on penalties). `docs/extending.md` has an example of each part.
 #
-# Next: `10_one_gpu_unsloth`: the same loop with a real model on one GPU.
+# Next: `10_one_gpu_unsloth`, the same loop with a real model on one GPU.
 
 # %% [markdown]
 # ## Agents that call tools
 #
-# Most agents do not only talk: they call functions. The task `calculator` has two agents with a tool. The opener works out the first operation of a chain such as `43 + 19 - 30`, and the closer the second. Each writes a *tool call*, reads the result, and says a number. The numbers are too large to add in the head of 0.3 million weights, so the call has to be right: its JSON, its marks, the name of the tool and its arguments.
+# Most agents do not only talk; they call functions. The task `calculator` has two agents with a tool. The opener computes the first operation of a chain such as `43 + 19 - 30`, and the closer the second. Each writes a *tool call*, reads the result, and says a number. The numbers are too large for a model of 0.3 million weights, so the call has to be right: its JSON, its marks, the tool's name and its arguments.
 #
-# `program` is written as anybody would write it: it calls the endpoint with `tools`, runs the function, and sends the result back.
+# `program` is ordinary code: it calls the endpoint with `tools`, runs the function, and sends the result back.
 
 # %%
 import inspect
@@ -722,10 +722,10 @@ turns = lab.play(calculator.program, callers, tools_env.tasks(2, "train", seed=0
 turns[["episode", "agent", "turn", "completion", "call_status", "valid", "team_reward"]].head(8)
 
 # %% [markdown]
-# `call_status` says what became of a call. A malformed one is data: it comes back to the program as plain text, and its row has `valid=False`. Nothing repairs it, since these rows are what the policy has to learn from.
+# `call_status` is the status of a call. A malformed call is data: it comes back to the program as plain text, and its row has `valid=False`. Nothing repairs it, since the policy has to learn from these rows.
 
 # %% [markdown]
-# *Predict:* about one call in five is malformed at the start. Nothing in the reward mentions the form of a call. Will training on the team's reward alone make the calls well-formed?
+# *Predict:* about one call in five is malformed at the start. The reward does not mention the form of a call. Will training on the team's reward alone make the calls well-formed?
 
 # %%
 calls, program_env = [], lab.ProgramEnv(
@@ -738,6 +738,6 @@ for report in lab.train(program_env, callers, "dr_mas", steps=2 if SMOKE else 20
 pd.DataFrame(calls).set_index("step").iloc[[0, 1, -2, -1]].round(2)
 
 # %% [markdown]
-# *Explain:* yes. A malformed call ends in a wrong number, so it earns less than the other episodes of its task, and its advantage is negative. In three recorded runs of 60 steps (`data/results/calculator`, the same task as an environment) the share of malformed calls fell from 0.17, 0.19 and 0.24 in the first step to 0.01, 0.02 and 0.01 in the last ten, and success on held-out tasks rose from 0.32, 0.33 and 0.35 to 0.94, 0.95 and 0.90, in about a minute on one core.
+# *Explain:* yes. A malformed call ends in a wrong number, so it earns less than the other episodes of its task, and its advantage is negative. `data/results/calculator` has three recorded runs of 60 steps, with the same task as an environment. The share of malformed calls was 0.17, 0.19 and 0.24 in the first step. In the last ten steps it was 0.01, 0.02 and 0.01. Success on held-out tasks rose from 0.32, 0.33 and 0.35 to 0.94, 0.95 and 0.90. This took about a minute on one core.
 #
-# `lab.RewardInspector` has the share of malformed calls per agent, and `lab.RolloutViewer` marks their rows. `docs/programs.md` runs the same two agents in LangGraph, openai-agents, smolagents, pydantic-ai and AutoGen, unchanged.
+# `lab.RewardInspector` shows the share of malformed calls per agent, and `lab.RolloutViewer` marks their rows. `docs/programs.md` runs the same two agents in LangGraph, openai-agents, smolagents, pydantic-ai and AutoGen, unchanged.

