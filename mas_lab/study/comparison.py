@@ -166,8 +166,8 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
     told = _failures(found, runs) + _unequal_seeds(runs, baseline)
     smallest = runs.groupby(["env", "recipe"])["seed"].nunique().min()
     if smallest < FEW:
-        told.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} there is no interval: made of so few it would "
-                    "be too narrow, since it cannot reach beyond the runs seen. Look at the dots.")  # fmt: skip
+        told.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} seeds there is no interval, because it "
+                    "would be too narrow. Look at the dots.")  # fmt: skip
     told += _beyond_budget(runs) + _untold(pairs, baseline)
     for env, own in runs.groupby("env", sort=False):
         unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
@@ -177,8 +177,8 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
         if len(own) > 1:
             files = ", ".join(own["file"])
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
-            told.append(f"Seed {seed} of {recipe} stands for {len(own)} runs ({files}): every one is a dot, but they "
-                        f"share their tasks, and count as one pair.{same}")  # fmt: skip
+            told.append(f"Seed {seed} of {recipe} has {len(own)} runs ({files}). Each is a dot, but they share their "
+                        f"tasks and count as one pair.{same}")  # fmt: skip
     return told + shared_steps(found)
 
 
@@ -205,24 +205,24 @@ def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
             lacking = "; ".join(f"{recipe} lacks {', '.join(map(str, sorted(every - seeds)))}"
                                 for recipe, seeds in own.groupby("recipe", sort=False)["seed"].agg(set).items()
                                 if every - seeds)  # fmt: skip
-            told.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores side by "
-                        f"side are of the {len(common)} seeds that all have; each difference to {baseline} is of the "
-                        "seeds that both have. All runs are dots.")  # fmt: skip
+            told.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores use "
+                        f"the {len(common)} seeds that all have. Each difference to {baseline} uses the seeds that "
+                        "both have. All runs are dots.")  # fmt: skip
     return told
 
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:
     """Return a sentence per fork: it shares its first steps with another run, so the two are not independent."""
-    return [f"{entry.file} was forked from {entry.forked['from']} and has its first {entry.forked['step']} steps: the "
-            "two are not independent runs, whatever an interval says of them."
+    return [f"{entry.file} was forked from {entry.forked['from']} and shares its first {entry.forked['step']} steps. "
+            "The two are not independent, whatever an interval says."
             for entry in found if entry.forked]  # fmt: skip
 
 
 def _beyond_budget(runs: pd.DataFrame) -> list[str]:
     """Return a sentence per env in which runs were first scored more than `NEAR` beyond the budget."""
-    return [f"{env or 'Here'}: {len(late)} of {(runs['env'] == env).sum()} runs were not scored at the budget of "
-            f"{late['budget'].iloc[0]:,.0f}: their curves end on the line to a score up to {late['beyond'].max():.0%} "
-            f"beyond it ({'; '.join(late['file'])})."
+    return [f"{env or 'Here'}: {len(late)} of {(runs['env'] == env).sum()} runs have no score at the budget of "
+            f"{late['budget'].iloc[0]:,.0f}. Their curves end on the line to a later score, up to "
+            f"{late['beyond'].max():.0%} beyond it ({'; '.join(late['file'])})."
             for env, late in runs[runs["beyond"] > NEAR].groupby("env", sort=False)]  # fmt: skip
 
 
@@ -230,15 +230,16 @@ def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Return a sentence per recipe whose seeds do not separate it from the baseline."""
     told = []
     for row in compared_pairs(pairs).itertuples():
-        where, both = row.env or "Here", f"both {row.recipe} and {baseline}"
+        where, both = row.env or "Here", f"{row.recipe} and {baseline}"
         if row.pairs == 1:
-            told.append(f"{where}: one seed under {both}: no interval, and its difference may be chance.")
+            told.append(
+                f"{where}: {both} have one common seed, so there is no interval, and the difference may be chance."
+            )
         elif row.pairs < FEW:
-            chance = f"one side, which happens by chance once in {2 ** (row.pairs - 1)} times"
-            sides = chance if row.pairs in (row.higher, row.lower) else "both sides"
-            told.append(f"{where}: seeds under {both}: {row.pairs}, too few for an interval; their differences lie on "
-                        f"{sides}.")  # fmt: skip
+            chance = f"one sign, which happens by chance once in {2 ** (row.pairs - 1)} times"
+            signs = chance if row.pairs in (row.higher, row.lower) else "both signs"
+            told.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval. The differences have "
+                        f"{signs}.")  # fmt: skip
         elif row.final_low <= 0 <= row.final_high:
-            told.append(f"{where}: these {row.pairs} seeds do not tell {row.recipe} from {baseline} "
-                        "by the final score.")  # fmt: skip
+            told.append(f"{where}: these {row.pairs} seeds show no difference between the final scores of {both}.")
     return told

@@ -107,9 +107,9 @@ def not_equal(told: pd.DataFrame) -> list[str]:
 
 
 SENTENCES = (
-    (BETWEEN, False, "recipes differ in more than the recipe: {}. What comes of that is not a recipe's own effect."),
-    (WITHIN, False, "among the runs of one recipe differ: {}."),
-    (BETWEEN, True, "within the budget they did not spend equally: {}."),
+    (BETWEEN, False, "recipes differ in more than the recipe: {}. So a difference may have another cause."),
+    (WITHIN, False, "runs of one recipe differ in: {}."),
+    (BETWEEN, True, "within the budget the recipes spent different amounts: {}."),
 )
 
 

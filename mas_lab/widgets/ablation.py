@@ -124,15 +124,29 @@ class AblationBoard:
             told.append((f"{env}: " if len(own) < len(self.table) else "") + "; ".join(cells))
         budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
         unit = {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
-        whose = "held-out tasks" if self.held_out else "training episodes" if self._of_runs else "the curves given"
-        return f"{self.score} on {whose}, up to {budgets} {unit}. {'. '.join(told)}"
+        return f"{self.score} on {self._whose}, up to {budgets} {unit}. {'. '.join(told)}"
+
+    @property
+    def _whose(self) -> str:
+        return "held-out tasks" if self.held_out else "training episodes" if self._of_runs else "the curves given"
+
+    def _counts(self) -> str:
+        """Return HTML: what was compared, with a row per task."""
+        table = self.table.assign(seeds=[
+            f"{row.seeds}" if row.runs == row.seeds else f"{row.seeds} ({many(row.runs, 'run')})"
+            for row in self.table.itertuples()
+        ])  # fmt: skip
+        wide = table.pivot(index="env", columns="recipe", values="seeds").fillna("–")
+        wide = wide.loc[list(dict.fromkeys(table["env"])), list(dict.fromkeys(table["recipe"]))]
+        budget = self.runs.groupby("env")["budget"].first().map("{:,.0f}".format)
+        wide.insert(0, self.over.replace("_", " "), budget)
+        return table_html(wide.rename_axis("task").reset_index(), f"{self.score} on {self._whose}: budget, and seeds")
 
     def figure(self) -> "Figure":
         """Draw every run as a dot, with the IQM and interval of each recipe.
 
         Returns:
-            Plotly figure with one column per env. Its rows show the final scores, the areas under the curve, and the
-            differences of the final scores by seed.
+            Plotly figure with one row per env: the final scores, and beside them their differences by seed.
         """
         return board_figure(self.runs, self.table, self.pairs, self.differences, self.score, self.baseline)
 
@@ -151,7 +165,7 @@ class AblationBoard:
 
     def _figures(self) -> list[tuple["Figure", str, pd.DataFrame, int]]:
         """Return each figure with a sentence that describes it, its numbers and its minimum width."""
-        wide = SIDE + PANEL * self.runs["env"].nunique()
+        wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
@@ -164,15 +178,16 @@ class AblationBoard:
             "Over all tasks, each a stratum of the bootstrap": self.envs,
         }  # fmt: skip
         known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
-        return "".join(table_html(table.loc[:, (table != "").any()], caption) for caption, table in known.items())
+        shown = ((caption, table_html(table.loc[:, (table != "").any()], caption)) for caption, table in known.items())
+        return "".join(folded(escape(caption), table) for caption, table in shown)
 
     def _told(self) -> str:
-        """Return HTML on the compared runs, the meaning of the marks, what was not equal and what cannot be said."""
+        """Return HTML on what was not equal and what these runs cannot show."""
         others = [caution for caution in self.cautions if caution not in self.not_equal]
         settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
         return (
-            f"<p>{escape(self.counted())}. {KEY}</p>{_listed('What was not equal', self.not_equal)}"
-            f"{folded('What was equal, and what not', settings)}{_listed('What cannot be said', others)}"
+            f"{_listed('What was not equal', self.not_equal)}{_listed('What these runs cannot show', others)}"
+            f"{folded('Settings that were equal, and that were not', settings)}"
         )
 
     def to_html(self, path: str | Path) -> Path:
@@ -185,15 +200,16 @@ class AblationBoard:
             The path of the file.
         """
         figures = (figure_html(*one) for one in self._figures())
-        parts = [f'<p class="quiet">{escape(NOTE)}</p>', *figures, self._told(), self._tables()]
+        parts = [self._counts(), *figures, self._told(), self._tables(), folded("How the numbers are made", NOTE)]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
+        display(HTML(beside(self._counts())))
         for figure, *_ in self._figures():
             display(figure)
-        display(HTML(beside(f"{self._told()}{self._tables()}<p><small>{escape(NOTE)}</small></p>")))
+        display(HTML(beside(f"{self._told()}{self._tables()}{folded('How the numbers are made', NOTE)}")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -207,28 +223,29 @@ def _listed(heading: str, lines: Sequence[str]) -> str:
     return f"<h2>{heading}</h2><ul>{items}</ul>" if items else ""
 
 
-KEY = (
-    f"A dot is a run. From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval, of fewer "
-    "than ten pairs the mean."
+BOARD = (
+    "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
+    f"From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. Below ten pairs, "
+    "the diamond of the differences is their mean."
 )
-BOARD = "Final {} and area under its curve of every run, per recipe; and differences by seed"
 NOTE = (
-    "The interquartile mean (IQM) is the mean of the middle half of a recipe's runs: of fewer than four it is their "
-    "mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Of fewer than ten pairs, the "
-    "difference is their mean with the interval of a paired t test; from ten pairs on it is an IQM with a bootstrap "
-    "interval. won: the share of decided pairs with a higher final score, with its exact interval. p: of a paired t "
-    "test; p_holm: adjusted for the number of comparisons in the table (Holm). Runs count up to the budget all reached."
+    "<p>The interquartile mean (IQM) is the mean of the middle half of a recipe's runs. Of fewer than four runs it is "
+    "their mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Below ten pairs, the "
+    "difference is their mean with the interval of a paired t test. From ten pairs on it is an IQM with a bootstrap "
+    "interval.</p><p><b>won</b> is the share of decided pairs with a higher final score, with its exact interval. "
+    "<b>p</b> is from a paired t test. <b>p_holm</b> is adjusted for the number of comparisons in the table (Holm). "
+    "Runs count up to the budget that all of them reached.</p>"
 )
 IMPROVED = (
     "Probability of improvement: how often a run of a recipe is better than a run of {} on the same task, "
     "ties counted half"
 )
 PROFILES = (
-    "Performance profiles over all tasks: the share of a recipe's runs whose final {} lies above each height, the mean "
-    "over tasks; from five seeds on with a 95 % band at each height. Only recipes that were run on every task"
+    "Performance profiles over all tasks: the share of a recipe's runs whose final {} lies above each height, averaged "
+    "over tasks. From five seeds on it has a 95 % band at each height. Only recipes that ran on every task are shown."
 )
 TRAINING = (
-    "These are scores of training episodes. Under tree() the best of K candidates moves each episode on, which makes a "
-    "team look better than it is: compare recipes of one plan only, or keep held-out scores, as train(..., "
+    "These are scores of training episodes. Under tree() the best of K candidates moves each episode on, so the team "
+    "looks better than it is. Compare only recipes with the same plan, or keep held-out scores, as train(..., "
     "score_every=10) does ({} of these {} runs have some)."
 )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from mas_lab.study.budget import METRICS
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
@@ -18,75 +17,80 @@ from mas_lab.widgets.text import for_plotly
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-LINE, BETWEEN = 46, 92
-"""Pixels of a recipe's line, and between two panels."""
-SIDE, PANEL = 170, 180
+LINE, BETWEEN = 26, 44
+"""Pixels of a recipe's line, and between two tasks."""
+SIDE, PANEL = 170, 200
 """Pixels beside the panels, and the minimum width of a panel."""
 LEAST = 0.1
 """Minimum span of a panel of success, so that tiny differences do not look large."""
 WIDE = 21
 """Characters per line of a recipe's name beside the panels."""
 HEIGHTS = ["low", "high", "share"]
-TITLES = {"final": "final {}", "area": "area under the curve of {}"}
+FINAL, DIFFERENCE = "final {}", "minus {}, by seed"
 
 
 def board_figure(
     runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
 ) -> "Figure":
-    """Draw a column per env with rows for the final score, the area under the curve, and paired differences.
+    """Draw a row per env: the final score of each recipe, and beside it the paired difference to the baseline.
 
-    Every run is a dot (in the last row, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs,
-    with a bar for its 95 % interval. With fewer than ten pairs it shows their mean. Each panel has its own scale.
+    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, with
+    a bar for its 95 % interval. With fewer than ten pairs it shows their mean. All envs share one scale if the score is
+    success; returns of different envs have different units, so each row then has its own.
     """
     from mas_lab.widgets.picture import subplots
 
-    envs, recipes = list(dict.fromkeys(runs["env"])), list(dict.fromkeys(runs["recipe"]))
-    panels = [(metric, runs, table, recipes, TITLES[metric].format(score)) for metric in METRICS]
+    envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
+    recipes = {env: list(dict.fromkeys(runs.loc[runs["env"] == env, "recipe"])) for env in envs}
+    panels = [(runs, table, FINAL.format(score))]
     if not pairs.empty:
-        others = [recipe for recipe in recipes if recipe != baseline]
-        panels.append(("final", pairs, differences, others, f"final {score} minus that of {baseline}, by seed"))
-    lines = [len(panel[3]) for panel in panels]
-    tall = LINE * sum(lines) + BETWEEN * (len(lines) - 1)
-    titles = list(map(for_plotly, envs))
-    figure = subplots(rows=len(lines), cols=len(envs), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
-                      vertical_spacing=BETWEEN / tall)  # fmt: skip
-    shades = recipe_colors(recipes)
-    for row, (metric, dots, told, names, title) in enumerate(panels, start=1):
-        for col, env in enumerate(envs, start=1):
-            own = dots[dots["env"] == env]
-            _cells(figure, own, told[told["env"] == env], metric, names, shades, row, col)
-            _scale(figure, own[metric], score, title, 66 // len(envs), row, col)
-    for col in range(1, len(envs) + 1) if len(panels) > len(METRICS) else ():
-        figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=len(panels), col=col)
+        panels.append((pairs, differences, DIFFERENCE.format(baseline)))
+    shared, lines = score == "success", list(map(len, recipes.values()))
+    between = BETWEEN if shared else 2 * BETWEEN
+    tall = LINE * sum(lines) + between * (len(envs) - 1)
+    titles = [title for env in envs for title in [for_plotly(env), *[""] * (len(panels) - 1)]]
+    figure = subplots(rows=len(envs), cols=len(panels), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
+                      shared_xaxes=shared, vertical_spacing=min(1.0, between / tall),
+                      horizontal_spacing=0.06)  # fmt: skip
+    for col, (dots, told, title) in enumerate(panels, start=1):
+        for row, env in enumerate(envs, start=1):
+            _cells(figure, dots[dots["env"] == env], told[told["env"] == env], recipes[env], shades, row, col)
+            if row == len(envs) or not shared:
+                figure.update_xaxes(title_text=_wrapped(title), title_standoff=8, row=row, col=col)
+            if shared:
+                figure.update_xaxes(range=_span(dots["final"]), row=row, col=col)
+            if col == 2:
+                figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=row, col=col)
     margin = {"l": SIDE - 20, "r": 20, "t": 40, "b": 64}
     return figure.update_layout(**LAYOUT | {"margin": margin}, height=tall + margin["t"] + margin["b"])
 
 
-def _scale(figure: "Figure", values: pd.Series, score: str, title: str, letters: int, row: int, col: int) -> None:
-    """Set the title of one panel's axis, in lines of `letters` characters, and a span of at least `LEAST`."""
-    lines = "<br>".join(map(for_plotly, textwrap.wrap(title, max(12, letters))))
-    figure.update_xaxes(title_text=lines, title_standoff=8, row=row, col=col)
-    if score == "success" and values.max() - values.min() < LEAST:
-        middle = (values.max() + values.min()) / 2
-        figure.update_xaxes(range=[middle - 0.55 * LEAST, middle + 0.55 * LEAST], row=row, col=col)
+def _wrapped(title: str) -> str:
+    return "<br>".join(map(for_plotly, textwrap.wrap(title, 24)))
 
 
-def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], shades, row: int, col: int) -> None:
+def _span(values: pd.Series) -> list[float]:
+    """Return the ends of a scale that holds all values, and is at least `LEAST` wide."""
+    low, high = values.min(), values.max()
+    rest = max(LEAST - (high - low), 0) / 2 + 0.05 * max(high - low, LEAST)
+    return [low - rest, high + rest]
+
+
+def _cells(figure: "Figure", dots, told, recipes: Sequence[str], shades, row: int, col: int) -> None:
     """Draw one panel: a line of dots and an interval per recipe, with the first recipe on top."""
-    low, high = f"{metric}_low", f"{metric}_high"
     for place, recipe in enumerate(recipes):
         own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
         spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
         known = own[[name for name in ("file", "seed") if name in own]].to_numpy().tolist()
         dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}
         figure.add_scatter(
-            x=own[metric].tolist(), y=[place + up for up in spread], mode="markers", marker=dot,
+            x=own["final"].tolist(), y=[place + up for up in spread], mode="markers", marker=dot,
             text=[for_plotly(", ".join(map(str, run))) for run in known], hovertemplate="%{text}: %{x:.3f}",
             name=for_plotly(recipe), showlegend=False, row=row, col=col,
         )  # fmt: skip
         mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": NEUTRAL, "width": 1}}
-        for one in iqm[iqm[low].notna()].to_dict("records"):
-            middle, ends = one[metric], (one[low], one[high])
+        for one in iqm[iqm["final_low"].notna()].to_dict("records"):
+            middle, ends = one["final"], (one["final_low"], one["final_high"])
             counted = many(one["pairs"], "pair") if "pairs" in one else many(one["runs"], "run")
             hover = f"{one['middle']} of {counted}: {middle:.3f}, 95 % interval {ends[0]:.3f} to {ends[1]:.3f}"
             bar = {"array": [ends[1] - middle], "arrayminus": [middle - ends[0]], "thickness": 2, "width": 6}
@@ -95,10 +99,10 @@ def _cells(figure: "Figure", dots, told, metric: str, recipes: Sequence[str], sh
                 name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(hover)],
                 hovertemplate="%{text}<extra></extra>", showlegend=False, row=row, col=col,
             )  # fmt: skip
-    wrapped = [textwrap.wrap(str(recipe), WIDE, max_lines=3, placeholder=" …") or [""] for recipe in recipes]
+    wrapped = [textwrap.wrap(str(recipe), WIDE, max_lines=2, placeholder=" …") or [""] for recipe in recipes]
     figure.update_yaxes(
         tickvals=list(range(len(recipes))), ticktext=["<br>".join(map(for_plotly, lines)) for lines in wrapped],
-        range=[len(recipes) - 0.4, -0.5], showgrid=False, zeroline=False, title_text="recipe" if col == 1 else None,
+        range=[len(recipes) - 0.4, -0.5], showgrid=False, zeroline=False,
         row=row, col=col,
     )  # fmt: skip
 
@@ -125,7 +129,7 @@ def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()
         figure.add_scatter(x=x, y=share, mode="lines", line=line, name=name, legendgroup=name, showlegend=True,
                            hovertemplate="%{y:.2f} above %{x:.3f}")  # fmt: skip
     figure.update_layout(**LAYOUT, height=360, yaxis_title="share of runs above it", yaxis_range=[-0.02, 1.02])
-    return figure.update_xaxes(title_text=for_plotly(TITLES["final"].format(score)))
+    return figure.update_xaxes(title_text=for_plotly(FINAL.format(score)))
 
 
 def many(count: int, noun: str) -> str:

@@ -70,7 +70,7 @@ def test_a_score_beyond_the_common_budget_does_not_count_in_silence():
     assert runs["beyond"].tolist() == pytest.approx([0, 0.04, 0.5])
     assert runs["final"].iloc[2] == pytest.approx(0.5)
     told = said(table)
-    assert "1 of 3 runs were not scored at the budget of 100: their curves end on the line to a score" in told
+    assert "1 of 3 runs have no score at the budget of 100. Their curves end on the line to a later score" in told
     assert "up to 50% beyond it (b, seed 0)" in told
     assert "not scored at the budget" not in said(table[table["recipe"] == "a"])
 
@@ -180,13 +180,13 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
 
 
 @pytest.mark.parametrize(("runs", "words"), [
-    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "seeds under both b and a: 2, too few for an interval; their differences lie "
-                                         "on both sides."),
-    (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "lie on one side, which happens by chance once in 4 times"),
-    (levels(a=[0.1], b=[0.3]), "one seed under both b and a: no interval"),
-    (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "these 5 seeds do not tell b from a"),
+    (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "b and a have 2 common seeds, too few for an interval. The "
+                                         "differences have both signs."),
+    (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "have one sign, which happens by chance once in 4 times"),
+    (levels(a=[0.1], b=[0.3]), "b and a have one common seed, so there is no interval"),
+    (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "no difference between the final scores of"),
     ([level("a", 0, 0.1), level("b", 1, 0.1)], "no seed was run under both a and b"),
-    ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a stands for 2 runs (alice, bob)"),
+    ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a has 2 runs (alice, bob)"),
     ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "They hold the same numbers."),
     ([level("a", s % 4, s / 10, "", str(s)) for s in range(8)], "Fewest seeds of a recipe: 4"),
     (levels(a=from_height(0.1, 5, 0.01), b=from_height(0.5, 5, 0.01)), ""),

@@ -37,7 +37,7 @@ def test_a_difference_is_between_recipes_or_within_one():
     assert found[["threads", "code", "env.size", "settings.tasks"]].tolist() == [WITHIN, BETWEEN, EQUAL, UNKNOWN]
     first, second = not_equal(told)
     assert first.startswith("env: recipes differ in more than the recipe: code (a: x; b: y).")
-    assert second == "env: among the runs of one recipe differ: threads (a: 1 or 2; b: 1 or 2)."
+    assert second == "env: runs of one recipe differ in: threads (a: 1 or 2; b: 1 or 2)."
     assert told.set_index("what").loc["settings.tasks", "told"] == "2 of 4 runs do not say it; the others: 8"
     told = judged(("a", {"env.text": "x" * 90 + "a"}), ("b", {"env.text": "x" * 90 + "b"}))
     assert states(told)["env.text"] == BETWEEN and all(len(one) < 200 for one in told["told"]), "long values stay apart"
@@ -59,7 +59,7 @@ def test_the_amounts_spent_within_the_budget_are_compared():
     told = equality(found, run_scores(found, "success", "tokens", False, 0.1), "tokens", False).set_index("what")
     assert told.loc["spent.step", ["state", "told"]].tolist() == [BETWEEN, "a: 4; b: 2"]
     assert told.loc["spent.tokens", ["state", "told"]].tolist() == [EQUAL, "10"]
-    assert not_equal(told.reset_index()) == ["env: within the budget they did not spend equally: steps."]
+    assert not_equal(told.reset_index()) == ["env: within the budget the recipes spent different amounts: steps."]
 
 
 @pytest.fixture(scope="module")

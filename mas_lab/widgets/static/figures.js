@@ -2,7 +2,9 @@
 // Draws each figure of the page from the data beside it, once it comes near the screen or is printed.
 const draw = (place) => {
   const { data, layout, config } = JSON.parse(place.nextElementSibling.textContent);
-  Plotly.newPlot(place, data, layout, config);
+  Plotly.newPlot(place, data, layout, config).then(() => { // its buttons need a mouse: the Tab key skips them
+    for (const button of place.querySelectorAll(".modebar-btn")) button.tabIndex = -1;
+  });
 };
 const waiting = new Set(document.querySelectorAll(".drawing"));
 const near = new IntersectionObserver((entries) => {
