@@ -187,6 +187,7 @@ def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_al
     page = run_all(notebook_of(REACH.format(run=str(spiky))), "reach.ipynb")
     viewer, known = page.frame_locator("iframe[title^=RolloutViewer]"), lab.RolloutViewer(spiky, limit_mb=0.001)
     assert len(known.episodes) == 1 < len(known.index) == 10
+    viewer.get_by_role("button", name="all episodes").click()  # folded in a narrow notebook
     viewer.locator(".count", has_text="10 episodes").wait_for()
     assert viewer.get_by_text("more are not on this page").count() == 0
     row = known.index.iloc[-1]
@@ -205,6 +206,7 @@ def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_al
     outputs = [output for cell in nbformat.read(stored, 4).cells for output in cell.outputs]
     assert not any("widget" in kind for output in outputs for kind in output.get("data", {})), "a widget is left behind"
     page.reload()
+    viewer.get_by_role("button", name="all episodes").click()
     viewer.locator(".count", has_text="10 episodes").wait_for()  # what relayed is there again
     page.close()
 
@@ -241,7 +243,7 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     assert norms.is_visible() and norms.evaluate("image => image.complete && image.naturalWidth > 300")
     captions = ("Norms above the rule", "as it was played", "Would an own baseline pay?", "Recipes over their runs")
     for caption in captions:
-        assert page.get_by_text(caption).is_visible(), caption
+        assert page.get_by_text(caption).first.is_visible(), caption
     page.close()
 
 

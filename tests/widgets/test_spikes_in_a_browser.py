@@ -144,3 +144,14 @@ def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path
     norms = [float(row.split("\t")[3]) for row in shown if row.startswith("shared: doer")]
     assert norms == pytest.approx(stats.loc[stats["agent"] == "doer", "grad_norm"].tolist(), rel=1e-3)
     assert len(shown) == len(stats) + len(stats) / 2 and page.locator("svg.chart line").count() > 2
+
+
+def test_all_bars_of_an_anatomy_have_one_scale(shown):
+    page, _ = shown
+    bars = page.locator("#anatomy .node > summary").evaluate_all(
+        "all => all.map((one) => [parseFloat(one.querySelector('.part').textContent.replace('−', '-')),"
+        " parseFloat(one.querySelector('.share').style.width)])"
+    )
+    longest = max(abs(part) for part, _ in bars)
+    scale = max(width for _, width in bars) / longest
+    assert longest > 1 and all(width == pytest.approx(abs(part) * scale, abs=0.2) for part, width in bars)

@@ -298,3 +298,21 @@ def test_without_scripts_the_numbers_and_the_dialogue_stand_there(browser, spiky
     assert played.locator("tbody tr:visible").count() == len(said)
     assert all(text in played.inner_text() for text in said)
     page.context.close()
+
+
+def test_a_narrow_viewer_folds_its_index_and_prints_without_controls(opened):
+    page = opened()
+    page.set_viewport_size({"width": 390, "height": 800})
+    index, lists = page.locator(".viewer .index"), page.get_by_role("button", name="all episodes")
+    assert not index.is_visible() and page.locator(".viewer .named").is_visible()
+    lists.click()
+    assert index.is_visible() and lists.get_attribute("aria-expanded") == "true"
+    page.emulate_media(media="print")
+    assert not index.is_visible() and not page.locator(".viewer button").first.is_visible()
+    assert page.locator(".viewer pre.said").last.is_visible()
+
+
+def test_token_ids_come_with_the_way_to_their_text(opened):
+    page = opened()
+    page.locator("button.unfold").first.click()
+    assert "team=team" in page.locator(".tokens").first.inner_text()

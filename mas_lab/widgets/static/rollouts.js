@@ -104,12 +104,19 @@ class Viewer {
     this.columns = h("div.beside");
     const select = h("select", { "aria-label": "Shade tokens by", onchange: () => this.setShade(select.value) },
       shades.map((name) => h("option", { value: name, selected: name === this.shade }, name)));
-    const does = h("div.does", button("next failure", () => this.failure(), { title: "key f" }), this.both,
+    this.lists = button("all episodes", () => this.list(), { class: "lists", "aria-expanded": "false" });
+    const does = h("div.does", this.lists, button("next failure", () => this.failure(), { title: "key f" }), this.both,
       button("link", () => this.copyLink(), { title: "copy a link to this spot" }), this.star, this.note, this.saving,
       button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
     this.pane = h("section.pane", { "aria-label": "Episode" }, h("div.head", does, this.moves.part, this.live),
       shades.length ? h("div.shading", h("label.quiet", "tokens by ", select), this.legend) : "", this.columns);
     return this.pane;
+  }
+
+  list() { // where the viewer is narrow, the index is folded
+    const isOpen = this.root.classList.toggle("listing");
+    this.lists.setAttribute("aria-expanded", String(isOpen));
+    if (isOpen) this.index.redraw();
   }
 
   get part() { return this.parts[0]; }

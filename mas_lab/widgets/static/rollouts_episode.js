@@ -96,8 +96,8 @@ const largestOf = ({ nodes }) =>
 const SHADES = {
   surprise: { says: "−log p of each when it was sampled", unit: " nats", tell: decimal },
   entropy: { says: "entropy of the policy at each", unit: " nats", tell: decimal },
-  advantage: { says: "praised: orange, blamed: blue", unit: "", tell: signed, both: true },
-  share: { says: "of the gradient, along it: orange, against it: blue", unit: "",
+  advantage: { says: "made more likely: yellow, less likely: grey", unit: "", tell: signed, both: true },
+  share: { says: "of the gradient, along it: yellow, against it: grey", unit: "",
     tell: (value) => `${signed(100 * value)} %`, both: true },
 };
 
@@ -149,7 +149,7 @@ function tokenTable({ tokens, ids, shades }) {
 // The tree at a glance: a column per step of the environment, a circle per candidate, the kept way a thick line.
 
 const SIZE = { dot: 8, row: 21, head: 17, gap: 12, edge: 12 };
-const READS = "Circle: a candidate, its number how many are alike; thick: kept; orange: advantage above 0, blue: below.";
+const READS = "Circle: a candidate, its number how many are alike; thick: kept; yellow: advantage above 0, grey: below.";
 const shortened = (name, most = 11) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
 const labelOf = (node) => `${shortened(node.agent)} ${node.turn}`;
 const candidatesIn = (node) => counted(node.candidates.length, "candidate")
@@ -241,9 +241,10 @@ function tokensOf(shown, made, context) {
   const region = h("div.tokens"), unfold = button(counted(shown.tokens.length, "token"), () => toggle(region.hidden),
     { class: "plain unfold" });
   const isReadable = shown.tokens.some((text, t) =>
-    text !== `#${shown.ids[t]}`); // then they stand in the place of what was said
+    text !== `#${shown.ids[t]}`); // then they replace the completion
   function toggle(open) {
     if (open && !region.children.length) region.append(stripOf(shown, context.shade(), context.most()),
+      isReadable ? "" : h("p.quiet", "These are token ids. RolloutViewer(…, team=team) shows their text."),
       folded("as a table", () => tokenTable(shown), "details.numbers"));
     region.hidden = !open;
     unfold.setAttribute("aria-expanded", String(open));

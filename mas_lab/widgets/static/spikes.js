@@ -14,25 +14,19 @@ function namesOf(data) { // colours, and the names of policies and agents
     opened: (policy, when) => places.get(JSON.stringify([policy, ...when])) ?? -1 };
 }
 
-// The anatomy. Bars of all levels start at one line; each level has its scale.
+// The anatomy. All bars have one scale. `zero` is the place of the line of 0, as a part of a bar's room, and `times` the
+// part of the room that a share of 1 takes.
 
-const LEVELS = ["agents", "groups", "samples"];
-
-// Where the line of 0 stands, as a part of a bar's room, and how much of the room a share of 1 takes on each level.
-function scalesOf(anatomy) {
+function scaleOf(anatomy) {
   const groups = anatomy.flatMap((agent) => agent.groups), samples = groups.flatMap((group) => group.samples);
-  const ends = [anatomy, groups, samples].map((parts) =>
-    parts.reduce(([low, high], { share }) => [Math.min(low, share), Math.max(high, share)], [0, 0]));
-  const zero = Math.max(...ends.map(([low, high]) => (low < 0 ? -low / (high - low) : 0)));
-  const times = ends.map(([low, high]) => Math.min(low < 0 ? zero / -low : Infinity, high > 0 ? (1 - zero) / high : Infinity));
-  return { zero, times: times.map((one) => (Number.isFinite(one) ? one : 0)) };
+  const shares = [...anatomy, ...groups, ...samples].map(({ share }) => share);
+  const low = Math.min(0, ...shares), high = Math.max(0, ...shares), room = high - low || 1;
+  return { zero: -low / room, times: 1 / room };
 }
 
-function scalesInWords({ zero, times }) {
-  const full = LEVELS.map((name, level) =>
-    (times[level] ? `${percent((1 - zero) / times[level])} among ${name}` : "")).filter(Boolean);
-  return `All bars start at one line, and compare within a level: from it to the right end is ${full.join(", ")}.`
-    + (zero > 0 ? " A hatched bar to the left of it pulls against the step." : "");
+function scaleInWords({ zero, times }) {
+  return `All bars have one scale: from the line to the right end is ${percent((1 - zero) / times)} of the gradient.`
+    + (zero > 0 ? " A hatched bar to the left of the line works against the step." : "");
 }
 
 function trackOf(share, times, zero = 0) {
@@ -58,12 +52,12 @@ function shareStrip(sample, exact) {
 }
 
 function anatomyOf(spike, names, linkTo) {
-  const scales = scalesOf(spike.anatomy);
+  const scale = scaleOf(spike.anatomy);
   const label = (text) => h("span.label", text), little = (text) => h("p.quiet", text);
   const said = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
 
-  function fold(level, name, share, agent, fill, isOpen) {
-    const made = folded(h("summary", label(name), trackOf(share, scales.times[level], scales.zero),
+  function fold(name, share, agent, fill, isOpen) {
+    const made = folded(h("summary", label(name), trackOf(share, scale.times, scale.zero),
       h("span.part", percent(share))), fill, "details.node");
     made.style.setProperty("--agent", names.color(agent));
     made.open = isOpen;
@@ -71,13 +65,13 @@ function anatomyOf(spike, names, linkTo) {
     return made;
   }
 
-  const sample = (one, agent, isOpen) => fold(2, `sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
+  const sample = (one, agent, isOpen) => fold(`sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
     h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
     ...(one.tokens ? [shareStrip(one, spike.exact), said("what it heard", one.heard),
       said("what it said", one.said || "(nothing)")]
       : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
 
-  const group = (one, agent, isOpen) => fold(1, `group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
+  const group = (one, agent, isOpen) => fold(`group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
     ...one.samples.map((part, place) => sample(part, agent, isOpen && place === 0)),
     ...(one.little ? [little(`${one.little} more samples below ${percent(0.001)} each`)] : [])], isOpen);
 
@@ -89,8 +83,8 @@ function anatomyOf(spike, names, linkTo) {
       () => made(small), "details.node")];
   }
 
-  return [h("p.quiet", { id: "scales" }, scalesInWords(scales)),
-    ...spike.anatomy.map((one, place) => fold(0, one.agent, one.share, one.agent, () => groups(one, place === 0),
+  return [h("p.quiet", { id: "scales" }, scaleInWords(scale)),
+    ...spike.anatomy.map((one, place) => fold(one.agent, one.share, one.agent, () => groups(one, place === 0),
       place === 0))];
 }
 
