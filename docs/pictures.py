@@ -204,7 +204,7 @@ def foretold() -> None:
 def maze() -> None:
     """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
     env = lab.make_env(demo.ENV)
-    task, before, after = demo.before_and_after(env, demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).team)
+    task, before, after = demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).shown
     figure = mazes(env, task, {"before": before, "after": after})
     figure.update_layout(margin={"l": 34, "r": 6, "t": 44, "b": 34}, font_size=20, title_font_size=24)
     figure.update_annotations(font_size=19)
@@ -268,7 +268,7 @@ def board() -> None:
     mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
     named = {"fixer": "math with a fixer", "pair": "math without a fixer"}
     curves = [mazes.assign(env="plan_path"), math.assign(env=math["form"].map(named))]
-    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 820)
+    draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 440)
 
 
 def talk(env, turns: pd.DataFrame) -> str:

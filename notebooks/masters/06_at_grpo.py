@@ -308,7 +308,7 @@ spent = spent.groupby(level=0)[["optimizer_steps", "seconds"]].mean()
 board.table.set_index("recipe")[["final", "final_low", "final_high"]].join(spent).round(2)
 
 # %% [markdown]
-# *Explain.* `final` is the interquartile mean of ten runs, and `final_low` and `final_high` are its 95 % interval. In the figure every run is a dot. Below are the area under its curve and the difference to "team return", seed by seed.
+# *Explain.* `final` is the interquartile mean of ten runs, and `final_low` and `final_high` are its 95 % interval. In the figure every run is a dot. On the right is the difference to "team return", seed by seed.
 #
 # - **Each row's own reward** takes 0.71 to 0.87: that is 0.16 of the 0.19.
 # - **Grouping by agent and turn**, the two letters in the name, adds nothing to it: 0.85. Without candidates for one prompt, rows of one agent at one turn of eight episodes are still in eight different states.
