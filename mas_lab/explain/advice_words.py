@@ -62,7 +62,7 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
         told.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
     told += _of_groups(row) + _of_gradients(row)
     if row.own in (MAY_PAY, MAY_COST):
-        told.append(f"So its own mean {row.own}. In a test on other settings this did not foretell who learned more.")
+        told.append(f"So its own mean {row.own}. In a test on other settings this did not predict which agents gained.")
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
         told.append(
