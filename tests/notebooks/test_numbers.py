@@ -123,7 +123,7 @@ def test_03_trainings_are_as_told():
     for pay in (0.2, 0.4):
         says("03", "At a pay of {} it predicted {:.1f}, and {:.1f} was measured", pay, told[pay], measured[pay])
     assert (measured / told).between(0.75, 1.25).all(), "what the text calls the same"
-    assert f"{told[0.2]:.0f} told and {measured[0.2]:.0f} measured" in FINDINGS
+    assert f"{told[0.2]:.0f} by `advise` and {measured[0.2]:.0f} measured" in FINDINGS
 
 
 @pytest.mark.slow
@@ -211,26 +211,26 @@ def tried(arm, lr):
 
 def test_07_studies_are_as_told():
     (ends, starts), (own, _), (high, before) = tried("global", 3e-4), tried("own", 3e-4), tried("global", 1e-3)
-    told = "At the rate of notebook 03, 3e-4, they ended at {} under the global baseline and at {} under their own"
+    told = "At the rate of notebook 03, 3e-4, the global baseline ended at {}, and the own one at {}"
     says("07", told, listed(ends), listed(own))
-    says("07", "from {:.2f} to {:.2f} before training", starts.min(), starts.max())
+    says("07", "before training they were at {:.2f} to {:.2f}", starts.min(), starts.max())
     assert (high < before).all() and (high - 0.5).abs().max() < 0.01
-    says("07", "at 1e-3 the global one is at 0.50 in all three")
+    says("07", "At 1e-3 the global baseline ended at 0.50 in all three")
     ends, row = finals("paid_help", "pay 0.2"), difference("paid_help", "pay 0.2", "own")
-    says("07", "ends at {:.2f} over ten seeds against {:.2f}", ends["global"], ends["own"])
-    says("07", "+{final:.2f} seed by seed for the own one (95 % interval {final_low:.2f} to {final_high:.2f})", **row)
+    says("07", "ended at {:.2f} over ten seeds, and the own one at {:.2f}", ends["global"], ends["own"])
+    says("07", "seed by seed is +{final:.2f} (95 % interval {final_low:.2f} to {final_high:.2f})", **row)
     assert row["higher"] == 10
     agents = study("paid_help").agents.query("agent == 'helper' and task == 'pay 1.0'")
     gain = agents.query("window == 'start' and arm == 'global'")["gain"].median()
-    says("07", "has a gain of {:.2f} at pay 1.0", gain)
+    says("07", "is a gain of {:.2f} at pay 1.0", gain)
     assert set(finals("search", "search").round(2)) == {0.96}
-    says("07", "all four at 0.96")
+    says("07", "all four end at 0.96")
     for name in ("math", "search"):
         rows = board(name).differences.query("recipe == 'own'")
         assert ((rows["final_low"] <= 0.005) & (rows["final_high"] >= -0.005)).all()
     for folder in ("search", "search_grpo"):
         calls = csv(f"{folder}/calls.csv").query("agent == 'searcher'").groupby("step")["calls"].mean()
-        says("07", "from {:.1f} searches an episode it goes to {:.1f}", calls[1], calls[50])
+        says("07", "from {:.1f} searches per episode to {:.1f}", calls[1], calls[50])
     ends = finals("sizes", "math")
     says("07", "({:.2f} against {:.2f})", ends["small verifier"], ends["both large"])
     assert ends["small solver"] / ends["both large"] == pytest.approx(2 / 3, abs=0.03)
@@ -246,8 +246,8 @@ def test_08_trainings_and_studies_are_as_told():
     share = share / BEST
     assert share[0].mean() == pytest.approx(0.30, abs=0.005) and worth[0].mean() == pytest.approx(1.9, abs=0.05)
     says("08", "{:.2f} to {:.2f} after 10 steps", share[10].min(), share[10].max())
-    says("08", "at {} after 40", listed(share[40]))
-    says("08", "at {} (`data/results/tldr`)", listed(share[80]))
+    says("08", "and {} after 40", listed(share[40]))
+    says("08", "they reached {} (`data/results/tldr`)", listed(share[80]))
     says("08", "had {} after ten steps", listed(sorted(worth[10])))
     says("08", "and {} after forty", listed(worth[40]))
     two, one = (
@@ -255,14 +255,14 @@ def test_08_trainings_and_studies_are_as_told():
     )
     assert two[0] < one[0] and two.max() < one.max(), "a second turn starts lower and stays behind"
     ends = finals("magrpo", "tldr")
-    told = "a writer ends at {:.2f}; by the joint reward at {:.2f}; by both at {:.2f}"
+    told = "their own length end at {:.2f}. With the joint reward they end at {:.2f}, and with both at {:.2f}"
     says("08", told, ends["own format alone"], ends["joint"], ends["joint and own format"])
     says("08", "*one* agent that writes both texts ends at {:.2f}", ends["one agent"])
     crossed = difference("magrpo", "tldr", "crossed")
     low = f"{crossed['final_low']:.2f}".replace("-", "−")
-    says("08", "a difference of +{:.2f} ({} to +{:.2f})", crossed["final"], low, crossed["final_high"])
-    says("08", "{} at one turn", listed(runs("magrpo", "arxiv_intro", "joint")))
-    says("08", "{} over two", listed(runs("magrpo", "arxiv_intro", "two turns")))
+    says("08", "difference of +{:.2f} ({} to +{:.2f})", crossed["final"], low, crossed["final_high"])
+    says("08", "{} with one turn", listed(runs("magrpo", "arxiv_intro", "joint")))
+    says("08", "{} with two", listed(runs("magrpo", "arxiv_intro", "two turns")))
     coded = {"together": "joint", "concatenated": "one helps the other", "single_agent=True": "one agent"}
     three = {name: runs("magrpo", "code_pair", arm) for name, arm in coded.items()}
     for name, own in three.items():
@@ -274,7 +274,7 @@ def test_08_trainings_and_studies_are_as_told():
     assert (pairs["marloo"] == 0).sum() == 2
     says("08", "in two of the five seeds to the last digit")
     lower = [-difference("siblings", "tldr", arm)["final"] for arm in ("maremax", "mareinforce")]
-    says("08", "`maremax` ends {:.2f} lower and `mareinforce` {:.2f}, in every seed", *lower)
+    says("08", "`maremax` ends {:.2f} lower and `mareinforce` {:.2f} lower, in every seed", *lower)
     assert (pairs[["maremax", "mareinforce"]] < 0).all()
     says("08", "\\rho;\\, {}", str(POCKET.ratio[0]))
     says("08", "u;\\, {},\\, {}", *POCKET.unique)
@@ -285,9 +285,9 @@ def test_09_the_curves_are_as_told():
     success = csv("own_team/curves.csv").set_index(["recipe", "step"])["success"]
     says("09", "starts at {:.2f}", success["grpo", 0].mean())
     said = (listed(success["grpo", step]) for step in (10, 40))
-    says("09", "stood at {} after 10 steps and at {} after 40", *said)
-    says("09", "With an entropy bonus of 0.02 they ended at {}", listed(success["grpo, entropy 0.02", 40]))
-    says("09", "`mine` at {}", listed(success["mine", 40]))
+    says("09", "reached {} after 10 steps, and {} after 40", *said)
+    says("09", "With an entropy bonus of 0.02 the seeds ended at {}", listed(success["grpo, entropy 0.02", 40]))
+    says("09", "`mine` ended at {}", listed(success["mine", 40]))
     told = json.loads((RESULTS / "own_team" / "provenance.json").read_text(encoding="utf-8"))["pocket"]
     assert 0.5 < told["{}"]["success"] < 0.6
     says("09", "somewhat more than half")
@@ -299,9 +299,9 @@ def test_09_the_curves_are_as_told():
 def test_09_the_calls_become_well_formed_as_told():
     malformed = csv("calculator/malformed.csv").pivot(index="step", columns="seed", values="malformed")
     success = csv("calculator/curves.csv").pivot(index="step", columns="seed", values="success")
-    says("09", "fell from {} in the first step to {} in the last ten", listed(malformed.iloc[0]),
+    says("09", "was {} in the first step. In the last ten steps it was {}", listed(malformed.iloc[0]),
          listed(malformed.tail(10).mean()))  # fmt: skip
-    says("09", "rose from {} to {}, in about a minute", listed(success.loc[0]), listed(success.loc[60]))
+    says("09", "rose from {} to {}. This took about a minute", listed(success.loc[0]), listed(success.loc[60]))
     assert malformed.iloc[0].mean() == pytest.approx(0.2, abs=0.01)
     assert csv("calculator/results.csv")["seconds"].median() < 70
 
@@ -311,7 +311,7 @@ def test_10_four_bits_cost_as_told():
     told = "{:.2f} to {:.2f} in float32 and {:.2f} to {:.2f} in 4 bits"
     says("10", told, *(end for base in ("float32", "4 bits") for end in success.agg(["min", "max"]).loc[base]))
     assert abs((1 - success.mean()["4 bits"] / success.mean()["float32"]) - 0.4) < 0.05
-    says("10", "about two fifths of the success is gone")
+    says("10", "loses about two fifths of its success")
 
 
 def compared(name, task, arms, **asked):
@@ -341,12 +341,14 @@ def test_12_seeds_and_intervals_are_as_told():
     says("12", "{:.2f} to {:.2f}. That is wide", *np.quantile(drawn, [0.025, 0.975]))
     both = compared("ladder", "8 agents", ARMS)
     ends = both.table.set_index("recipe").loc[ARMS, ["final_low", "final_high"]].to_numpy().ravel()
-    says("12", "The arms' intervals overlap, {:.2f} to {:.2f} and {:.2f} to {:.2f}", *ends)
+    says("12", "the arms' intervals overlap: {:.2f} to {:.2f} and {:.2f} to {:.2f}", *ends)
     [row] = both.differences.to_dict("records")
-    says("12", "{final:+.2f}, 95 % interval {final_low:+.2f} to {final_high:+.2f}; ", **row)
+    says("12", "{final:+.2f}, 95 % interval {final_low:+.2f} to {final_high:+.2f}, with", **row)
     assert (row["higher"], row["lower"]) == (9, 0)
     [row] = both.improvements.to_dict("records")
-    says("12", "{final:.2f}, 95 % interval {final_low:.2f} to {final_high:.2f}: it holds one half", **row)
+    says(
+        "12", "it is {final:.2f}, and the 95 % interval, {final_low:.2f} to {final_high:.2f}, contains one half", **row
+    )
 
 
 @pytest.mark.slow
@@ -356,26 +358,26 @@ def test_12_comparisons_are_as_told():
         table = compared("at_grpo", "maze", arms, over=over, baseline="team return").differences.set_index("recipe")
         assert table.loc["own reward", "final_low"] > 0
         gain[over] = table.loc["tree, outcome only", "final"]
-    says("12", "gains {tokens:+.2f} at equal tokens, {episodes:+.2f} at equal episodes, and", **gain)
-    says("12", "and {optimizer_steps:+.2f}, an interval that holds 0, at equal optimizer steps", **gain)
+    says("12", "gains {tokens:+.2f} at equal tokens and {episodes:+.2f} at equal episodes.", **gain)
+    says("12", "At equal optimizer steps it gains {optimizer_steps:+.2f}, and the interval contains 0.", **gain)
     assert table.loc["tree, outcome only", "final_low"] < 0 < table.loc["tree, outcome only", "final_high"]
     rates = study("paid_help").rates.query("task == 'pay 0.2' and arm in @ARMS")
     means = rates.pivot(index="lr", columns="arm", values="mean")
     gap, best = means["own"] - means["global"], rates[rates["chosen"]].set_index("arm")["mean"]
-    says("12", "{:+.2f} at 3e-4, {:+.2f} at 1e-3", gap[3e-4], gap[1e-3])
-    says("12", "unlearns*: {:.2f} from {:.2f})", means.loc[1e-3, "global"], tried("global", 1e-3)[1].mean())
+    says("12", "{:+.2f} at 3e-4, and {:+.2f} at 1e-3", gap[3e-4], gap[1e-3])
+    says("12", "unlearns* ({:.2f} from {:.2f})", means.loc[1e-3, "global"], tried("global", 1e-3)[1].mean())
     fresh = compared("paid_help", "pay 0.2", ARMS).differences["final"].iloc[0]
-    says("12", "{:+.2f} with each at its best; over ten fresh seeds it is {:+.2f}", best["own"] - best["global"], fresh)
+    says("12", "at its best rate it is {:+.2f}, and {:+.2f} over ten fresh seeds", best["own"] - best["global"], fresh)
     shared = compared("ladder", "8 agents, one set of weights", ARMS).differences.iloc[0]
-    says("12", "three seeds differ by {:+.2f} in the mean", shared["final"])
+    says("12", "three seeds differ by {:+.2f} on average", shared["final"])
     math = compared("math", "with a fixer", ARMS).differences.iloc[0]
     assert math["final_low"] < 0 and math["pairs"] == 10
     says("12", "on `math` at most {:.2f}", math["final_high"])
     gain = compared("ladder", "8 agents", [*ARMS, "own mean", "own scale"]).differences.set_index("recipe")["final"]
     says("12", 'the arm "own mean" gains as much as both together ({:+.2f})', gain["own mean"])
-    says("12", '"own scale" two thirds ({:+.2f})', gain["own scale"])
+    says("12", '"own scale" gains two thirds of it ({:+.2f})', gain["own scale"])
     lent = compared("ladder", "8 agents", ["global", "own scale, lent"]).differences.iloc[0]
-    says("12", "it gains {:+.2f}, not told from nothing", lent["final"])
+    says("12", "it gains {:+.2f}, which is not distinguishable from 0", lent["final"])
     assert lent["final_low"] < 0 < lent["final_high"]
     gain = compared("baselines", "ladder of 8", ["grpo", "grpo_masked", "dr_mas"]).differences.set_index("recipe")
     says("12", "`grpo_masked` gains {grpo_masked:+.2f} of the {dr_mas:+.2f} of `dr_mas`", **gain["final"])
@@ -384,7 +386,7 @@ def test_12_comparisons_are_as_told():
 def test_12_the_study_of_the_notebook_is_the_recorded_one():
     ends = after("first_study", "ladder")
     numbers = [f"{one:.2f}" for arm in ARMS for one in ends[arm]]
-    says("12", "`global` comes to {}, {} and {}, `own` to {}, {} and {}", *numbers)
+    says("12", "`global` reaches {}, {} and {}, and `own` reaches {}, {} and {}", *numbers)
     cell = TEXTS["12"][TEXTS["12"].index("design = {") :]
     written = {}
     exec(cell[: cell.index("\n}") + 2], {"SMOKE": False}, written)
