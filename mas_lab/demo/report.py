@@ -34,16 +34,6 @@ main > p:not(.quiet) { max-width: 46rem; }
 .boxes svg { margin-top: auto; }
 .two { display: flex; flex-wrap: wrap; gap: 0 1rem; } .two figure { max-width: 100%; }
 @media (max-width: 40rem) { .reached { grid-template-columns: 7rem 1fr; } .reached small { grid-column: 1 / -1; } }
-/* A shadow at an edge of a table or a figure says that it scrolls there. */
-.table, .wide { background:
-  linear-gradient(to right, var(--paper) 1rem, transparent) left / 2.5rem 100% no-repeat local,
-  linear-gradient(to left, var(--paper) 1rem, transparent) right / 2.5rem 100% no-repeat local,
-  linear-gradient(var(--paper) 1rem, transparent) top / 100% 2.5rem no-repeat local,
-  linear-gradient(to top, var(--paper) 1rem, transparent) bottom / 100% 2.5rem no-repeat local,
-  linear-gradient(to right, #888a, transparent) left / .9rem 100% no-repeat scroll,
-  linear-gradient(to left, #888a, transparent) right / .9rem 100% no-repeat scroll,
-  linear-gradient(#888a, transparent) top / 100% .9rem no-repeat scroll,
-  linear-gradient(to top, #888a, transparent) bottom / 100% .9rem no-repeat scroll; }
 </style>"""
 
 
