@@ -175,7 +175,7 @@ def test_fork_is_not_counted_as_a_second_seed(a, models, tmp_path):
     train(models, tmp_path / "b", STEPS, fork=a, lr=5e-3)
     board = lab.AblationBoard({"before": a, "after": tmp_path / "b"}, score="return", over="step")
     [told] = [caution for caution in board.cautions if "forked" in caution]
-    assert told.startswith(f"b was forked from a and has its first {AT} steps")
+    assert told.startswith(f"b was forked from a and shares its first {AT} steps")
 
 
 def test_fork_that_fails_at_any_change_of_a_file_leaves_nothing(a, models, tmp_path):
