@@ -26,6 +26,7 @@ CONTESTANTS = {
     "mas_lab at_grpo": (OURS, "ours_step.py", "--recipe=at_grpo"),
     "mas_lab dr_mas": (OURS, "ours_step.py", "--recipe=dr_mas"),
     "TRL GRPOTrainer": (TRL, "trl_step.py"),
+    "TRL GRPOTrainer, faster settings": (TRL, "trl_step.py", "--faster"),
     "mas_lab at_grpo, 2 agents": (OURS, "ours_step.py", "--recipe=at_grpo", "--agents=2"),
     "mas_lab dr_mas, 2 agents": (OURS, "ours_step.py", "--recipe=dr_mas", "--agents=2"),
     "mas_lab magrpo, 2 policies": (OURS, "ours_step.py", "--recipe=magrpo", "--agents=2", "--own-weights"),
