@@ -43,7 +43,8 @@ def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
     command = [sys.executable, SCRIPT, "--tiny", "--steps=1", f"--out={out}", "--only", "raw vLLM", "LoRA, padded"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(out.read_text())
-    assert set(found["results"]["tiny"]) == {"rollout, raw vLLM", "update, LoRA, padded"}
+    seeded = "rollout, raw vLLM, seeded"
+    assert set(found["results"]["tiny"]) == {"rollout, raw vLLM", seeded, "update, LoRA, padded"}
     if importlib.util.find_spec("vllm") is None:
         assert found["results"]["tiny"]["rollout, raw vLLM"] == {"skipped": "vllm is not installed"}
     assert found["results"]["tiny"]["update, LoRA, padded"]["seconds"] > 0
