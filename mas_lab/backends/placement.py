@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import psutil
 
+from mas_lab.backends.torch.source import Source, head_size, model_config, shape
+
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
@@ -112,10 +114,10 @@ class ModelSpec:
             raise ValueError(f"ModelSpec: bits={self.bits} with lora={self.lora}; known are 16, and 4 under adapters")
         config = _config(self.model)
         text, (linear, rest, per_rank) = config.get_text_config(), count_weights(config)
-        if not hasattr(text, "num_key_value_heads") or not hasattr(text, "intermediate_size"):
+        key_heads, size = shape(config, "num_key_value_heads"), head_size(config)
+        if key_heads is None or shape(config, "intermediate_size") is None:
             raise ValueError(f"ModelSpec: a {text.model_type} model is built otherwise; known are Llama, Qwen and kin")
-        size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        queries, keys = text.num_attention_heads * size, text.num_key_value_heads * size
+        queries, keys = shape(config, "num_attention_heads") * size, key_heads * size
         if self.lora is None:
             trained = linear + rest
             weights, adapters = 4.0 * trained, 0.0
@@ -142,7 +144,7 @@ class ModelSpec:
         the layers are kept, and the head has a copy and a gradient in 16 bits, and at the end a gradient in float32.
         """
         hidden, layers, head = text.hidden_size, text.num_hidden_layers, text.vocab_size * text.hidden_size
-        per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * text.intermediate_size) + 4 * (
+        per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * shape(text, "intermediate_size")) + 4 * (
             2 * hidden + queries + keys
         )
         logits, kept = 12 * min(LOGITS, self.train_tokens * text.vocab_size), self.train_tokens * layers * per_token
@@ -371,8 +373,6 @@ def _config(model: "str | PretrainedConfig") -> "PretrainedConfig":
         return model
     if model in (shapes := known_shapes()):
         return shapes[model]
-    from mas_lab.backends.torch.source import Source, model_config
-
     return model_config(Source.find(model).location())
 
 

@@ -24,8 +24,8 @@ def _config(kind: str):
     return hf.GPT2Config(**SPECIAL, n_embd=32, n_layer=2, n_head=4, n_positions=64, resid_pdrop=0.1)
 
 
-def build(directory, kind: str, pad_is_eos=False):
-    """A random model of this kind and its tokenizer in `directory`, in Hugging Face format."""
+def build(directory, kind, pad_is_eos=False):
+    """A random model of this kind, or config, and its tokenizer in `directory`, in Hugging Face format."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
@@ -38,7 +38,7 @@ def build(directory, kind: str, pad_is_eos=False):
     fast.chat_template = TEMPLATE
     fast.save_pretrained(directory)
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(_config(kind))
+    model = AutoModelForCausalLM.from_config(_config(kind) if isinstance(kind, str) else kind)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Random biases and larger weights: distributions that differ from token to token.

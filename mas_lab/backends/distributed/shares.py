@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, pack_prefix_trees, tensor_batches
+from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, tensor_batches, trees_of
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.policy import Sample
 
@@ -32,8 +32,7 @@ class Share(Passes):
         """
         model, accelerator = self.policy.shared, self.ranks.accelerator
         self.ranks.require_all(self.policy.name)
-        packing, budget = model.options.packing if model.by_tree else "padded", model.options.train_tokens
-        mine, padding = self._deal(pack_prefix_trees(samples, packing, model.cost, budget), budget)
+        mine, padding = self._deal(trees_of(samples, model), model.options.train_tokens)
         batches = list(tensor_batches(mine + padding, samples, model))
         for number, batch in enumerate(batches, 1):
             with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):

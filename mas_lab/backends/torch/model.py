@@ -18,12 +18,14 @@ from peft.tuners.lora import LoraLayer
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config
+from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config, rotary_switch, shape
 from mas_lab.backends.torch.threads import settle_threads
+from mas_lab.backends.torch.trial import Ways, find_ways
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
@@ -156,7 +158,7 @@ class TorchModel:
 
     def make_engine(self):
         """Return the engine that samples from this model."""
-        if self.options.plain or not self.by_tree:
+        if not self.ways.tree:
             return PaddedEngine(self)
         from mas_lab.backends.torch.fast.engine import TreeEngine
 
@@ -165,17 +167,41 @@ class TorchModel:
     def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Yield the samples in micro-batches, which have a method `token_logprobs`."""
         if self.options.plain:
-            return padded_batches(samples, self.options.train_tokens, self.device)
+            return padded_batches(samples, self)
         from mas_lab.backends.torch.fast.packing import packed_batches
 
         return packed_batches(samples, self)
 
     @cached_property
-    def by_tree(self) -> bool:
-        """Return True if rows are packed as trees."""
-        from mas_lab.backends.torch.fast.tree_attention import follows_trees
+    def ways(self) -> Ways:
+        """Return the ways in which this model computes the right numbers."""
+        return find_ways(self)
 
-        return self.options.packing != "padded" and follows_trees(self.net)
+    @cached_property
+    def switch(self) -> int | None:
+        """Return the length above which the model changes the factors of its rotation (LongRoPE), if it does."""
+        return rotary_switch(self.net.config)
+
+    def is_long(self, policy: str, prompt: int, more: int) -> bool:
+        """Return True if a row of `prompt` and up to `more` tokens has the factors of long rows (LongRoPE).
+
+        The longest row of a batch decides, so short and long rows never share one. Raises PolicyError if the row may
+        become long after its prompt: its tokens would not have the probabilities with which they were drawn.
+        """
+        if self.switch is None or prompt + more <= self.switch:
+            return False
+        if prompt > self.switch:
+            return True
+        raise PolicyError(
+            f"policy {policy!r}: {prompt} prompt tokens and up to {more} more cross {self.switch} tokens, where this "
+            f"model changes its rotary factors (LongRoPE), and with them the probability of earlier tokens; lower "
+            f"max_tokens to {self.switch - prompt}, or use prompts of more than {self.switch} tokens"
+        )
+
+    def class_of(self, sample: Sample) -> int:
+        """Return a number that all samples of a micro-batch must share."""
+        prompt, more = len(sample.prompt_ids), len(sample.completion_ids)
+        return int(self.is_long(self.source.name, prompt, more)) if self.ways.padded else prompt + more
 
     @cached_property
     def cost(self):
@@ -217,8 +243,9 @@ class TorchModel:
     def add_adapter(self, name: str, rank: int) -> None:
         """Add a LoRA adapter to every linear layer, with initial weights from torch's random generator."""
         config = LoraConfig(
-            r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM"
-        )
+            r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM",
+            exclude_modules=self.without_adapter or None,
+        )  # fmt: skip
         if self.peft is None:
             with warnings.catch_warnings():  # PEFT uses a deprecated name of transformers
                 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
@@ -228,6 +255,28 @@ class TorchModel:
         for layer in self.net.modules():
             if isinstance(layer, LoraLayer):
                 layer.cast_input_dtype_enabled = False  # `computing` does it, without a float32 copy of each input
+
+    @cached_property
+    def without_adapter(self) -> list[str]:
+        """Return the linear layers that can have no adapter, by what a forward pass does with them.
+
+        It does not call some layers and reads their weights instead, as in Mamba, where fused kernels read more of them
+        on a GPU. Routers of experts return more than a tensor.
+        """
+        names = {m: name for name, m in self.net.named_modules() if isinstance(m, (torch.nn.Linear, Conv1D))}
+        fit = set()
+
+        def note(layer: torch.nn.Module, inputs: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor):
+                fit.add(names[layer].rpartition(".")[2])  # the last part alone: few tokens do not reach all experts
+
+        hooks = [layer.register_forward_hook(note) for layer in names]
+        with torch.inference_mode(), self.computing():
+            self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False)
+        for hook in hooks:
+            hook.remove()
+        mamba = {f"{name}.out_proj" for name, module in self.net.named_modules() if hasattr(module, "A_log")}
+        return [name for name in names.values() if name.rpartition(".")[2] not in fit or name in mamba]
 
     def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:
@@ -242,7 +291,7 @@ class TorchModel:
         """Read a transformers model from a directory or hub id, on this device, with dropout off."""
         config = model_config(where)
         # The fused kernels silently ignore a soft cap on the scores.
-        capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
+        capped = shape(config, "attn_logit_softcapping")
         with quiet():
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,

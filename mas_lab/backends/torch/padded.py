@@ -46,15 +46,22 @@ class PaddedEngine(WaveEngine):
         def size(place: int) -> int:
             return len(asked[place][1].prompt_ids) + asked[place][1].max_tokens
 
+        kinds = [(one[0].adapter or "", self.batch_class(one)) for one in asked]
         batch: list[int] = []
-        for place in sorted(range(len(asked)), key=lambda place: (asked[place][0].adapter or "", -size(place))):
-            other = batch and asked[place][0] is not asked[batch[0]][0]
+        for place in sorted(range(len(asked)), key=lambda place: (*kinds[place], -size(place))):
+            other = batch and kinds[place] != kinds[batch[0]]
             if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
                 yield batch
                 batch = []
             batch.append(place)
         if batch:
             yield batch
+
+    def batch_class(self, one: Asked) -> int:
+        """Return a number that all requests of a batch must share."""
+        policy, request = one
+        is_long = self.model.is_long(policy.name, len(request.prompt_ids), request.max_tokens)
+        return int(is_long) if self.model.ways.cached else len(request.prompt_ids)
 
     def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
         """Return the newest tokens and the cache of those before as arguments of the model."""
@@ -77,8 +84,12 @@ class PaddedEngine(WaveEngine):
         for t in range(uniform_RT.shape[1]):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
             with model.computing():
-                out = model.net(attention_mask=mask_RL, position_ids=at, **self.inputs(ids, cache))
-            logits_RV, cache = out.logits[:, -1], out.past_key_values
+                if model.ways.cached:
+                    out = model.net(attention_mask=mask_RL, position_ids=at, **self.inputs(ids, cache))
+                    cache = out.past_key_values
+                else:
+                    out = model.net(input_ids=ids, use_cache=False)
+            logits_RV = out.logits[:, -1]
             drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
             model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
             for row, request in enumerate(requests_R):
@@ -88,7 +99,8 @@ class PaddedEngine(WaveEngine):
                     finish_R[row] = self._finish(request, said_R[row])
             if None not in finish_R:
                 break
-            ids = torch.from_numpy(drawn_R)[:, None].to(model.device)
+            newest = torch.from_numpy(drawn_R)[:, None].to(model.device)
+            ids = newest if model.ways.cached else torch.cat([ids, newest], 1)
             mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
         return list(map(self.completion, said_R, logprobs_R, finish_R))
 
@@ -195,7 +207,10 @@ class PaddedBatch:
         rows = [[*sample.prompt_ids, *sample.completion_ids] for sample in samples]
         longest = max(map(len, rows))
         self.ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
-        self.mask_BL = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=device)
+        self.inputs = {"input_ids": self.ids_BL}
+        if any(len(row) < longest for row in rows):
+            mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
+            self.inputs["attention_mask"] = torch.tensor(mask, device=device)
         lengths = [len(sample.completion_ids) for sample in samples]
         self.token_N = first_token + np.arange(sum(lengths))
         self.row_N = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor(lengths)).to(device)
@@ -208,7 +223,7 @@ class PaddedBatch:
 
     def token_logprobs(self, net, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
         """Return log-probability and entropy (N,) of each token, in float32, at the temperature it was sampled at."""
-        logits_BLV = net(input_ids=self.ids_BL, attention_mask=self.mask_BL, use_cache=False).logits
+        logits_BLV = net(**self.inputs, use_cache=False).logits
         logits_NV = logits_BLV[self.row_N, self.at_N].float() / self.temperature_B[self.row_N, None]
         logprobs_NV = logits_NV.log_softmax(-1)
         known_NV = logprobs_NV if entropy_grad else logprobs_NV.detach()
@@ -225,14 +240,15 @@ def require_trainable(samples: Sequence[Sample]) -> None:
             raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
 
 
-def padded_batches(samples: Sequence[Sample], budget: int, device: torch.device) -> Iterator[PaddedBatch]:
-    """Yield the samples in their order, in batches of at most `budget` tokens, padding counted."""
+def padded_batches(samples: Sequence[Sample], model) -> Iterator[PaddedBatch]:
+    """Yield the samples in their order, in batches of at most `train_tokens` tokens, padding counted."""
     batch: list[Sample] = []
-    longest = first_token = 0
+    longest, first_token, device = 0, 0, model.device
     require_trainable(samples)
     for sample in samples:
         longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
-        if batch and longest * (len(batch) + 1) > budget:
+        other = batch and model.class_of(sample) != model.class_of(batch[0])
+        if other or (batch and longest * (len(batch) + 1) > model.options.train_tokens):
             yield PaddedBatch(batch, first_token, device)
             first_token += sum(len(one.completion_ids) for one in batch)
             batch, longest = [], len(sample.prompt_ids) + len(sample.completion_ids)

@@ -121,11 +121,9 @@ class TorchPolicy(ChatPolicy):
         """Return the last hidden state (B, h) at the end of each prompt, or (N, h) where each token is predicted."""
         self.activate()
         parts = []
-        for batch in padded_batches(samples, self.shared.options.train_tokens, self.device):
+        for batch in padded_batches(samples, self.shared):
             with self.shared.computing():
-                hidden_BLh = self.shared.net.base_model(
-                    input_ids=batch.ids_BL, attention_mask=batch.mask_BL, use_cache=False
-                )[0]
+                hidden_BLh = self.shared.net.base_model(**batch.inputs, use_cache=False)[0]
             parts.append(hidden_BLh[batch.row_N, batch.at_N] if every_token else hidden_BLh[batch.rows_B, batch.end_B])
         return torch.cat(parts).float()
 

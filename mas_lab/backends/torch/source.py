@@ -54,9 +54,31 @@ def model_config(where: str | Path) -> Any:
         ) from error
 
 
+def shape(config: Any, name: str) -> Any:
+    """Return the attribute `name` of a transformers config of text, or `None`; the largest if layers differ in it."""
+    text = config.get_text_config()
+    try:
+        return getattr(text, name, None)
+    except RuntimeError:  # transformers raises it, and not AttributeError, if layers differ
+        return max(filter(None, (getattr(layer, name, None) for layer in text.per_layer_config)), default=None)
+
+
+def head_size(config: Any) -> int:
+    """Return the number of dimensions of an attention head, by a transformers config."""
+    return shape(config, "head_dim") or shape(config, "hidden_size") // shape(config, "num_attention_heads")
+
+
 def context_of(config: Any) -> int:
     """Return the longest prompt plus completion in tokens, by a transformers config."""
-    return getattr(config.get_text_config(), "max_position_embeddings", None) or 2**20
+    return shape(config, "max_position_embeddings") or 2**20
+
+
+def rotary_switch(config: Any) -> int | None:
+    """Return the length above which a model turns its heads by other factors (LongRoPE, arXiv 2402.13753), if any."""
+    rope = shape(config, "rope_parameters") or {}
+    kinds = [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]
+    lengths = [one["original_max_position_embeddings"] for one in kinds if one.get("rope_type") == "longrope"]
+    return min(lengths, default=None)
 
 
 def eos_ids(tokenizer, config: Any) -> frozenset[int]:

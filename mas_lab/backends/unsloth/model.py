@@ -16,6 +16,7 @@ from mas_lab.backends.torch.fast.lean_norm import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config
+from mas_lab.backends.torch.trial import Ways
 from mas_lab.backends.unsloth.engine import UnslothEngine
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
 from mas_lab.policy import PolicyError
@@ -115,6 +116,9 @@ class UnslothModel(TorchModel):
 
     def _layers_to_checkpoint(self) -> list[torch.nn.Module]:
         return []
+
+    ways = Ways()
+    """Rows are padded, and `UnslothEngine` has a trial of its own."""
 
     def make_engine(self):
         return PaddedEngine(self) if self.device.type == "cpu" else UnslothEngine(self)

@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch import state as torch_state
+from mas_lab.backends.torch.source import head_size
 from mas_lab.policy import PolicyError
 
 
@@ -36,7 +37,7 @@ class Heads:
     @classmethod
     def fitting(cls, config, sizes: list[int]) -> "Heads | None":
         """Return the mapping to the smallest of `sizes` that holds this model's heads; `None` if they fit already."""
-        size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        size = head_size(config)
         if size in sizes:
             return None
         wider = [candidate for candidate in sizes if candidate > size]

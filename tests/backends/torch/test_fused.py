@@ -6,7 +6,7 @@ from backends.drawn import gap, requests
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.backends.torch.fast.fused import FusedForward, can_fuse
+from mas_lab.backends.torch.fast.fused import FusedForward
 from mas_lab.backends.torch.fast.tree_attention import forward, laid_out
 from mas_lab.backends.torch.fast.trie import Trie
 
@@ -38,14 +38,12 @@ def test_its_logits_are_the_models_own(make, config):
     with torch.inference_mode():
         own = forward(net, net.config, ids_M, at_M, layout, keep_U)
         torch.testing.assert_close(FusedForward(net)(ids_M, at_M, layout, keep_U), own, atol=1e-5, rtol=1e-5)
-    assert can_fuse(net)
 
 
 @pytest.mark.parametrize("kind, fuses", [("qwen3", True), ("llama", True), ("gpt2", False), ("gemma2", False)])
 def test_other_models_keep_their_own(model_dirs, kind, fuses):
-    policy = load_policy(model_dirs[kind])
-    assert policy.engine.fuses == fuses
-    assert not can_fuse(policy.shared.net.bfloat16())
+    assert load_policy(model_dirs[kind]).shared.ways.fused == fuses
+    assert not load_policy(model_dirs[kind], lora=2, dtype="bfloat16").shared.ways.fused
 
 
 def test_it_uses_the_weights_of_now(qwen3, monkeypatch):

@@ -31,7 +31,7 @@ def assert_equal(answers, expected):
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampled_logprobs_are_the_models_own(model_dirs, kind, packing):
     policy = load_policy(model_dirs[kind], packing=packing)
-    assert policy.shared.by_tree == (packing == "auto")
+    assert policy.shared.ways.tree == (packing == "auto")
     asked = requests(temperatures=(0.5, 1.0, 1.7))
     assert gap(policy, asked, policy.sample(asked)) < 1e-4
 

@@ -10,13 +10,13 @@ Shapes: G distinct prompts; R requests; M distinct live nodes, at most R; V voca
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import torch
 
 from mas_lab.backends.torch.fast.decoders import TreeDecoder
-from mas_lab.backends.torch.fast.fused import FusedForward, can_fuse
+from mas_lab.backends.torch.fast.fused import FusedForward
 from mas_lab.backends.torch.fast.mixed_lora import Slices, mixing
 from mas_lab.backends.torch.fast.tree_attention import forward as run
 from mas_lab.backends.torch.padded import (
@@ -34,37 +34,32 @@ from mas_lab.policy import Asked, Completion
 class TreeEngine(PaddedEngine):
     """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
 
-    @cached_property
-    def fuses(self) -> bool:
-        """Return True if the model can run in few operations."""
-        return can_fuse(self.model.net)
-
     def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
-        """Yield the places of requests by adapter and prompt, sorted by adapter and prompt length."""
+        """Yield the places of requests by adapter and prompt, sorted by batch class, adapter and prompt length."""
         most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
-        groups: dict[tuple[str, tuple[int, ...]], list[int]] = {}
-        for place, key in enumerate(map(_key, asked)):
-            groups.setdefault(key, []).append(place)
-        batch, tokens = [], 0
-        for (_, prompt), own in sorted(groups.items(), key=lambda group: (group[0][0], len(group[0][1]))):
-            size = len(prompt) + sum(asked[place][1].max_tokens for place in own)
-            if batch and (tokens + size > self.model.options.sample_tokens or len(batch + own) > most):
+        groups: dict[tuple, list[int]] = {}
+        for place, one in enumerate(asked):
+            groups.setdefault((self.batch_class(one), *_key(one)), []).append(place)
+        batch, tokens, last = [], 0, None
+        for key, own in sorted(groups.items(), key=lambda group: (*group[0][:2], len(group[0][2]))):
+            kind = key[0] if self.model.ways.mixed else key[:2]
+            size = len(key[2]) + sum(asked[place][1].max_tokens for place in own)
+            full = tokens + size > self.model.options.sample_tokens or len(batch + own) > most
+            if batch and (full or kind != last):
                 yield batch
                 batch, tokens = [], 0
-            batch, tokens = batch + own, tokens + size
+            batch, tokens, last = batch + own, tokens + size, kind
         if batch:
             yield batch
 
     def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
-        model, slices = self.model, None if self.model.peft is None else Slices()
+        model, slices = self.model, Slices() if self.model.peft is not None and self.model.ways.mixed else None
         prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, asked)))}
         prompt_R = np.array([prompts[_key(one)] for one in asked])
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in asked]).max())
         adapters, ids = zip(*prompts, strict=True)
         with model.computing(), contextlib.nullcontext() if slices is None else mixing(model.net, slices):
-            forward = (
-                FusedForward(model.net) if slices is None and self.fuses else partial(run, model.net, model.net.config)
-            )
+            forward = FusedForward(model.net) if model.ways.fused else partial(run, model.net, model.net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), asked, prompt_R)
         return [

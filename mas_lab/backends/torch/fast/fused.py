@@ -12,11 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import linear, rms_norm, silu
 
-from mas_lab.backends.torch.fast.tree_attention import Layout, laid_out, tree_attention
-from mas_lab.backends.torch.fast.trie import Trie
-
-SMALL = 2**25
-"""Number of weights up to which the calls of modules matter and joined matrices may be copied for each batch."""
+from mas_lab.backends.torch.fast.tree_attention import Layout, tree_attention
+from mas_lab.backends.torch.source import head_size
 
 
 @dataclass
@@ -48,7 +45,7 @@ class FusedForward:
     def __init__(self, net):
         config = self.config = net.config
         self.net, self.head, self.eps = net, net.get_output_embeddings(), config.rms_norm_eps
-        self.size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self.size = head_size(config)
         self.queries, self.keys = config.num_attention_heads, config.num_key_value_heads
         self.layers = [self._layer(layer) for layer in net.model.layers]
 
@@ -95,20 +92,3 @@ class FusedForward:
             layer.attention, *states, None, layer.attention.scaling, sliding_window=window, tree=layout
         )
         return linear(mixed[0].flatten(1), *layer.out)
-
-
-def can_fuse(net) -> bool:
-    """Return True if `net` is small, on a CPU, in float32, and its logits agree with those of `FusedForward`."""
-    first = next(net.parameters())
-    if first.device.type != "cpu" or net.dtype != torch.float32 or net.num_parameters() > SMALL:
-        return False
-    trie = Trie()
-    trie.walk([i % net.config.vocab_size for i in range(1, 6)])
-    ids_M, at_M, layout = laid_out([trie], torch.from_numpy)
-    with torch.inference_mode():
-        known = net(input_ids=ids_M[None], use_cache=False).logits[0]
-        try:
-            found = FusedForward(net)(ids_M, at_M, layout, at_M)
-        except (AttributeError, TypeError, ValueError, RuntimeError):
-            return False
-    return bool((found - known).abs().max() <= 1e-4 * known.abs().max().clamp(min=1))

@@ -32,8 +32,8 @@ class Slices:
         result = layer.base_layer(x)
         for adapter, rows in self._slices:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
-            part = up(down(x[:, rows])) * layer.scaling[adapter]
-            result[:, rows] += part.to(result.dtype)
+            part = up(down(x[..., rows, :])) * layer.scaling[adapter]  # a layer may get (1, M, h) or (M, h)
+            result[..., rows, :] += part.to(result.dtype)
         return result
 
 

@@ -15,25 +15,26 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch.utils.checkpoint import checkpoint
-from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
 from mas_lab.backends.torch.padded import LARGE_LOGITS, require_trainable
+from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
 
 
 class Tree(Trie):
-    """A tree of samples with one temperature: the distinct beginnings of their prompts and completions.
+    """A tree of samples with one temperature and batch class: the distinct beginnings of prompts and completions.
 
     `predictors` has, for each sample, the node that predicts each token of its completion. `tokens` has, for each
     sample, the places of its tokens among the N tokens of all samples.
     """
 
-    def __init__(self, temperature: float):
+    def __init__(self, temperature: float, batch_class: int):
         super().__init__()
-        self.temperature = temperature
+        self.temperature, self.batch_class = temperature, batch_class
         self.predictors: list[list[int]] = []
         self.tokens: list[np.ndarray] = []
         self._ends: dict[tuple[int, ...], int] = {}
@@ -55,38 +56,40 @@ class Cost:
 
     @classmethod
     def of(cls, net) -> "Cost":
-        config = net.config.get_text_config()
         weights = sum(p.numel() for p in net.parameters()) - net.get_input_embeddings().weight.numel()
-        head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        return cls(2.0 * weights, 4.0 * config.num_hidden_layers * config.num_attention_heads * head)
+        layers, heads = shape(net.config, "num_hidden_layers"), shape(net.config, "num_attention_heads")
+        return cls(2.0 * weights, 4.0 * layers * heads * head_size(net.config) if heads else 0.0)
 
     def __call__(self, length: int) -> float:
         return length * (self.linear + length * self.attention)
 
 
-def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost, budget: int) -> list[Tree]:
+def pack_prefix_trees(
+    samples: Sequence[Sample], packing: str, cost: Cost, budget: int, class_of: Callable[[Sample], int] = lambda _: 0
+) -> list[Tree]:
     """Return the trees of all samples.
 
     A tree has one prompt (at one temperature) and its completions. If it has more than `budget` tokens, it is cut
     between completions, and each part repeats the prompt. If that is cheaper, each sample gets a tree of its own.
-    Several prompts that begin alike share a tree if that is no more expensive than a tree for each.
+    Several prompts that begin alike share a tree if that is no more expensive than a tree for each. Only samples of
+    one class share a tree (`TorchModel.class_of`).
     """
     require_trainable(samples)
     ends = np.cumsum([len(s.completion_ids) for s in samples])
     groups: dict[tuple, list[int]] = {}
     for i, sample in enumerate(samples):
-        groups.setdefault((sample.temperature, tuple(sample.prompt_ids)), []).append(i)
+        groups.setdefault(((sample.temperature, class_of(sample)), tuple(sample.prompt_ids)), []).append(i)
 
     def tree_of(members: Sequence[int]) -> Tree:
-        tree = Tree(samples[members[0]].temperature)
+        tree = Tree(samples[members[0]].temperature, class_of(samples[members[0]]))
         for i in members:
             said = samples[i].completion_ids
             tree.add(tuple(samples[i].prompt_ids), said, np.arange(ends[i] - len(said), ends[i]))
         return tree
 
     trees: list[Tree] = []
-    packed: dict[float, dict[tuple[int, ...], Tree]] = {}
-    for (temperature, prompt), members in groups.items():
+    packed: dict[tuple[float, int], dict[tuple[int, ...], Tree]] = {}
+    for (kind, prompt), members in groups.items():
         tree, lengths = tree_of(members), [len(samples[i].completion_ids) - 1 for i in members]
         parts = (
             [tree] if len(tree) <= budget else [tree_of(part) for part in _cut(members, lengths, budget - len(prompt))]
@@ -97,10 +100,10 @@ def pack_prefix_trees(samples: Sequence[Sample], packing: str, cost: Cost, budge
         elif len(parts) > 1:
             trees += parts
         else:
-            packed.setdefault(temperature, {})[prompt] = tree
-    for temperature, alone in packed.items():
+            packed.setdefault(kind, {})[prompt] = tree
+    for kind, alone in packed.items():
         for prompts in merge_prefixes({prompt: len(tree) for prompt, tree in alone.items()}, cost):
-            members = [i for prompt in prompts for i in groups[temperature, prompt]]
+            members = [i for prompt in prompts for i in groups[kind, prompt]]
             trees.append(alone[prompts[0]] if len(prompts) == 1 else tree_of(members))
     return trees
 
@@ -117,24 +120,29 @@ def _cut(members: Sequence[int], lengths: Sequence[int], budget: int) -> Iterato
 
 
 def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
-    """Yield samples as micro-batches of trees, packed in the way that the model can compute."""
-    packing, budget = model.options.packing if model.by_tree else "padded", model.options.train_tokens
-    trees = pack_prefix_trees(samples, packing, model.cost, budget)
-    return tensor_batches(micro_batches(trees, budget), samples, model)
+    """Yield samples as micro-batches of trees."""
+    return tensor_batches(micro_batches(trees_of(samples, model), model.options.train_tokens), samples, model)
+
+
+def trees_of(samples: Sequence[Sample], model) -> list[Tree]:
+    """Return the trees of all samples, packed in the way that the model can compute."""
+    packing = model.options.packing if model.ways.tree else "padded"
+    return pack_prefix_trees(samples, packing, model.cost, model.options.train_tokens, model.class_of)
 
 
 def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
     """Yield a micro-batch for each part of the trees of `samples`."""
     ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
     for trees in parts:
-        yield MicroBatch(trees, ids_N, model.device, model.by_tree)
+        yield MicroBatch(trees, ids_N, model.device, model.ways.tree, model.ways.head)
 
 
 def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
     """Yield lists of trees of similar length, each at most `budget` tokens with padding, but at least one tree."""
     batch: list[Tree] = []
-    for tree in sorted(trees, key=len, reverse=True):
-        if batch and len(batch[0]) * (len(batch) + 1) > budget:
+    for tree in sorted(trees, key=lambda tree: (tree.batch_class, len(tree)), reverse=True):
+        other = batch and tree.batch_class != batch[0].batch_class
+        if other or (batch and len(batch[0]) * (len(batch) + 1) > budget):
             yield batch
             batch = []
         batch.append(tree)
@@ -150,8 +158,8 @@ class MicroBatch:
     the U distinct predicting positions, whose distributions have the temperatures `temperature_U`.
     """
 
-    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool):
-        self.trees, self.by_tree, self.device = trees, by_tree, device
+    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool, has_head: bool):
+        self.trees, self.by_tree, self.has_head, self.device = trees, by_tree, has_head, device
         longest = max(map(len, trees))
         starts = np.cumsum([0] + [len(t) for t in trees])
         offset = starts if by_tree else longest * np.arange(len(trees))
@@ -171,8 +179,10 @@ class MicroBatch:
             for i, tree in enumerate(trees):
                 ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions()
             real_PQ = np.arange(longest) < np.diff(starts)[:, None]
-            self.inputs = {"input_ids": ids_PQ, "attention_mask": real_PQ.astype(np.int64), "position_ids": at_PQ}
-            self.inputs = {name: self._put(values) for name, values in self.inputs.items()}
+            inputs = {"input_ids": ids_PQ}
+            if not real_PQ.all():
+                inputs |= {"attention_mask": real_PQ.astype(np.int64), "position_ids": at_PQ}
+            self.inputs = {name: self._put(values) for name, values in inputs.items()}
 
     def _put(self, values: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
@@ -184,7 +194,7 @@ class MicroBatch:
         """
         vocabulary = net.config.get_text_config().vocab_size
         is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS
-        if (self.by_tree and not is_large) or in_forward_mode() or net.get_output_embeddings() is None:
+        if (self.by_tree and not is_large) or in_forward_mode() or not self.has_head:
             return _pick(self.logits(net, call or net), self.temperature_U, self.from_N, self.id_N, entropy_grad)
         hidden_Uh, head = self.hidden(net), head_of(net)
         if not is_large:
@@ -247,9 +257,9 @@ class _Known:
     """The body of a model, whose hidden states are known."""
 
     def __init__(self, body, hidden: torch.Tensor):
-        self.body, self.output = body, BaseModelOutputWithPast(last_hidden_state=hidden)
+        self.body, self.output = body, MoeModelOutputWithPast(last_hidden_state=hidden)
 
-    def __call__(self, **inputs) -> BaseModelOutputWithPast:
+    def __call__(self, **inputs) -> MoeModelOutputWithPast:
         return self.output
 
     def __getattr__(self, name: str):

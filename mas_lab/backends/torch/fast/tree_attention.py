@@ -189,24 +189,3 @@ def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
     """Return the last hidden states (M, h), before the output embedding."""
     with attending(net.config):
         return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
-
-
-def follows_trees(net) -> bool:
-    """Return True if the logits of a tree of two tiny sequences agree with those of a row, in a trial."""
-    config = net.config.get_text_config()
-    if not set(getattr(config, "layer_types", None) or ()) <= {"full_attention", "sliding_attention"}:
-        return False
-    device = net.get_input_embeddings().weight.device
-    first, *rest = (i % config.vocab_size for i in range(1, 6))
-    trie, branch = Trie(), [first, *rest[2:]]
-    trie.walk([first, *rest[:2]])
-    trie.walk(branch)
-    ids_M, at_M, layout = laid_out([trie], lambda values: torch.from_numpy(values).to(device))
-    with torch.inference_mode():
-        whole = net(input_ids=torch.tensor([branch], device=device), use_cache=False).logits[0, -1]
-        try:
-            by_tree = forward(net, net.config, ids_M, at_M, layout, torch.tensor([len(trie) - 1], device=device))[0]
-        except (TypeError, AttributeError, KeyError, NotImplementedError, RuntimeError):
-            return False
-    tolerance = 1e-4 if whole.dtype == torch.float32 else 0.1
-    return bool((by_tree - whole).abs().max() <= tolerance * whole.abs().max().clamp(min=1))

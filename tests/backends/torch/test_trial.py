@@ -1,0 +1,130 @@
+"""Rows longer than every window of an architecture are sampled and read as a plain pass of each row computes them.
+
+The right values come from transformers: one row, no cache, no padding, no tree.
+"""
+
+import numpy as np
+import pytest
+import transformers as hf
+from backends.conftest import SHAPE, build
+from backends.drawn import gap, own_logprobs, requests
+from transformers import logging
+
+from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.torch.trial import FOUND
+from mas_lab.cells.losses import reinforce
+from mas_lab.policy import PolicyError, Sample
+
+LLAMA = SHAPE | {"intermediate_size": 48, "num_key_value_heads": 2, "max_position_embeddings": 128}
+FOUR = LLAMA | {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
+EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+CONFIGS = {
+    "window": lambda: hf.MistralConfig(**LLAMA, head_dim=8, sliding_window=19),  # in every layer, named in the config
+    "window_by_layer": lambda: hf.Gemma3TextConfig(**FOUR, head_dim=8, sliding_window=6, query_pre_attn_scalar=8),
+    "heads_by_layer": lambda: hf.Gemma4TextConfig(
+        **FOUR, head_dim=8, global_head_dim=16, sliding_window=4, vocab_size_per_layer_input=64,
+        hidden_size_per_layer_input=8),
+    "chunks": lambda: hf.Llama4TextConfig(
+        **LLAMA | {"num_hidden_layers": 4}, head_dim=8, attention_chunk_size=6, num_local_experts=2, floor_scale=8,
+        intermediate_size_mlp=48, attn_scale=0.5, interleave_moe_layer_step=2, no_rope_layers=[1, 0, 1, 0]),
+    "scaled_positions": lambda: hf.Ministral3Config(**LLAMA, head_dim=8, rope_parameters={
+        "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 8,
+        "llama_4_scaling_beta": 0.5}),
+    "two_attentions_a_layer": lambda: hf.DiffLlamaConfig(**LLAMA),
+    "linear_attention": lambda: hf.MiniMaxConfig(
+        **LLAMA, num_local_experts=4, num_experts_per_tok=2, block_size=4, head_dim=8,
+        layer_types=["linear_attention", "full_attention"]),
+    "alibi": lambda: hf.FalconConfig(**SHAPE, alibi=True),
+    "state_space": lambda: hf.MambaConfig(**{k: SHAPE[k] for k in SHAPE if k != "num_attention_heads"}, state_size=4),
+    "hybrid": lambda: hf.JambaConfig(**LLAMA, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2,
+                                     expert_layer_offset=1, num_experts=2, mamba_d_state=4),
+    "no_cache_in_the_output": lambda: hf.RecurrentGemmaConfig(
+        **{k: LLAMA[k] for k in LLAMA if k != "max_position_embeddings"} | {"num_hidden_layers": 3}, lru_width=32,
+        attention_window_size=6, head_dim=8),
+    "experts": lambda: hf.Qwen3MoeConfig(**LLAMA, head_dim=8, num_experts=4, **EXPERTS),
+    "experts_in_two_dimensions": lambda: hf.MixtralConfig(**LLAMA, num_local_experts=4, num_experts_per_tok=2),
+    "router_with_several_outputs": lambda: hf.PhimoeConfig(**LLAMA, num_local_experts=4, num_experts_per_tok=2),
+    "scaled_logits": lambda: hf.GraniteMoeConfig(
+        **LLAMA, num_local_experts=4, num_experts_per_tok=2, logits_scaling=3.0),
+    "flat_layers": lambda: hf.OPTConfig(
+        **SHAPE, ffn_dim=48, max_position_embeddings=128, word_embed_proj_dim=32),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory):
+    """Return a function from a name in `CONFIGS`, or a config, to the folder of a random model."""
+    logging.set_verbosity_error()
+    root, made = tmp_path_factory.mktemp("architectures"), {}
+
+    def make(name):
+        if str(name) not in made:
+            made[str(name)] = build(root / str(len(made)), CONFIGS[name]() if isinstance(name, str) else name)
+        return str(made[str(name)])
+
+    return make
+
+
+def samples_of(asked, answers):
+    return [
+        Sample(r.prompt_ids, c.ids, c.logprobs, r.temperature, 1.0, 0.1) for r, c in zip(asked, answers, strict=True)
+    ]
+
+
+def read_gap(policy, samples) -> float:
+    """Return the largest difference between the log-probabilities of the update and those of plain passes."""
+    known = [own_logprobs(policy, (*s.prompt_ids, *s.completion_ids), len(s.completion_ids)) for s in samples]
+    return np.abs(policy.forward(samples).logprobs_N.numpy() - np.concatenate(known)).max()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_all_weights(folder_of, name):
+    policy = load_policy(folder_of(name), lr=1e-3)
+    asked = requests(lengths=(1, 4, 11), each=2)
+    answers = policy.sample(asked)
+    assert gap(policy, asked, answers) < 1e-4
+    assert read_gap(policy, samples_of(asked, answers)) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["window", "hybrid", "experts", "experts_in_two_dimensions", "flat_layers",
+                                  "router_with_several_outputs", "state_space", "heads_by_layer"])  # fmt: skip
+def test_two_adapters(folder_of, name):
+    base = load_base(folder_of(name), adapters=2, rank=2, lr=1e-2)
+    policies = [base.adapter(agent) for agent in ("solver", "verifier")]
+    asked = requests(lengths=(1, 4, 11), each=1)
+    for policy in policies:  # an adapter starts as zero; a step makes it another model
+        policy.forward_backward(samples_of(asked, policy.sample(asked)), reinforce())
+        policy.optim_step(None)
+    mixed = [(policy, request) for request in asked for policy in policies]
+    answers = base.shared.engine.complete(mixed)
+    for policy in policies:
+        own = [answer for (other, _), answer in zip(mixed, answers, strict=True) if other is policy]
+        assert gap(policy, asked, own) < 1e-4
+        assert read_gap(policy, samples_of(asked, own)) < 1e-4
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("kind", [hf.Phi3Config, hf.LlamaConfig])
+def test_the_length_of_other_rows_does_not_choose_the_factors_of_longrope(folder_of, kind, plain):
+    config = kind(**LLAMA, rope_scaling=LONGROPE | {"original_max_position_embeddings": 24, "factor": 4.0})
+    policy = load_policy(folder_of(config), lr=1e-3, plain=plain)
+    short, long = requests(lengths=(1, 3), each=2), requests(lengths=(14, 20), each=2, seed=1)  # 14 to 33 tokens
+    answers = policy.sample(short + long)
+    assert [one.ids for one in answers[: len(short)]] == [one.ids for one in policy.sample(short)]
+    assert gap(policy, short + long, answers) < 1e-4
+    assert read_gap(policy, samples_of(short + long, answers)) < 1e-4
+    with pytest.raises(PolicyError, match=r"20 prompt tokens and up to 7 more cross 24 tokens.*max_tokens to 4"):
+        policy.sample(requests(lengths=(7,), each=1))
+
+
+def test_a_model_whose_rows_are_not_causal_is_refused(folder_of):
+    with pytest.raises(PolicyError, match="doge model, a token has another probability than without the tokens after"):
+        load_policy(folder_of(hf.DogeConfig(**LLAMA, keep_window_size=8)))
+
+
+def test_models_of_one_kind_share_a_trial(folder_of, tmp_path):
+    load_policy(folder_of("window"))
+    before = len(FOUND)
+    load_policy(str(build(tmp_path, CONFIGS["window"]())))
+    assert len(FOUND) == before
