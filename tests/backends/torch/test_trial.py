@@ -107,7 +107,8 @@ def test_two_adapters(folder_of, name):
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("kind", [hf.Phi3Config, hf.LlamaConfig])
 def test_the_length_of_other_rows_does_not_choose_the_factors_of_longrope(folder_of, kind, plain):
-    config = kind(**LLAMA, rope_scaling=LONGROPE | {"original_max_position_embeddings": 24, "factor": 4.0})
+    own = {"original_max_position_embeddings": 24}
+    config = kind(**LLAMA, **own, rope_scaling=LONGROPE | own | {"factor": 4.0})
     policy = load_policy(folder_of(config), lr=1e-3, plain=plain)
     short, long = requests(lengths=(1, 3), each=2), requests(lengths=(14, 20), each=2, seed=1)  # 14 to 33 tokens
     answers = policy.sample(short + long)
