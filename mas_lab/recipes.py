@@ -69,6 +69,13 @@ class Recipe:
     """Columns of a peer group, see `normalize`. `None`: no peer groups."""
     select: Selector | None = None
     """Selector of the rows to train on, see `select`. `None`: all rows."""
+    among: str = "all"
+    """Rows that enter centers and scales, see `normalize`. "all": also rows that `select` leaves out, which are
+    selected after cell 3. "selected": only the rows of `select`, which then runs before cell 3."""
+
+    def __post_init__(self):
+        if self.among == "selected" and self.select is None:
+            raise ValueError(f"recipe {self.name!r}: among='selected' needs a selector: replace(select=...)")
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a copy with some fields changed.
@@ -97,13 +104,16 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
         """
         grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt, team=team)
+        if self.among == "selected":
+            return normalize(select(grouped, self.select), **self.normalization, team=team)
         compared = normalize(grouped, **self.normalization, team=team)
         return compared if self.select is None else select(compared, self.select)
 
     @property
     def normalization(self) -> dict[str, Any]:
         """Return the arguments of cell 3."""
-        return {name: getattr(self, name) for name in ("center", "scale", "once_per", "ddof", "eps", "flat", "peers")}
+        names = ("center", "scale", "once_per", "ddof", "eps", "flat", "peers", "among")
+        return {name: getattr(self, name) for name in names}
 
 
 TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")

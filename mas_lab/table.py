@@ -214,6 +214,17 @@ def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
     return values.map(check).to_numpy(bool)
 
 
+def keys(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Return the columns `by` as values that identify a group; a list, or other mutable value, is written as text."""
+    found = turns[list(by)]
+    for name in [name for name in found if found[name].dtype == object]:
+        try:
+            found[name].map(hash)
+        except TypeError:
+            found = found.assign(**{name: found[name].map(lambda value: repr(plain(value)))})
+    return found
+
+
 def refuse_copies(turns: pd.DataFrame, cell: str) -> None:
     """Raise `TableError` if a model call stands twice, in a table that tells its calls apart."""
     names = set(turns.columns)

@@ -8,11 +8,12 @@ itself (`normalize`).
 from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
-from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require
+from mas_lab.table import TableError, forbid, keys, place, plain, refuse_copies, require
 from mas_lab.team import Team, takes_team
 
 
@@ -55,7 +56,13 @@ def group(
 
 
 def _credited(turns: pd.DataFrame, credit: Credit) -> pd.Series | pd.DataFrame:
-    """Return the credit of each row; an error of the credit names it and the step."""
+    """Return the credit of each row, step by step; an error of the credit names it and the step."""
+    if "step" in turns and turns["step"].nunique() > 1:  # episodes and nodes of different steps may share a name
+        order = np.argsort(turns["step"].to_numpy(), kind="stable")
+        parts = [_credited(rows, credit) for _, rows in turns.iloc[order].groupby("step", sort=True)]
+        return pd.concat(parts).iloc[np.argsort(order)]
+    narrow = turns.select_dtypes(["float16", "float32"]).columns
+    turns = turns.astype(dict.fromkeys(narrow, float))  # sums of narrow numbers depend on the order of the rows
     try:
         return credit(turns)
     except TableError:
@@ -70,13 +77,13 @@ def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:
 
     Values are quoted if plain text would give two keys the same string.
     """
-    keys = turns[list(by)].drop_duplicates()
+    rows = list(keys(turns, by).astype(object).itertuples(index=False, name=None))
+    distinct = list(dict.fromkeys(rows))
     for write in (str, repr):
-        labels = [" · ".join(write(value) for value in key) for key in keys.astype(object).itertuples(index=False)]
+        labels = [" · ".join(write(value) for value in key) for key in distinct]
         if len(set(labels)) == len(labels):
             break
-    by_key = dict(zip(keys.astype(object).itertuples(index=False, name=None), labels, strict=True))
-    rows = turns[list(by)].astype(object).itertuples(index=False, name=None)
+    by_key = dict(zip(distinct, labels, strict=True))
     return pd.Series([by_key[row] for row in rows], index=turns.index, name="group", dtype=object)
 
 

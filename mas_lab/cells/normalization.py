@@ -15,18 +15,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, forbid, place, plain, refuse_copies, require, trained
+from mas_lab.table import TableError, forbid, keys, place, plain, refuse_copies, require, selected, trained
 from mas_lab.team import Team, takes_team
 
 Center = Sequence[str] | str | Callable[..., pd.Series] | None
 Scale = Sequence[str] | str | Callable[..., pd.Series] | None
 TALLEST = 1e150
 """Credits must stay below this number; the squares of larger ones overflow."""
+ROUNDING = 2.0**-21
+"""Credits that differ by no more than this share of the larger are equal: four units in the last place of float32."""
 FLAT = ("zero", "center")
 """The rules that `normalize` knows for scale groups that do not vary."""
+AMONG = ("all", "selected")
+"""The rows that may enter centers and scales."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
@@ -39,6 +44,7 @@ def normalize(
     eps: float = 1e-6,
     flat: str = "zero",
     peers: Sequence[str] | None = None,
+    among: str = "all",
     team: Team | None = None,
 ) -> pd.DataFrame:
     """Add the columns `center`, `scale` and `advantage` to the table.
@@ -61,6 +67,8 @@ def normalize(
             deviation of its center group instead, unless that group is lone or flat too.
         peers: Columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
             flat, whatever center and scale say. `None`: such rows are trained on.
+        among: Rows that enter centers and scales. "all": every row of the batch, also those that `select` left out.
+            "selected": only the rows that `select` marked before; the others get advantage 0.
         team: The team that played `turns`, for a center or scale that looks at it. `None`: there is none.
 
     Returns:
@@ -93,18 +101,21 @@ def normalize(
     require(turns, ["credit", "group"], "normalize")
     refuse_copies(turns, "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
-    refuse_nonsense(center, scale, once_per, ddof, eps, flat, peers)
+    refuse_nonsense(center, scale, once_per, ddof, eps, flat, peers, among)
+    if among == "selected":
+        require(turns, ["selected"], "normalize(among='selected')")
+    rows = turns if among == "all" else turns.assign(probe=~selected(turns))  # no statistic counts a probe
     _warn_if_unlike_its_name(center, scale)
     units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
 
-    statistics = cache(lambda by, once: statistics_of(turns, by, once))
+    statistics = cache(lambda by, once: statistics_of(rows, by, once))
     center, scale = (_given(part, team) for part in (center, scale))
-    divisor, still = _scale(turns, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
+    divisor, still = _scale(rows, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
     if flat == "center":
         of_center = statistics(_columns(center, ("loo", "max"), "center"), units.get("center"))
         divisor, still = _lent(divisor, still, of_center, ddof, eps)
-    baseline, lone = _center(turns, center, lambda by: statistics(by, units.get("center")))
-    dead = lone | still | ~trained(turns) | _without_peer(statistics, peers)
+    baseline, lone = _center(rows, center, lambda by: statistics(by, units.get("center")))
+    dead = lone | still | ~trained(rows) | _without_peer(statistics, peers)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
@@ -117,6 +128,7 @@ def refuse_nonsense(
     eps: float,
     flat: str,
     peers: Sequence[str] | None = None,
+    among: str = "all",
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
     check_arguments(refuse_nonsense, {"center": center, "scale": scale}, "normalize")
@@ -126,6 +138,8 @@ def refuse_nonsense(
         raise ValueError(f"normalize: eps={eps!r} must be a number of 0 or more; it is added to the scale")
     if flat not in FLAT:
         raise ValueError(f"normalize: flat={flat!r}; known are {', '.join(FLAT)}")
+    if among not in AMONG:
+        raise ValueError(f"normalize: among={among!r}; known are {', '.join(AMONG)}")
     if isinstance(once_per, Mapping) and set(once_per) - {"center", "scale"}:
         unknown = sorted(set(once_per) - {"center", "scale"})
         raise ValueError(f"normalize: once_per has keys {unknown}; known are 'center' and 'scale'")
@@ -219,8 +233,8 @@ def _lent(
 
 
 def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:
-    """Return whether a group's smallest and largest credit are equal, up to the rounding of sums in another order."""
-    return np.abs(high - low) <= 1e-12 * np.maximum(1.0, np.maximum(np.abs(low), np.abs(high)))
+    """Return whether a group's smallest and largest credit are equal, up to the rounding of float32 rewards."""
+    return np.abs(high - low) <= np.maximum(1e-12, ROUNDING * np.maximum(np.abs(low), np.abs(high)))
 
 
 def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ...]:
@@ -240,10 +254,8 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     of the result. A group without a row of the batch has n = 0. Suffixes: R rows, U units, G groups.
     """
     require(turns, [*by, *([once_per] if once_per else [])], "normalize")
-    group_R = turns.groupby(list(by), sort=False, observed=True).ngroup().to_numpy()
-    each_R = (
-        turns.groupby(once_per, sort=False, observed=True).ngroup().to_numpy() if once_per else np.arange(len(turns))
-    )
+    group_R = _numbers(turns, by)
+    each_R = _numbers(turns, [once_per]) if once_per else np.arange(len(turns))
     _refuse_unmeasurable(turns, group_R)
     pairs, unit_R = np.unique(np.stack([group_R, each_R], 1), axis=0, return_inverse=True)
     group_U, unit_R = pairs[:, 0], unit_R.reshape(-1)
@@ -256,6 +268,11 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     groups = _describe(own_U[played], group_U[played], group_U.max(initial=-1) + 1)
     per_row = {name: values_G[group_R] for name, values_G in groups.items()}
     return pd.DataFrame({**per_row, "own": own_U[unit_R]}, index=turns.index)
+
+
+def _numbers(turns: pd.DataFrame, by: Sequence[str]) -> np.ndarray:
+    """Return the number of each row's group."""
+    return keys(turns, by).groupby(list(by), sort=False, observed=True).ngroup().to_numpy()
 
 
 def _refuse_unmeasurable(turns: pd.DataFrame, group_R: np.ndarray) -> None:
@@ -303,7 +320,8 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
-        row per (`step`, group, agent), because a task that is drawn again is compared anew.
+        row per (`step`, group, agent), because a task that is drawn again is compared anew. After `normalize` there is
+        also `dropped`, the number of rows with advantage 0 though their credit is not their center.
 
     Raises:
         TableError: A column is missing, or a credit is not a finite number.
@@ -317,6 +335,10 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1
     stats["flat"] = is_flat(stats["low"], stats["high"])
+    if {"center", "advantage"} <= set(turns.columns) and is_numeric_dtype(turns["advantage"]):
+        low, high = turns[["credit", "center"]].min(axis=1), turns[["credit", "center"]].max(axis=1)
+        dropped = (turns["advantage"] == 0) & ~is_flat(low, high)
+        stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
     return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
 
 

@@ -15,6 +15,7 @@ from mas_lab.cells.credits import (
     own_return,
     return_to_go,
 )
+from mas_lab.cells.grouping import group
 from mas_lab.table import TableError
 
 seeds = st.integers(0, 2**32 - 1)
@@ -228,3 +229,44 @@ def test_own_return_of_an_episode_that_branches_is_refused():
     turns = table(episode="a", depth=[0, 0], agent="left", candidate=[0, 1], local_reward=[1.0, 2.0], turn=0)
     with pytest.raises(TableError, match=r"own_return: several kept actions at .*episode 'a'.*episodes"):
         own_return()(turns)
+
+
+CHAINS = table(task="t", episode=list("aabb"), agent="s", turn=[0, 1, 0, 1], depth=[0, 1, 0, 1], kept=True,
+               node=["a/0", "a/1", "b/0", "b/1"], candidate=0, parent=["", "a/0.0", "", "b/0.0"],
+               local_reward=[1.0, 2.0, 4.0, 8.0], team_reward=[0.0, 1.0, 0.0, 3.0])  # fmt: skip
+JOINT = table(task="t", episode="t", agent=["x", "y"] * 4, turn=[0] * 4 + [1] * 4, depth=[0] * 4 + [1] * 4,
+              node=["t/0"] * 4 + ["t/0.0-0/1"] * 2 + ["t/0.1-1/1"] * 2, candidate=[0, 0, 1, 1, 0, 0, 0, 0], kept=True,
+              parent=[""] * 4 + ["t/0.0-0"] * 2 + ["t/0.1-1"] * 2,
+              team_reward=[1.0, 1.0, 0.0, 0.0, 2.0, 2.0, 5.0, 5.0])  # fmt: skip
+FOLLOWED = table(task="t", episode=["t", "t", "t+0", "t+1"], node=["t/0"] * 2 + ["a/1", "b/1"], depth=[0, 0, 1, 1],
+                 parent=["", "", "t/0.0", "t/0.1"], turn=[0, 0, 1, 1], agent="s", candidate=[0, 1, 0, 0],
+                 action=["t/0.0", "t/0.1", "a/1.0", "b/1.0"], kept=[True, False, True, True],
+                 probe=[False] * 2 + [True] * 2, team_reward=[1.0, 3.0, 2.0, 4.0])  # fmt: skip
+REPLAYED = table(task="t", episode=["e", "e", "e without b"], depth=[0, 1, 1], turn=[0, 0, 0], agent=["a", "b", "a"],
+                 candidate=0, probe=[False, False, True], removed=["", "", "b"],
+                 team_reward=[1.0, 2.0, 0.5])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "credit, turns, numbers",
+    [
+        (mixed(2.0), CHAINS, [1.0, 4.0, 4.0, 14.0]),
+        (episode_return(), CHAINS, [1.0, 1.0, 3.0, 3.0]),
+        (own_return(), CHAINS, [3.0, 3.0, 12.0, 12.0]),
+        (own_return(to_go=True), CHAINS, [3.0, 2.0, 12.0, 8.0]),
+        (return_to_go(), CHAINS, [1.0, 1.0, 3.0, 3.0]),
+        (return_to_go(), JOINT, [3.0, 3.0, 5.0, 5.0, 2.0, 2.0, 5.0, 5.0]),
+        (counterfactual(), FOLLOWED, [3.0, 7.0, 2.0, 4.0]),
+        (difference_return(), REPLAYED, [3.0, 1.5, 0.5]),
+    ],
+    ids=lambda value: repr(value) if callable(value) else None,
+)
+def test_a_joined_table_has_the_credits_of_its_steps(credit, turns, numbers):
+    """Two steps drew the same task, so their episodes and nodes have the same names; the second earned ten times."""
+    rewards = [name for name in ("team_reward", "local_reward") if name in turns]
+    second = turns.assign(step=1, **{name: 10 * turns[name] for name in rewards})
+    joined = pd.concat([second, turns.assign(step=0)]).sample(frac=1, random_state=0)
+    found = group(joined, ("step", "task", "agent"), credit)
+    assert found.index.equals(joined.index)
+    assert found[found["step"] == 0].sort_index()["credit"].tolist() == numbers
+    assert found[found["step"] == 1].sort_index()["credit"].tolist() == [10 * number for number in numbers]

@@ -9,6 +9,7 @@ from tables import candidates_table, shuffled
 
 from mas_lab.cells.credits import episode_return, mixed
 from mas_lab.cells.grouping import group
+from mas_lab.cells.normalization import normalize
 from mas_lab.table import ADDED_BY, ROLLOUT, SCHEMA, TableError, schema
 
 BY_TURN = ("episode", "agent", "turn")
@@ -147,3 +148,12 @@ def test_the_schema_gives_every_column_a_meaning_and_a_cell():
     assert list(declared["column"]) == list(SCHEMA) and declared["meaning"].str.len().gt(5).all()
     added_by = {"rollout", "group", "normalize", "select", "entropies"}
     assert set(declared["added_by"]) == added_by and set(ROLLOUT) < set(ADDED_BY)
+
+
+def test_lists_identify_a_group():
+    """Prompts of equal token ids are one group, as lists and as arrays."""
+    turns = pd.DataFrame({"task": "t", "episode": list("abc"), "agent": "x", "turn": 0, "team_reward": [1.0, 0.0, 5.0]})
+    for ids in ([[1, 2], [1, 2], [1]], [np.array([1, 2]), np.array([1, 2]), np.array([1])]):
+        found = group(turns.assign(prompt_ids=ids), "prompt_ids", episode_return())
+        assert found["group"].tolist() == ["[1, 2]", "[1, 2]", "[1]"]
+        assert normalize(found, center=("prompt_ids",), scale="none")["advantage"].tolist() == [0.5, -0.5, 0.0]

@@ -389,6 +389,35 @@ def test_credits_that_differ_by_rounding_alone_are_flat():
     assert group_stats(turns)["flat"].all()
 
 
+def test_rewards_that_differ_by_the_rounding_of_float32_are_flat():
+    """0.3 in float32 is 0.30000001192...; under "loo" without eps the difference would become an advantage of 1."""
+    noisy = [float(np.float32(0.3)), 0.3, float(np.float32(0.3)), 0.3]
+    for credit in (noisy, [1e6 * one for one in noisy], [-one for one in noisy]):
+        turns = table(group=["g"] * 4, agent=["x"] * 4, credit=credit)
+        for options in ({"center": "loo", "eps": 0.0}, {}, {"center": "loo", "scale": pooled_deviation()}):
+            assert (normalize(turns, **options)["advantage"] == 0).all()
+        assert group_stats(turns)["flat"].all()
+    for credit in ([0.3, 0.3001], [1000.0, 1000.01], [1e-9, 2e-9]):  # differences of a task, however small
+        assert normalize(table(group=["g"] * 2, credit=credit), eps=0.0)["advantage"].tolist() == pytest.approx([-1, 1])
+
+
+def test_float32_rewards_are_summed_in_float64():
+    rewards = np.array([1e8, 1.0, -1e8], np.float32)  # in float32 this sum is 0 or 1, by its order
+    turns = table(task="t", episode="e", agent="x", turn=[0, 1, 2], team_reward=rewards)
+    assert turns["team_reward"].dtype == np.float32
+    assert group(turns, "task", episode_return())["credit"].tolist() == [1.0] * 3
+
+
+def test_rows_that_a_scale_of_0_drops_are_counted():
+    turns = table(group=list("ggh"), agent=list("xyy"), credit=[1.0, 0.0, 2.0])
+    assert "dropped" not in group_stats(turns)
+    zero = normalize(turns, center="none", scale=lambda rows: pd.Series([0.0, 1.0, 1.0], rows.index))
+    assert zero["advantage"].tolist() == pytest.approx([0.0, 0.0, 2.0])
+    assert group_stats(zero)["dropped"].tolist() == [1, 0, 0]  # the second row's credit is its center
+    masked = normalize(table(group=["g"] * 3, task="t", agent=list("xxy"), credit=[1.0, 0.0, 2.0]), peers=("agent",))
+    assert group_stats(masked)["dropped"].tolist() == [0, 1]  # y has no peer
+
+
 # What dr_mas_std does to an agent that is called where the team fails
 
 

@@ -48,6 +48,26 @@ def test_what_a_selector_may_not_answer_is_refused_with_its_place():
         lab.select(turns.drop(columns="credit"), lab.not_flat())
 
 
+def test_rows_that_are_left_out_count_in_the_baseline_or_not_as_the_recipe_says():
+    """A cut-off answer that earned 0 beside one right and one wrong answer."""
+    turns = table(
+        task="t", episode=list("abc"), agent="x", team_reward=[1.0, 0.0, 0.0], finish=["eos", "eos", "length"]
+    )
+    after = lab.RECIPES["dr_mas"].replace(select=lambda rows: rows["finish"] == "eos", scale="none")
+    found = after.advantages(turns)
+    assert found["center"].tolist() == pytest.approx([1 / 3] * 3)
+    assert found["advantage"].tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
+    found = after.replace(among="selected").advantages(turns)
+    assert found["center"].tolist() == [0.5] * 3 and found["advantage"].tolist() == [0.5, -0.5, 0.0]
+    assert found["selected"].tolist() == [True, True, False] and "probe" not in found
+    with pytest.raises(ValueError, match="recipe 'grpo': among='selected' needs a selector"):
+        lab.RECIPES["grpo"].replace(among="selected")
+    with pytest.raises(lab.TableError, match="column 'selected' is missing; it is added by `select`"):
+        lab.normalize(lab.group(turns, "task", lab.episode_return()), among="selected")
+    with pytest.raises(ValueError, match="among='chosen'; known are all, selected"):
+        lab.normalize(lab.group(turns, "task", lab.episode_return()), among="chosen")
+
+
 @pytest.fixture(scope="module")
 def half_flat(models):
     """Four tasks of three candidates each a turn; in two of the tasks all candidates earned alike."""
