@@ -49,6 +49,8 @@ class TorchPolicy(ChatPolicy):
         self.name = adapter or Path(shared.source.name).name
         self.made_with: dict[str, int] | None = None
         """For an adapter: the arguments that made its base, and its index there. `None`: all weights are trained."""
+        self.first_weights: dict[str, torch.Tensor] | None = None
+        """For an adapter: its weights when this training began, the reference. `None`: the base without adapters."""
         self.passes = Passes(self)
         infix = f".{adapter}." if adapter else ""
         self.parameters = {name: p for name, p in shared.net.named_parameters() if infix in name}
@@ -142,9 +144,24 @@ class TorchPolicy(ChatPolicy):
 
     @torch.no_grad()
     def reference_logprobs(self, batch: Any) -> torch.Tensor:
-        """Return the log-probability of each token of a micro-batch under the frozen reference."""
-        with self.shared.reference() as net, self.shared.computing():
+        """Return the log-probability of each token of a micro-batch under the frozen reference, the first weights."""
+        with self._reference() as net, self.shared.computing():
             return batch.token_logprobs(net, False)[0]
+
+    @contextmanager
+    def _reference(self) -> Iterator[Any]:
+        if self.first_weights is None:
+            with self.shared.reference() as net:
+                yield net
+            return
+        present = {name: parameter.data for name, parameter in self.parameters.items()}
+        try:
+            for name, parameter in self.parameters.items():
+                parameter.data = self.first_weights[name]
+            yield self.shared.net
+        finally:
+            for name, parameter in self.parameters.items():
+                parameter.data = present[name]
 
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""
@@ -264,7 +281,10 @@ class TorchPolicy(ChatPolicy):
             torch_state.save(self, Path(directory))
 
     def load_weights(self, directory: Path) -> None:
-        """Read only the weights of a policy of the same kind, in Hugging Face or PEFT format."""
+        """Read only the weights of a policy of the same kind, in Hugging Face or PEFT format.
+
+        A training starts from them: they are also the reference of the KL term.
+        """
         with locked([self], training=True):
             torch_state.load_weights(self, Path(directory))
             self.version += 1

@@ -20,8 +20,8 @@ from mas_lab.backends.torch.source import RECORD, read_record
 from mas_lab.policy import PolicyError
 
 ADAPTER = "adapter_model.safetensors"
-OPTIMIZER = "training/optimizer.safetensors"
-"""The file has a folder of its own, because vLLM reads every safetensors file beside a model as weights of it."""
+OPTIMIZER, FIRST = "training/optimizer.safetensors", "training/first_weights.safetensors"
+"""The files have a folder of their own, because vLLM reads every safetensors file beside a model as weights of it."""
 
 
 def record(policy: Any) -> dict[str, Any]:
@@ -71,6 +71,8 @@ def save(policy: Any, directory: Path) -> None:
     }
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
+    if policy.first_weights is not None:
+        save_file(_contiguous(policy.first_weights), directory / FIRST)
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
@@ -88,6 +90,7 @@ def load_weights(policy: Any, directory: Path) -> None:
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
             raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
+        policy.first_weights = {name: parameter.detach().clone() for name, parameter in policy.parameters.items()}
     policy.set_gradients(None)
     policy.optimizer.state.clear()
 
@@ -102,6 +105,9 @@ def load(policy: Any, directory: Path) -> None:
         parameter = policy.parameters[name]
         # A copy: the tensor is the mapped file itself, and Windows cannot delete a checkpoint that is mapped.
         policy.optimizer.state[parameter][field] = value.to(parameter.device, copy=True)
+    if policy.adapter is not None:
+        first = load_file(directory / FIRST) if (directory / FIRST).is_file() else None
+        policy.first_weights = first and {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()}
     policy.lr = lr
 
 

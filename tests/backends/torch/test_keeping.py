@@ -173,3 +173,23 @@ def test_a_record_of_another_hand_is_named(qwen3, tmp_path):
     load_policy(qwen3).save(tmp_path)
     with pytest.raises(PolicyError, match=r"policy\.json: lora is 7; it was not written"):
         restore_policy(recorded(tmp_path, lora=7))
+
+
+def test_the_reference_of_an_adapter_is_its_first_weights(qwen3, tmp_path):
+    """A new adapter starts as the base; one that was loaded starts as it was loaded, and so after a resume."""
+    first = load_policy(qwen3, lora=4, lr=1e-1)
+    base_N = first.logprobs([SAMPLE]).detach()
+    step(first)
+    first.save(tmp_path / "trained")
+    second = load_policy(qwen3, lora=4, lr=1e-1)
+    second.load_weights(tmp_path / "trained")
+    start_N = second.logprobs([SAMPLE]).detach()
+    assert (start_N - base_N).abs().max() > 1e-2
+    step(second)
+    second.save(tmp_path / "kept")
+    resumed = restore_policy(tmp_path / "kept")
+    for policy, reference_N in ((first, base_N), (second, start_N), (resumed, start_N)):
+        found = policy.forward_backward([SAMPLE], TO_REFERENCE)
+        torch.testing.assert_close(found.reference_N, reference_N, atol=1e-6, rtol=0)
+        assert (found.logprobs_N - reference_N).abs().max() > 1e-2  # the weights that learn are back in their place
+    assert same(weights(resumed), weights(second))
