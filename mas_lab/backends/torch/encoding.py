@@ -4,7 +4,8 @@ A prompt that the model cannot read is refused. Without a chat template the end 
 tokenizer does not know reaches the model as an unknown token only. Leaves out: learning (`policy`).
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,8 @@ from mas_lab.policy import Completion, PolicyError, Request
 
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
 """A prompt is refused if more than this share of its tokens, and at least this number, are the unknown token."""
+PRIVATE = 0xF0000
+"""First of the characters that stand in for special tokens which a message contains; Unicode assigns them to nobody."""
 NAMED = 12
 """Number of unknown words that an error message lists."""
 
@@ -113,18 +116,73 @@ def encode(
     if tools:
         response_template(tokenizer)  # what cannot be read is not offered
     options = {"add_generation_prompt": True, **({"tools": list(tools)} if tools else {}), **template}
+    write = partial(tokenizer.apply_chat_template, tokenize=False, **options)
     if choice == "auto":
         encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
     else:
-        write = partial(tokenizer.apply_chat_template, tokenize=False, **options)
         opened = [write(messages) + opening(write, messages, choice) for messages in chats]
         encoded = tokenizer(opened, add_special_tokens=False)["input_ids"]
+    for place, messages in enumerate(chats):
+        if marks := _typed_marks(tokenizer, write, messages):
+            encoded[place] = _spell(tokenizer, marks, write, messages, choice)
     mark, number = unknown_mark(tokenizer) or (None, None)
     for messages, ids in zip(chats, encoded, strict=True):
         if _too_many(ids.count(number), ids):
             text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
             _refuse_unknown(tokenizer, text.replace(mark, " "), number, ids, policy)
     return encoded
+
+
+def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
+    """Return the special tokens, and other marks of a turn, whose characters stand in a message.
+
+    The tokenizer would read them as tokens: an agent could end the turn of its message and open another one.
+    """
+    added = [(str(token), token.special) for token in tokenizer.added_tokens_decoder.values()]
+    texts = list(_texts(messages))
+    typed = [(mark, special) for mark, special in added if any(mark in text for text in texts)]
+    if all(special for _, special in typed):
+        return [mark for mark, _ in typed]
+    around = write(_replaced(messages, lambda text: ""))
+    return [mark for mark, special in typed if special or mark in around]
+
+
+def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], choice: str) -> list[int]:
+    """Return the ids of a chat in which the `marks` that stand in messages are encoded as their characters."""
+    stand_ins = {chr(PRIVATE + number): mark for number, mark in enumerate(sorted(marks, key=len, reverse=True))}
+
+    def hidden(text: str) -> str:
+        for stand_in, mark in stand_ins.items():
+            text = text.replace(mark, stand_in)
+        return text
+
+    messages, ids = _replaced(messages, hidden), []
+    text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
+    for part in re.split(f"([{''.join(stand_ins)}])", text):
+        if mark := stand_ins.get(part):
+            halves = tokenizer([mark[:1], mark[1:]], add_special_tokens=False)["input_ids"]
+            ids += [i for half in halves for i in half if i not in tokenizer.added_tokens_decoder]
+        elif part:
+            ids += tokenizer(part, add_special_tokens=False)["input_ids"]
+    return ids
+
+
+def _texts(data: Any) -> Iterator[str]:
+    """Yield the texts in messages, which may lie in lists and mappings."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping | Sequence):
+        for part in data.values() if isinstance(data, Mapping) else data:
+            yield from _texts(part)
+
+
+def _replaced(data: Any, change: Callable[[str], str]) -> Any:
+    """Return messages with every text changed, except that of a role."""
+    if isinstance(data, Mapping):
+        return {key: part if key == "role" else _replaced(part, change) for key, part in data.items()}
+    if isinstance(data, str):
+        return change(data)
+    return [_replaced(part, change) for part in data] if isinstance(data, Sequence) else data
 
 
 def unknown_mark(tokenizer) -> tuple[str, int] | None:
