@@ -335,7 +335,9 @@ class TorchModel:
             )
 
     def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError, naming the policy, if the kernels have no forward-mode derivative; torch's have one."""
+        """Raise PolicyError, naming the policy, if this model has no right forward-mode derivative."""
+        if not self.ways.eager:
+            raise PolicyError(f"policy {policy!r}: its eager attention, which has a derivative, computes other numbers")
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

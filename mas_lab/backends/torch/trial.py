@@ -46,6 +46,8 @@ class Ways:
     """Rows that are trained on are padded on the right. False: only rows of one length share a batch."""
     head: bool = True
     """The output embedding runs alone, on the hidden states of the tokens that are needed."""
+    eager: bool = True
+    """Without trees, a forward-mode derivative takes the model's eager attention in place of a fused kernel."""
 
 
 FOUND: dict[str, Ways] = {}
@@ -70,6 +72,7 @@ def _find_ways(model: Any, small: bool) -> Ways:
     trial, ways = Trial(model), Ways(tree=True)
     if model.options.packing == "padded" or model.options.plain or not (trial.samples(ways) and trial.reads(ways)):
         ways = Ways(cached=trial.samples(Ways()), padded=trial.reads(Ways(head=False)))
+        ways = replace(ways, eager=trial.has_equal_attentions(ways))
         if not ways.cached and not trial.samples(Ways(cached=False)):
             raise PolicyError(
                 f"{model.source.name}: in a whole row of a {model.net.config.model_type} model, a token has another "
@@ -164,12 +167,28 @@ class Trial:
     @_or_false
     def splits(self) -> bool:
         """Return True if the output embedding turns hidden states to the model's logits."""
-        from mas_lab.backends.torch.fast.packing import head_of, packed_batches
+        from mas_lab.backends.torch.fast.packing import head_of
+
+        return self._has_logits(lambda batch: head_of(self.net)(batch.hidden(self.net)))
+
+    @_or_false
+    def has_equal_attentions(self) -> bool:
+        """Return True if the attention of forward-mode derivatives computes the model's logits."""
+        from mas_lab.backends.torch.fast.forward_mode import forward_mode
+
+        def eager(batch: Any) -> torch.Tensor:
+            with forward_mode():
+                return batch.logits(self.net, self.net)
+
+        return self._has_logits(eager)
+
+    def _has_logits(self, logits_of: Callable[[Any], torch.Tensor]) -> bool:
+        from mas_lab.backends.torch.fast.packing import packed_batches
 
         with torch.no_grad(), self.model.computing():
             for batch in packed_batches(self._samples(), self.model):
-                whole, parts = batch.logits(self.net, self.net), head_of(self.net)(batch.hidden(self.net))
-                if not (parts - whole).abs().mean() <= self.tolerance * whole.std():
+                known = batch.logits(self.net, self.net)
+                if not (logits_of(batch) - known).abs().mean() <= self.tolerance * known.std():
                     return False
         return True
 

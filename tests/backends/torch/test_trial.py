@@ -129,3 +129,19 @@ def test_models_of_one_kind_share_a_trial(folder_of, tmp_path):
     before = len(FOUND)
     load_policy(str(build(tmp_path, CONFIGS["window"]())))
     assert len(FOUND) == before
+
+
+@pytest.mark.parametrize("name, exact", [("two_attentions_a_layer", True), ("alibi", False), ("experts", False)])
+def test_a_forward_mode_derivative_is_exact_or_refused(folder_of, name, exact):
+    """Falcon's eager attention adds ALiBi twice; products of experts have no forward-mode derivative."""
+    policy = load_policy(folder_of(name), lr=1e-3)
+    asked = requests(each=2)
+    samples = samples_of(asked, policy.sample(asked))
+    policy.forward_backward(samples, reinforce())
+    gradient = [part.clone() for _, part in policy.gradients()]
+    if not exact:
+        with pytest.raises(PolicyError, match="derivative"):
+            policy.directional_derivatives(samples, reinforce(), gradient)
+        return
+    total = policy.directional_derivatives(samples, reinforce(), gradient).double().sum()
+    assert total.item() == pytest.approx(sum(part.double().square().sum().item() for part in gradient), rel=1e-5)

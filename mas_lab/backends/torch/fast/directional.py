@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from mas_lab.backends.torch.fast.forward_mode import forward_mode
 from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
 from mas_lab.cells.losses import Loss, token_losses
-from mas_lab.policy import Sample
+from mas_lab.policy import PolicyError, Sample
 
 
 def directional_derivatives(
@@ -42,8 +42,11 @@ def directional_derivatives(
 
         for batch in packed_batches(samples, policy.shared):
             token_N = torch.from_numpy(batch.token_N).to(policy.device)
-            with policy.shared.computing():
-                found_2N = batch.token_logprobs(policy.shared.net, loss.needs_entropy, call)
+            try:
+                with policy.shared.computing():
+                    found_2N = batch.token_logprobs(policy.shared.net, loss.needs_entropy, call)
+            except NotImplementedError as error:
+                raise PolicyError(f"policy {policy.name!r}: no forward-mode derivative, {error}") from error
             duals_2N = [forward_ad.unpack_dual(values_N) for values_N in found_2N]
             reference_N = policy.reference_logprobs(batch) if loss.needs_reference else None
             pulls_2N = _pulls(loss, batch, known_3N[:, token_N], [dual_N.primal for dual_N in duals_2N], reference_N)
