@@ -16,13 +16,21 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import logging
+from transformers.utils import find_adapter_config_file, logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config
+from mas_lab.backends.torch.source import (
+    Source,
+    context_of,
+    eos_ids,
+    model_config,
+    read_tokenizer,
+    reading,
+    refuse_broken,
+)
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -146,9 +154,10 @@ class TorchModel:
             settle_threads()
         self.dtype = self._dtype()
         self.weights = str(weights or source.location())
+        refuse_broken(self.weights)
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
+        self.tokenizer = read_tokenizer(self.weights, self.net.get_input_embeddings().num_embeddings)
         self.context = context_of(self.net.config)
         self.engine = self.make_engine()
         self._reference = None
@@ -243,7 +252,12 @@ class TorchModel:
         config = model_config(where)
         # The fused kernels silently ignore a soft cap on the scores.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
-        with quiet():
+        with quiet(), reading(where, "config.json or the weights (model.safetensors)"):
+            if find_adapter_config_file(where):
+                raise PolicyError(
+                    f"{where}: adapter_config.json makes this an adapter of another model; load that model with lora=, "
+                    "or remove the file"
+                )
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
                 ignore_mismatched_sizes=True, output_loading_info=True,

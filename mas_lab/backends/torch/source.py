@@ -5,11 +5,14 @@ It imports no heavy library. Leaves out: reading the weights (`model`), writing 
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic_core import from_json
 
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
@@ -19,6 +22,11 @@ PROVENANCE = "provenance.json"
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 """Learning rates of models without a rate of their own."""
 RECORD = "policy.json"
+OBJECTS = (
+    "config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "vocab.json",
+)  # fmt: skip
+"""Files of a model that hold a JSON object each."""
 FORM = {
     "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
     "options": (dict,),
@@ -36,22 +44,82 @@ def options_of(cls: type[Options], given: Mapping[str, Any]) -> Options:
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
+@contextmanager
+def reading(where: str | Path, files: str) -> Iterator[None]:
+    """Raise PolicyError, with the files and the remedy, for any error of a library that reads `files` of a model."""
+    try:
+        yield
+    except PolicyError:
+        raise
+    except Exception as error:  # transformers, safetensors and tokenizers raise errors of many types
+        if "trust_remote_code" in str(error):
+            raise PolicyError(
+                f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
+                "architecture that transformers knows"
+            ) from error
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PolicyError(
+            f"{where}: {files} cannot be read ({told:.300}); fetch the model again, or take another one"
+        ) from error
+
+
+def refuse_broken(where: str | Path) -> None:
+    """Raise PolicyError, with the file, if a file of a model directory that should hold a JSON object does not."""
+    for path in filter(Path.exists, (Path(where) / name for name in OBJECTS)):
+        with reading(where, path.name):
+            if not isinstance(from_json(path.read_bytes()), dict):
+                raise ValueError("it holds no JSON object")
+
+
 def model_config(where: str | Path) -> Any:
     """Return the transformers config of a directory or hub id.
 
-    Code that comes with a model is never run, and the user is never asked. Raises PolicyError if the model needs it.
+    Code that comes with a model, or that its config names, is never run, and the user is never asked. Raises
+    PolicyError if the model needs it.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PreTrainedConfig
 
-    try:
+    with reading(where, "config.json"):
+        if kernel := _kernel(PreTrainedConfig.get_config_dict(where)[0]):
+            raise PolicyError(
+                f"{where}: config.json names {kernel!r:.80}, which is code from a hub, and such code is not run here; "
+                "remove the entry if the model works without it"
+            )
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except ValueError as error:
-        if "trust_remote_code" not in str(error):
-            raise
+
+
+def _kernel(part: Any, inside: bool = False) -> str | None:
+    """Return the first hub id that a config names as an implementation or a kernel, in any of its parts."""
+    if isinstance(part, Mapping):
+        named = (_kernel(one, inside or bool(re.search("implementation|kernel", key))) for key, one in part.items())
+        return next(filter(None, named), None)
+    if isinstance(part, list):
+        return next(filter(None, (_kernel(one, inside) for one in part)), None)
+    return part if inside and isinstance(part, str) and "/" in part else None
+
+
+def read_tokenizer(where: str | Path, size: int) -> Any:
+    """Return the tokenizer of a directory or hub id, for a model with `size` embeddings.
+
+    A token without an embedding is allowed if no chat can contain it, such as Gemma 3's token for an image. Raises
+    PolicyError for any other.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+    with reading(where, "tokenizer.json or tokenizer_config.json"):
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        if not isinstance(tokenizer, PreTrainedTokenizerBase):
+            raise TypeError(f"it is a {type(tokenizer).__name__}")
+        known, added, chat = tokenizer.get_vocab(), tokenizer.added_tokens_encoder, str(tokenizer.chat_template)
+        if known.keys() <= added.keys():  # what transformers makes if there is no file
+            raise ValueError("it has no vocabulary")
+        outside = [token for token, number in known.items() if number >= size and (token not in added or token in chat)]
+    if outside:
         raise PolicyError(
-            f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
-            "architecture that transformers knows"
-        ) from error
+            f"{where}: tokenizer.json has {len(known)} tokens, and the model has {size} embeddings; {outside[0]!r:.80} "
+            "has none: put the model's own tokenizer there"
+        )
+    return tokenizer
 
 
 def context_of(config: Any) -> int:
@@ -77,8 +145,9 @@ class Source:
 
     @classmethod
     def find(cls, name: str | Path) -> "Source":
-        if (Path(name) / "config.json").is_file():
-            return cls("directory", str(Path(name).resolve()))
+        with reading(name, "config.json"):
+            if (Path(name) / "config.json").is_file():
+                return cls("directory", str(Path(name).resolve()))
         families = sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
         if str(name) in families:
             return cls("pocket", str(name))
@@ -96,9 +165,8 @@ class Source:
         rate that they had. Raises PolicyError if a pocket model has no rate.
         """
         path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
-        saved = path.with_name("policy.json")
-        if self.kind == "directory" and saved.is_file():
-            record = json.loads(saved.read_text(encoding="utf-8"))
+        if self.kind == "directory" and path.with_name(RECORD).is_file():
+            record = read_record(path.parent)
             return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
         if self.kind == "hub" or not path.is_file():
             return LARGE_LR[which]
@@ -120,7 +188,7 @@ class Source:
             return Source(self.kind, self.name, getattr(model_config(self.name), "_commit_hash", None))
         sha = hashlib.sha256()
         for path in sorted(Path(self.location()).glob("*.safetensors")):
-            with path.open("rb") as file:
+            with reading(self.name, path.name), path.open("rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         return Source(self.kind, self.name, sha.hexdigest())
 
