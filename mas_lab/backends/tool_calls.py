@@ -24,7 +24,7 @@ QWEN3 = {
     },
 }  # fmt: skip
 """Response template of Qwen3, for text without a tokenizer, such as a demonstration."""
-SECONDS = 1.0
+SECONDS = 5.0
 """Time limit of comparing the arguments of a call with their schema."""
 UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """Errors of the library for a text that does not fit its response template."""

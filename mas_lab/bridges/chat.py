@@ -141,8 +141,6 @@ def asked_of(body: Any) -> Asked:
         asked = Asked.model_validate({name: value for name, value in body.items() if value is not None})
     except ValidationError as error:
         raise Refused(400, "invalid_value", first_problem(error)) from None
-    except RecursionError:
-        raise Refused(400, "invalid_value", "a part of it nests too deep; make it flatter") from None
     for name, value in asked.model_extra.items():
         if name not in IGNORED and (name not in NEUTRAL or value != NEUTRAL[name]):
             instead = INSTEAD.get(name, "leave it out")

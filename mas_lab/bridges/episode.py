@@ -172,6 +172,8 @@ class Episode:
             for call in calls:
                 self.tell(self, call)
             answers = [self._answered(call, call.answer.result()) for call in calls]
+        except RecursionError:
+            raise Refused(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
         except Refused as refused:
             self.refusal = self.refusal or str(refused)
             raise
