@@ -5,12 +5,15 @@ it is read here. A folder counts as one's own if this computer wrote its run.jso
 time of that file, which no copy keeps. Leaves out: the checks themselves (`run.check_run`, `forms`).
 """
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import RunError, write_bytes
@@ -20,7 +23,22 @@ LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
 GIB, SECONDS = 2**30, 120
 """Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
 OWN = "own.txt"
-CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+CHILD = """
+import sys
+from pathlib import Path
+from mas_lab.runs.run import check_run
+from mas_lab.runs.foreign import limited
+limited(lambda at: check_run(Path(sys.argv[1]), at))
+"""
+CHATS = """
+import sys
+sys.modules["torch"] = None  # tokenizers do without, and its import takes seconds
+from mas_lab.runs.chats import try_chats
+from mas_lab.runs.foreign import limited
+limited(try_chats, {seconds})
+"""
+CHAT_SECONDS = 60
+"""Seconds of computing that the trial of a team's tokenizers may take."""
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
                "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:surrogateescape"}  # fmt: skip
 """Settings with which a process reserves no memory that it does not use."""
@@ -56,27 +74,64 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
     limit = size_limit()
-    command = [sys.executable, "-P", "-c", CHILD, str(path)]  # -P: modules in the working folder may be a stranger's
+    read, refusal, failed = _in_child(CHILD, str(path), SECONDS * max(1, limit / GIB))
+    if refusal:
+        raise RunError(refusal)
+    if failed:
+        *_, last = [str(path), *read]
+        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+
+
+def refuse_chats(tokenizers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise RunError unless a child process could write and encode chats with somebody else's tokenizers.
+
+    Args:
+        tokenizers: The folder or hub id of each, and its arguments of the chat template.
+    """
+    new = {json.dumps([_digest(where), template]): (where, template) for where, template in tokenizers}
+    new = {key: one for key, one in new.items() if key not in _tried}
+    if not new:
+        return
+    asked = json.dumps(list(new.values()))
+    read, refusal, failed = _in_child(CHATS.format(seconds=CHAT_SECONDS), asked, 10 * CHAT_SECONDS)
+    if refusal or failed:
+        *_, last = ["a tokenizer", *read]
+        told = f"{last}: a chat crashes it, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB"
+        raise RunError(
+            f"{refusal or told}; its chat template, template arguments or tokenizer.json are at fault: ask its maker"
+        )
+    _tried.update(new)
+
+
+def _digest(where: str) -> str:
+    """Return a digest of the files of a tokenizer in a folder, or its hub id."""
+    files = sorted(path for path in Path(where).rglob("*") if path.is_file() and path.suffix != ".safetensors")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest() if files else where
+
+
+_tried: set[str] = set()
+"""Tokenizers and arguments that a child of this process has tried."""
+
+
+def _in_child(code: str, argument: str, seconds: float) -> tuple[list[str], str, bool]:
+    """Run code in a limited child, and return the places that it came to, its refusal, and whether it failed."""
+    command = [sys.executable, "-P", "-c", code, argument]  # -P: modules in the working folder may be a stranger's
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            timeout=SECONDS * max(1, limit / GIB),
+            timeout=seconds,
         )  # fmt: skip
         failed, told = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
         failed, told = True, error.stdout or b""
     read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
-    if refusal:
-        raise RunError(refusal)
-    if failed:
-        *_, last = [str(path), *read.splitlines()]
-        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+    return read.splitlines(), refusal, failed
 
 
-def limited(check: Callable[..., None]) -> None:
-    """Check the run that the command line names, as the child; print each file before it is read, and a refusal."""
+def limited(check: Callable[[Callable[[Any], None]], None], seconds: int | None = None) -> None:
+    """Check what the command line names, as the child; print each place before it is tried, and a refusal."""
     import psutil
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - both before the limit
@@ -85,8 +140,11 @@ def limited(check: Callable[..., None]) -> None:
         process = psutil.Process()
         most = process.memory_info().vms + int(size_limit())
         process.rlimit(psutil.RLIMIT_AS, (most, most))
+        if seconds:
+            end = int(sum(process.cpu_times()[:2])) + seconds
+            process.rlimit(psutil.RLIMIT_CPU, (end, end))
     try:
-        check(Path(sys.argv[1]), lambda name: print(name, flush=True))
+        check(lambda name: print(name, flush=True))
     except RunError as error:
         print(f"\0{error}", end="")
 

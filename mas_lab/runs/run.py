@@ -40,7 +40,7 @@ from mas_lab.runs.disk import (
     whole,
     write_json,
 )  # fmt: skip
-from mas_lab.runs.foreign import open_zip, refuse_large, refuse_untrusted
+from mas_lab.runs.foreign import is_own, open_zip, refuse_chats, refuse_large, refuse_untrusted
 from mas_lab.runs.forms import checked_table, require_form
 from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
 from mas_lab.team import Sampling, Team, describe_team, differences
@@ -135,12 +135,27 @@ class Checkpoint:
 
         return Tokenizer.from_file(str(path))
 
-    def team(self, base: str | Sequence[str] = ()) -> Team:
-        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
-        names = self.state["team"]["policies"]
-        from mas_lab.backends.loading import restore_policies
+    def team(self, base: str | Sequence[str] = (), trusted: bool = True) -> Team:
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters.
 
-        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
+        Tokenizers in a folder that is not `trusted` are first tried in a child process.
+        """
+        from mas_lab.backends.loading import restore_policies
+        from mas_lab.backends.tool_calls import forget_patterns
+        from mas_lab.backends.torch.source import Source, read_record
+
+        names = self.state["team"]["policies"]
+        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(names)}
+        records = {} if trusted else {name: read_record(place) for name, place in places.items()}
+        own = [name for name, record in records.items() if record["lora"] is None]
+        sources = {name: Source(**record["source"]) for name, record in records.items() if record["template"]}
+        asked = [base] if isinstance(base, str) else base
+        bases = {name: one.location() for name, one in sources.items() if one.kind != "hub" or one.name in asked}
+        tried = bases | {name: str(places[name]) for name in own}
+        refuse_chats([(where, records[name]["template"]) for name, where in tried.items()])
+        policies = restore_policies(places, base)
+        for name in own:
+            forget_patterns(policies[name].tokenizer)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
@@ -279,7 +294,8 @@ class Run:
         `base` lists the hub ids of models that its adapters need. A run may come from anybody, so no other model is
         loaded (PolicyError names the one to list).
         """
-        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base))
+        trusted = self.is_exported or is_own(self.folder)
+        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base, trusted))
 
 
 def load_run(path: str | Path) -> Run:

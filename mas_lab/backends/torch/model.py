@@ -18,7 +18,7 @@ from peft.tuners.lora import LoraLayer
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils import find_adapter_config_file, logging
+from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
@@ -157,7 +157,7 @@ class TorchModel:
         refuse_broken(self.weights)
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = read_tokenizer(self.weights, self.net.get_input_embeddings().num_embeddings)
+        self.tokenizer = read_tokenizer(self.weights, len(self.net.get_input_embeddings().weight))
         self.context = context_of(self.net.config)
         self.engine = self.make_engine()
         self._reference = None
@@ -253,11 +253,6 @@ class TorchModel:
         # The fused kernels silently ignore a soft cap on the scores.
         capped = getattr(config.get_text_config(), "attn_logit_softcapping", None)
         with quiet(), reading(where, "config.json or the weights (model.safetensors)"):
-            if find_adapter_config_file(where):
-                raise PolicyError(
-                    f"{where}: adapter_config.json makes this an adapter of another model; load that model with lora=, "
-                    "or remove the file"
-                )
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
                 ignore_mismatched_sizes=True, output_loading_info=True,

@@ -78,8 +78,14 @@ def model_config(where: str | Path) -> Any:
     PolicyError if the model needs it.
     """
     from transformers import AutoConfig, PreTrainedConfig
+    from transformers.utils import find_adapter_config_file
 
     with reading(where, "config.json"):
+        if find_adapter_config_file(str(where)):
+            raise PolicyError(
+                f"{where}: adapter_config.json makes this an adapter of another model; load that model with lora=, or "
+                "remove the file"
+            )
         if kernel := _kernel(PreTrainedConfig.get_config_dict(where)[0]):
             raise PolicyError(
                 f"{where}: config.json names {kernel!r:.80}, which is code from a hub, and such code is not run here; "
