@@ -87,10 +87,6 @@ class Endpoint:
         return OpenAI(**own | options)
 
 
-Drawn = tuple[Request, Policy, str, Completion]
-"""What an engine drew for a call: the request, the policy and its name, and the completion."""
-
-
 @dataclass(eq=False)
 class Call:
     """One call in flight. `number` counts the calls of its agent, `depth` those of its episode, from 0."""
@@ -105,14 +101,14 @@ class Call:
     def place(self) -> str:
         return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
 
-    def settle(self, answer: Drawn | Refused) -> None:
-        """Set what was drawn, or why nothing was, unless the call already has one of them.
+    def settle(self, drawn: tuple[Request, Policy, str, Completion] | Refused) -> None:
+        """Set what the policy of a name drew, or why it drew nothing, unless the call has one of them.
 
         An episode may end in its own thread while another thread answers its call.
         """
         self.episode.open.discard(self)
         with suppress(InvalidStateError):
-            self.answer.set_result(answer)
+            (self.answer.set_exception if isinstance(drawn, Refused) else self.answer.set_result)(drawn)
 
 
 @dataclass(eq=False)
@@ -171,7 +167,7 @@ class Episode:
             calls = self._make_calls(asked)
             for call in calls:
                 self.tell(self, call)
-            answers = [self._answered(call, call.answer.result()) for call in calls]
+            answers = [self.take(call, *call.answer.result()) for call in calls]
         except RecursionError:
             raise Refused(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
         except Refused as refused:
@@ -226,20 +222,11 @@ class Episode:
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def _answered(self, call: Call, drawn: Drawn | Refused) -> Answered:
-        """Return the answer to a call, or raise `Refused`; a schema that takes long to compare delays no other call."""
-        if isinstance(drawn, Refused):
-            raise drawn
-        try:
-            return self.take(call, *drawn)
-        except Refused:
-            raise
-        except Exception as error:  # from the response template or the schema of a tool; it costs this call alone
-            told = f"the answer of agent {call.asked.agent!r} cannot be read: {type(error).__name__}: {error!s:.300}"
-            raise Refused(500, "answer", told) from error
-
     def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> Answered:
-        """Keep the row of a call, which a completion of the policy called `name` answers, and return the answer."""
+        """Keep the row of a call, which a completion of the policy called `name` answers, and return the answer.
+
+        It runs in the thread of the call, because to compare arguments with a schema may take seconds.
+        """
         asked, tools, ids = call.asked, call.asked.offered, list(completion.ids)
         message, status = {"role": "assistant", "content": completion.text}, "none"
         if tools:

@@ -186,8 +186,7 @@ def load_team(
         raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
     own = {"alpha": alphas.pop()} if alphas else {}
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    places = [(one.source.location() if one.source else str(one.folder), one.template) for one in given.values()]
-    refuse_chats([(place, template) for place, template in places if template or Path(place).is_relative_to(folder)])
+    refuse_chats([(str(one.folder), one.template) for one in given.values() if one.lora is None])
     policies = open_given(given, backend=backend, **own, **options)
     for name, one in given.items():
         if one.lora is None:

@@ -5,7 +5,6 @@ it is read here. A folder counts as one's own if this computer wrote its run.jso
 time of that file, which no copy keeps. Leaves out: the checks themselves (`run.check_run`, `forms`).
 """
 
-import hashlib
 import json
 import os
 import subprocess
@@ -23,20 +22,10 @@ LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
 GIB, SECONDS = 2**30, 120
 """Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
 OWN = "own.txt"
-CHILD = """
-import sys
-from pathlib import Path
-from mas_lab.runs.run import check_run
-from mas_lab.runs.foreign import limited
-limited(lambda at: check_run(Path(sys.argv[1]), at))
-"""
-CHATS = """
-import sys
-sys.modules["torch"] = None  # tokenizers do without, and its import takes seconds
-from mas_lab.runs.chats import try_chats
-from mas_lab.runs.foreign import limited
-limited(try_chats, {seconds})
-"""
+CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+NO_TORCH = "import sys; sys.modules['torch'] = None; "
+"""Tokenizers do without torch, whose import takes seconds."""
+CHATS = "from mas_lab.runs.chats import try_chats; from mas_lab.runs.foreign import limited; limited(try_chats, {})"
 CHAT_SECONDS = 60
 """Seconds of computing that the trial of a team's tokenizers may take."""
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
@@ -74,47 +63,24 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
     limit = size_limit()
-    read, refusal, failed = _in_child(CHILD, str(path), SECONDS * max(1, limit / GIB))
-    if refusal:
-        raise RunError(refusal)
-    if failed:
-        *_, last = [str(path), *read]
-        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+    told = f"takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}"
+    _try_in_child(CHILD, str(path), SECONDS * max(1, limit / GIB), told)
 
 
 def refuse_chats(tokenizers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Raise RunError unless a child process could write and encode chats with somebody else's tokenizers.
+    """Raise RunError unless a child process could write and encode chats with tokenizers of somebody else.
 
     Args:
-        tokenizers: The folder or hub id of each, and its arguments of the chat template.
+        tokenizers: The folder of each, and its arguments of the chat template.
     """
-    new = {json.dumps([_digest(where), template]): (where, template) for where, template in tokenizers}
-    new = {key: one for key, one in new.items() if key not in _tried}
-    if not new:
-        return
-    asked = json.dumps(list(new.values()))
-    read, refusal, failed = _in_child(CHATS.format(seconds=CHAT_SECONDS), asked, 10 * CHAT_SECONDS)
-    if refusal or failed:
-        *_, last = ["a tokenizer", *read]
-        told = f"{last}: a chat crashes it, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB"
-        raise RunError(
-            f"{refusal or told}; its chat template, template arguments or tokenizer.json are at fault: ask its maker"
-        )
-    _tried.update(new)
+    told = f"crashes in a chat as of a run, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB for it; its chat "
+    told += "template, template arguments or tokenizer.json are at fault: ask its maker"
+    if tokenizers:
+        _try_in_child(NO_TORCH + CHATS.format(CHAT_SECONDS), json.dumps(tokenizers), 10 * CHAT_SECONDS, told)
 
 
-def _digest(where: str) -> str:
-    """Return a digest of the files of a tokenizer in a folder, or its hub id."""
-    files = sorted(path for path in Path(where).rglob("*") if path.is_file() and path.suffix != ".safetensors")
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest() if files else where
-
-
-_tried: set[str] = set()
-"""Tokenizers and arguments that a child of this process has tried."""
-
-
-def _in_child(code: str, argument: str, seconds: float) -> tuple[list[str], str, bool]:
-    """Run code in a limited child, and return the places that it came to, its refusal, and whether it failed."""
+def _try_in_child(code: str, argument: str, seconds: float, told: str) -> None:
+    """Run code in a limited child; raise RunError for its refusal, or with the place that it came to if it failed."""
     command = [sys.executable, "-P", "-c", code, argument]  # -P: modules in the working folder may be a stranger's
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
@@ -123,14 +89,18 @@ def _in_child(code: str, argument: str, seconds: float) -> tuple[list[str], str,
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             timeout=seconds,
         )  # fmt: skip
-        failed, told = done.returncode != 0, done.stdout
+        failed, said = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
-        failed, told = True, error.stdout or b""
-    read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
-    return read.splitlines(), refusal, failed
+        failed, said = True, error.stdout or b""
+    read, _, refusal = said.decode("utf-8", "surrogateescape").partition("\0")
+    if refusal:
+        raise RunError(refusal)
+    if failed:
+        *_, last = [argument, *read.splitlines()]
+        raise RunError(f"{last} {told}")
 
 
-def limited(check: Callable[[Callable[[Any], None]], None], seconds: int | None = None) -> None:
+def limited(check: Callable[..., None], seconds: int | None = None) -> None:
     """Check what the command line names, as the child; print each place before it is tried, and a refusal."""
     import psutil
     import pyarrow.compute
@@ -144,7 +114,7 @@ def limited(check: Callable[[Callable[[Any], None]], None], seconds: int | None 
             end = int(sum(process.cpu_times()[:2])) + seconds
             process.rlimit(psutil.RLIMIT_CPU, (end, end))
     try:
-        check(lambda name: print(name, flush=True))
+        check(sys.argv[1], lambda name: print(name, flush=True))
     except RunError as error:
         print(f"\0{error}", end="")
 

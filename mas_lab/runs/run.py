@@ -144,18 +144,17 @@ class Checkpoint:
         from mas_lab.backends.tool_calls import forget_patterns
         from mas_lab.backends.torch.source import Source, read_record
 
-        names = self.state["team"]["policies"]
-        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(names)}
-        records = {} if trusted else {name: read_record(place) for name, place in places.items()}
-        own = [name for name, record in records.items() if record["lora"] is None]
-        sources = {name: Source(**record["source"]) for name, record in records.items() if record["template"]}
-        asked = [base] if isinstance(base, str) else base
-        bases = {name: one.location() for name, one in sources.items() if one.kind != "hub" or one.name in asked}
-        tried = bases | {name: str(places[name]) for name in own}
-        refuse_chats([(where, records[name]["template"]) for name, where in tried.items()])
+        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(self.state["team"]["policies"])}
+        tried = []
+        for place in () if trusted else places.values():
+            record = read_record(place)
+            where = Source(**record["source"]).location() if record["lora"] else place
+            tried += [(str(where), record["template"])] if Path(where).is_dir() else []
+        refuse_chats(tried)
         policies = restore_policies(places, base)
-        for name in own:
-            forget_patterns(policies[name].tokenizer)
+        for policy in () if trusted else policies.values():
+            if policy.made_with is None:
+                forget_patterns(policy.tokenizer)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
@@ -343,12 +342,12 @@ def refuse_format(folder: Files) -> None:
         )
 
 
-def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None:
+def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -> None:
     """Read a run of somebody else as a whole; raise RunError naming a file that is not as training writes it.
 
     `at` gets each file before it is read.
     """
-    at(path)
+    at(path := Path(path))
     with reading(path):
         if path.is_dir():
             files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))

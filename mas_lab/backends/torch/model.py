@@ -22,15 +22,7 @@ from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import (
-    Source,
-    context_of,
-    eos_ids,
-    model_config,
-    read_tokenizer,
-    reading,
-    refuse_broken,
-)
+from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config, read_tokenizer, reading
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -154,7 +146,6 @@ class TorchModel:
             settle_threads()
         self.dtype = self._dtype()
         self.weights = str(weights or source.location())
-        refuse_broken(self.weights)
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = read_tokenizer(self.weights, len(self.net.get_input_embeddings().weight))

@@ -5,7 +5,6 @@ It imports no heavy library. Leaves out: reading the weights (`model`), writing 
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -22,11 +21,6 @@ PROVENANCE = "provenance.json"
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 """Learning rates of models without a rate of their own."""
 RECORD = "policy.json"
-OBJECTS = (
-    "config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json", "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "vocab.json",
-)  # fmt: skip
-"""Files of a model that hold a JSON object each."""
 FORM = {
     "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
     "options": (dict,),
@@ -63,41 +57,30 @@ def reading(where: str | Path, files: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_broken(where: str | Path) -> None:
-    """Raise PolicyError, with the file, if a file of a model directory that should hold a JSON object does not."""
-    for path in filter(Path.exists, (Path(where) / name for name in OBJECTS)):
-        with reading(where, path.name):
-            if not isinstance(from_json(path.read_bytes()), dict):
-                raise ValueError("it holds no JSON object")
-
-
 def model_config(where: str | Path) -> Any:
     """Return the transformers config of a directory or hub id.
 
     Code that comes with a model, or that its config names, is never run, and the user is never asked. Raises
-    PolicyError if the model needs it.
+    PolicyError if the model needs it, or if a JSON file of the directory is broken; transformers reads on without some.
     """
     from transformers import AutoConfig, PreTrainedConfig
     from transformers.utils import find_adapter_config_file
 
+    for path in sorted(Path(where).glob("[!.]*.json")):
+        with reading(where, path.name):
+            from_json(path.read_bytes())
     with reading(where, "config.json"):
         if find_adapter_config_file(str(where)):
-            raise PolicyError(
-                f"{where}: adapter_config.json makes this an adapter of another model; load that model with lora=, or "
-                "remove the file"
-            )
+            raise ValueError("adapter_config.json makes it an adapter of another model: load that one with lora=")
         if kernel := _kernel(PreTrainedConfig.get_config_dict(where)[0]):
-            raise PolicyError(
-                f"{where}: config.json names {kernel!r:.80}, which is code from a hub, and such code is not run here; "
-                "remove the entry if the model works without it"
-            )
+            raise ValueError(f"it names {kernel!r:.80}, which is code from a hub, and such code is not run here")
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
 
 
 def _kernel(part: Any, inside: bool = False) -> str | None:
     """Return the first hub id that a config names as an implementation or a kernel, in any of its parts."""
     if isinstance(part, Mapping):
-        named = (_kernel(one, inside or bool(re.search("implementation|kernel", key))) for key, one in part.items())
+        named = (_kernel(one, inside or "implementation" in key or "kernel" in key) for key, one in part.items())
         return next(filter(None, named), None)
     if isinstance(part, list):
         return next(filter(None, (_kernel(one, inside) for one in part)), None)
@@ -110,21 +93,16 @@ def read_tokenizer(where: str | Path, size: int) -> Any:
     A token without an embedding is allowed if no chat can contain it, such as Gemma 3's token for an image. Raises
     PolicyError for any other.
     """
-    from transformers import AutoTokenizer, PreTrainedTokenizerBase
+    from transformers import AutoTokenizer
 
     with reading(where, "tokenizer.json or tokenizer_config.json"):
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        if not isinstance(tokenizer, PreTrainedTokenizerBase):
-            raise TypeError(f"it is a {type(tokenizer).__name__}")
         known, added, chat = tokenizer.get_vocab(), tokenizer.added_tokens_encoder, str(tokenizer.chat_template)
         if known.keys() <= added.keys():  # what transformers makes if there is no file
             raise ValueError("it has no vocabulary")
-        outside = [token for token, number in known.items() if number >= size and (token not in added or token in chat)]
-    if outside:
-        raise PolicyError(
-            f"{where}: tokenizer.json has {len(known)} tokens, and the model has {size} embeddings; {outside[0]!r:.80} "
-            "has none: put the model's own tokenizer there"
-        )
+        for token, number in known.items():
+            if number >= size and (token not in added or token in chat):
+                raise ValueError(f"the model has {size} embeddings, and none for {token!r:.80}, token {number}")
     return tokenizer
 
 
