@@ -160,7 +160,9 @@ def load_team(
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
     From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
-    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew. The chat templates
+    and tokenizers of full weights are first tried in a child process, for up to a minute of computing and, on Linux, in
+    2 GiB (MAS_LAB_ZIP_GIB). A response template other than Qwen3's is not taken over.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -175,8 +177,9 @@ def load_team(
 
     Raises:
         RunError: There is no team, a hub id has no `revision`, or a file is missing, unlisted, changed, too large or of
-            another form.
-        PolicyError: An adapter's base model is not among `base`, or the adapters differ in `alpha`.
+            another form, or a chat cannot be written and encoded within the limits.
+        PolicyError: An adapter's base model is not among `base`, the adapters differ in `alpha`, or weights, config or
+            tokenizer cannot be read.
     """
     folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
     team = read_team(folder)

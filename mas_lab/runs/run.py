@@ -291,7 +291,8 @@ class Run:
         """Return the team of the newest checkpoint, rebuilt from the folder alone.
 
         `base` lists the hub ids of models that its adapters need. A run may come from anybody, so no other model is
-        loaded (PolicyError names the one to list).
+        loaded (PolicyError names the one to list). The tokenizers of a run that was not written on this computer are
+        first tried in a child process, as `load_team` does; RunError names one that fails.
         """
         trusted = self.is_exported or is_own(self.folder)
         return self.with_checkpoint(lambda checkpoint: checkpoint.team(base, trusted))
