@@ -11,8 +11,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic_core import from_json
-
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
@@ -68,7 +66,7 @@ def model_config(where: str | Path) -> Any:
 
     for path in sorted(Path(where).glob("[!.]*.json")):
         with reading(where, path.name):
-            from_json(path.read_bytes())
+            json.loads(path.read_bytes())
     with reading(where, "config.json"):
         if find_adapter_config_file(str(where)):
             raise ValueError("adapter_config.json makes it an adapter of another model: load that one with lora=")
