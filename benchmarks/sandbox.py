@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from mas_lab.backends.child import usable_cores
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.shared import programs
 
@@ -47,16 +48,14 @@ def main() -> None:
     results = {}
     for name in tiers:
         sandbox.tier = lambda name=name: name
-        results[name] = {f"{n} at once": speed(n, given) for n in sorted({1, sandbox.usable_cores()})}
+        results[name] = {f"{n} at once": speed(n, given) for n in sorted({1, usable_cores()})}
         results[name]["HumanEval"] = human_eval()
-        results[name][f"{STEPS} steps of code_tests"] = {
-            f"workers={n}": steps(n, given) for n in (1, sandbox.usable_cores())
-        }
+        results[name][f"{STEPS} steps of code_tests"] = {f"workers={n}": steps(n, given) for n in (1, usable_cores())}
         print(name, json.dumps(results[name], indent=1), flush=True)
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     told = {
         "command": f"python benchmarks/sandbox.py --rounds {given.rounds} --programs {given.programs}",
-        "machine": {"platform": platform.platform(), "cores": sandbox.usable_cores(), "load": load},
+        "machine": {"platform": platform.platform(), "cores": usable_cores(), "load": load},
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in VERSIONS},
         "results": results,

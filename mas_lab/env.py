@@ -27,6 +27,8 @@ Tools = Sequence[Mapping[str, Any]]
 LARGEST_REWARD = 1e100
 """Largest reward, whose square and whose sums are still numbers."""
 ROLES = ("system", "user", "assistant", "tool")
+MOST_NESTED = 100
+"""Levels that plain data may nest. Python's readers and writers of JSON, and chat templates, fail at some hundreds."""
 TOLD = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
 """The further keys of a message, and the type of each value."""
 
@@ -273,14 +275,19 @@ def no_message(message: Any) -> str:
     return next(filter(None, (not_plain(message.get(key), f"a message's {key}") for key in ("content", *TOLD))), "")
 
 
-def not_plain(value: Any, name: str) -> str:
-    """Return an error message if `value`, called `name`, is not plain data (JSON types), else an empty string."""
+def not_plain(value: Any, name: str, depth: int = MOST_NESTED) -> str:
+    """Return an error message if `value`, called `name`, is not plain data (JSON types), else an empty string.
+
+    It may nest `depth` levels.
+    """
+    if isinstance(value, Mapping | list) and not depth:
+        return f"{name:.80} nests more than {MOST_NESTED} levels deep; make it flatter"
     if isinstance(value, Mapping):
-        strange = [key for key in value if not isinstance(key, str)]
-        inner = (not_plain(part, f"{name}[{key!r}]") for key, part in value.items())
-        return f"{name} has the key {strange[0]!r}; keys are text" if strange else next(filter(None, inner), "")
+        strange = [key for key in value if not isinstance(key, str) or unwritable(key)]
+        inner = (not_plain(part, f"{name}[{key!r}]", depth - 1) for key, part in value.items())
+        return f"{name} has the key {strange[0]!r}; keys are UTF-8 text" if strange else next(filter(None, inner), "")
     if isinstance(value, list):
-        return next(filter(None, (not_plain(part, f"{name}[{i}]") for i, part in enumerate(value))), "")
+        return next(filter(None, (not_plain(part, f"{name}[{i}]", depth - 1) for i, part in enumerate(value))), "")
     if isinstance(value, str) and (problem := unwritable(value)):
         return f"{name} has {problem}, which no file holds; replace it, as text.encode(errors='replace').decode() does"
     if value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and math.isfinite(value)):

@@ -45,7 +45,8 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
         The policy.
 
     Raises:
-        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here. A file of the
+            model is missing or broken, or the config names code of a hub; the message names the file.
 
     `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
     1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,

@@ -5,7 +5,6 @@ steps run here or in worker threads. Leaves out: the exploration of an episode (
 """
 
 import hashlib
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
@@ -368,11 +367,6 @@ def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], c
 
 
 # Threads
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def require_limit(step_timeout: Any, workers: int | None, cell: str) -> None:

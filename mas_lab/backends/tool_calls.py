@@ -6,11 +6,11 @@ Leaves out: running a tool, which is up to the environment or the program.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mas_lab.env import Env, Message, Tools, tools_of
+from mas_lab.backends.child import ChildEnded, workers
+from mas_lab.env import Env, Message, Tools, not_plain, tools_of
 from mas_lab.policy import Completion, Policy, PolicyError
 
 QWEN3 = {
@@ -24,6 +24,10 @@ QWEN3 = {
     },
 }  # fmt: skip
 """Response template of Qwen3, for text without a tokenizer, such as a demonstration."""
+SECONDS = 5.0
+"""Time limit of comparing the arguments of a call with their schema."""
+UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""Errors of the library for a text that does not fit its response template."""
 END = "\0"
 """A character that no model writes; what it follows is at its end."""
 
@@ -45,6 +49,15 @@ def response_template(tokenizer: Any) -> Mapping[str, Any]:
                 f"none for its chat template ({error}); set policy.tokenizer.response_template"
             ) from error
     return tokenizer.response_template
+
+
+def forget_patterns(tokenizer: Any) -> None:
+    """Forget a response template of somebody else, whose patterns could take for ever on some answer.
+
+    `response_template` then takes TRL's, or says what to set.
+    """
+    if getattr(tokenizer, "response_template", None) != QWEN3:
+        tokenizer.response_template = None
 
 
 def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, prompt: str = "") -> tuple[Message, str]:
@@ -72,7 +85,7 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
         if last.get("field") == "tool_calls" and last["type"] == "region_open":
             return plain, "unclosed"
         message = parse_response(text, template, prefix=prompt, tools=offered)
-    except (ValueError, KeyError, TypeError):  # what the library raises for a text that its template does not fit
+    except UNFIT:
         return plain, "invalid_json"
     message = {"content": "", **message}
     status = "ok" if message.get("tool_calls") else "none"
@@ -90,37 +103,28 @@ def _problem(function: Any, tools: Tools) -> str:
     if function["name"] not in known:
         return "unknown_tool"
     function["arguments"] = {} if function.get("arguments") is None else function["arguments"]
-    fits = validator(json.dumps(known[function["name"]].get("parameters", {})))
-    return "" if isinstance(function["arguments"], dict) and fits(function["arguments"]) else "wrong_arguments"
+    if not_plain(function, "the call"):  # Python's reader takes NaN, lone surrogates and any depth
+        return "invalid_json"
+    try:
+        fit = fits(known[function["name"]].get("parameters", {}), function["arguments"])
+    except ValueError as error:
+        raise ValueError(f"the parameters of the tool {function['name']!r} are no JSON schema: {error}") from None
+    return "" if fit and isinstance(function["arguments"], dict) else "wrong_arguments"
 
 
-@lru_cache(maxsize=256)
-def validator(schema: str) -> Callable[[Any], bool]:
-    """Return the function that tells whether arguments fit a JSON schema, which may refer to its own parts only.
+def fits(schema: Any, *given: Any) -> bool:
+    """Return whether each of the given arguments fits a JSON schema, which may refer to its own parts only.
 
-    Raises jsonschema's SchemaError, or referencing's Unresolvable, for a bad schema.
+    It is False if the comparison takes more than `SECONDS`, as that with a pattern may, or does not end. Raises
+    ValueError if `schema` is no JSON schema.
     """
-    from jsonschema.validators import validator_for
-    from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
-
-    loaded = json.loads(schema)
-    kind = validator_for(loaded)
-    kind.check_schema(loaded)
-    parts = Registry().with_resource("", DRAFT202012.create_resource(loaded)).resolver()
-    for reference in _references(loaded):
-        parts.lookup(reference)
-    return kind(loaded, registry=Registry()).is_valid  # without a registry it would load references from the network
-
-
-def _references(schema: Any) -> Iterator[str]:
-    if isinstance(schema, Mapping):
-        if isinstance(reference := schema.get("$ref"), str):
-            yield reference
-        schema = schema.values()
-    if not isinstance(schema, str | int | float | None):
-        for part in schema:
-            yield from _references(part)
+    try:
+        told = workers("schema").ask([json.dumps(schema), *given], SECONDS)
+    except ChildEnded:
+        return False
+    if isinstance(told, str):
+        raise ValueError(told)
+    return told
 
 
 def answer_of(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from mas_lab.backends.tool_calls import validator
+from mas_lab.backends.tool_calls import fits
 from mas_lab.env import Message, no_message, not_plain
 from mas_lab.runs.forms import first_problem
 
@@ -70,7 +70,7 @@ def _read_call(call: Any) -> dict[str, Any]:
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ValueError(f"a tool call is {call!r:.80}; give {{'id', 'type': 'function', 'function': {{'name', ...}}}}")
     arguments = function.get("arguments") or {}
-    with suppress(ValueError):  # a text that is no JSON stays as it is
+    with suppress(ValueError, RecursionError):  # a text that is no JSON stays as it is
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
     return {"id": str(call.get("id", "")), "type": "function",
             "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip
@@ -86,7 +86,8 @@ def _read_tool(tool: Any) -> dict[str, Any]:
     if problem := not_plain(kept, "it"):
         raise ValueError(problem)
     try:
-        validator(json.dumps(kept["parameters"]))
+        if not fits(kept["parameters"]):
+            raise ValueError("it takes too long to read")
     except Exception as error:
         raise ValueError(f"the parameters of {kept['name']!r} are no JSON schema: {error!s:.120}") from None
     return {"type": "function", "function": kept}

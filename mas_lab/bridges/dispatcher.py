@@ -14,7 +14,7 @@ from mas_lab.bridges.chat import Refused
 from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, Request
+from mas_lab.policy import Request
 from mas_lab.team import Team
 
 SLICE = 0.05
@@ -79,16 +79,8 @@ class Dispatcher:
             for agent in sorted({call.asked.agent for call in calls}):
                 self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
         for (call, request), completion in self.pending.answers() if self.pending else ():
-            if not call.answer.done():
-                self._take(call, request, completion)
-
-    def _take(self, call: Call, request: Request, completion: Completion) -> None:
-        agent = call.asked.agent
-        try:
-            call.episode.take(call, request, self.team[agent], self.team.name_of(agent), completion)
-        except Exception as error:  # from the response template or the schema of a tool; it costs this call alone
-            told = f"the answer of agent {agent!r} cannot be read: {type(error).__name__}: {error!s:.300}"
-            call.settle(Refused(500, "answer", told))
+            agent = call.asked.agent
+            call.settle((request, self.team[agent], self.team.name_of(agent), completion))
 
     def _hear(self, seconds: float) -> list[Episode]:
         """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""

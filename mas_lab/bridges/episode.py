@@ -101,14 +101,14 @@ class Call:
     def place(self) -> str:
         return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
 
-    def settle(self, answer: Answered | Refused) -> None:
-        """Set the answer, unless the call already has one.
+    def settle(self, drawn: tuple[Request, Policy, str, Completion] | Refused) -> None:
+        """Set what the policy of a name drew, or why it drew nothing, unless the call has one of them.
 
         An episode may end in its own thread while another thread answers its call.
         """
         self.episode.open.discard(self)
         with suppress(InvalidStateError):
-            self.answer.set_result(answer)
+            (self.answer.set_exception if isinstance(drawn, Refused) else self.answer.set_result)(drawn)
 
 
 @dataclass(eq=False)
@@ -167,10 +167,9 @@ class Episode:
             calls = self._make_calls(asked)
             for call in calls:
                 self.tell(self, call)
-            answers = [call.answer.result() for call in calls]
-            for answer in answers:
-                if isinstance(answer, Refused):
-                    raise answer
+            answers = [self.take(call, *call.answer.result()) for call in calls]
+        except RecursionError:
+            raise Refused(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
         except Refused as refused:
             self.refusal = self.refusal or str(refused)
             raise
@@ -223,16 +222,18 @@ class Episode:
     def _ended(self) -> Refused:
         return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> None:
-        """Answer a call with a completion of the policy called `name`, and keep its row."""
+    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> Answered:
+        """Keep the row of a call, which a completion of the policy called `name` answers, and return the answer.
+
+        It runs in the thread of the call, because to compare arguments with a schema may take seconds.
+        """
         asked, tools, ids = call.asked, call.asked.offered, list(completion.ids)
         message, status = {"role": "assistant", "content": completion.text}, "none"
         if tools:
             message, status = answer_of(policy, request.prompt_ids, completion, tools, call.depth)
         for one in request.stop if completion.finish == "stop" else ():
             message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
-        self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
-        self.rows.append({
+        row = {
             "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": asked.agent,
             "candidate": 0, "kept": True, "probe": False, "policy": name,
             "prompt": transcript(asked.messages, tools) + asked.demand, "prompt_ids": list(request.prompt_ids),
@@ -241,10 +242,15 @@ class Episode:
             **({"call_status": status} if tools else {}), "valid": status in ("none", "ok"), "team_reward": 0.0,
             "local_reward": 0.0, "success": False, "done": False,
             "info": {"ignored": asked.ignored} if asked.ignored else {},
-        })  # fmt: skip
+        }  # fmt: skip
+        with self._lock:
+            if self._over:
+                raise self._ended()
+            self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
+            self.rows.append(row)
         tokens = [policy.tokenizer.decode([token]) for token in ids] if asked.logprobs else ids
         prompted = len(request.prompt_ids)
-        call.settle(Answered(message, completion.finish, tokens, completion.logprobs, prompted, call.depth))
+        return Answered(message, completion.finish, tokens, completion.logprobs, prompted, call.depth)
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
         """Return the rows of all answered calls as one path, in the order of the calls.

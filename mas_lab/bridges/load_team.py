@@ -9,11 +9,10 @@ content is loaded. Leaves out: writing a folder (`save_team`), and where the wei
 (`mas_lab.backends`).
 """
 
+import inspect
 import os
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,8 +20,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mas_lab.backends.loading import open_given
+from mas_lab.backends.tool_calls import forget_patterns
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import RunError, changed_file, hashes, read_json
+from mas_lab.runs.foreign import refuse_chats
 from mas_lab.runs.forms import first_problem
 from mas_lab.team import Sampling, Team
 
@@ -30,14 +31,6 @@ TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
 LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
 """Environment variable with the size limit of a team in GiB, and the default limit."""
-SECONDS = 20
-"""Seconds that a chat template may take for one message."""
-RENDER = """
-import sys
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-template = ImmutableSandboxedEnvironment(extensions=["jinja2.ext.loopcontrols"]).from_string(sys.stdin.read())
-template.render(messages=[{"role": "user", "content": "a"}], add_generation_prompt=True, eos_token="", bos_token="")
-"""
 FILE = (
     r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
     r"|model\.safetensors\.index)\.json"
@@ -83,7 +76,16 @@ class PolicyEntry(BaseModel):
     def _agrees(self):
         if (self.kind == "adapter") != (self.lora is not None) or (self.lora and self.lora.index >= self.lora.adapters):
             raise ValueError("an adapter has lora with an index below adapters, and full weights have no lora")
+        if taken := reserved(self.template):
+            raise ValueError(f"template has {taken[0]!r}, which is no variable of a chat template; remove it")
         return self
+
+
+def reserved(template: Mapping[str, Any]) -> list[str]:
+    """Return the keys that replace a chat template or control the tokenizer, which a shared team may not do."""
+    from transformers import PreTrainedTokenizerBase
+
+    return [key for key in inspect.signature(PreTrainedTokenizerBase.apply_chat_template).parameters if key in template]
 
 
 class TeamFile(BaseModel):
@@ -135,7 +137,6 @@ def _require_files(folder: Path, listed: dict[str, str]) -> None:
         raise RunError(f"{folder}: {wrong} in {TEAM}; fetch the whole team again")
     if "config.json" in listed:
         _refuse_huge(folder / "config.json")
-    _refuse_endless(folder)
 
 
 def _refuse_huge(path: Path) -> None:
@@ -149,19 +150,6 @@ def _refuse_huge(path: Path) -> None:
                 parts.append(value)
 
 
-def _refuse_endless(folder: Path) -> None:
-    """Refuse a chat template that does not write a short chat within seconds; another error shows when it is used."""
-    path, older = folder / "chat_template.jinja", folder / "tokenizer_config.json"
-    template = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    if not template and older.is_file():
-        template = str(read_json(older).get("chat_template", ""))
-    command = [sys.executable, "-P", "-c", RENDER]
-    try:
-        subprocess.run(command, input=template.encode(), capture_output=True, timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        raise RunError(f"{folder}: its chat template takes more than {SECONDS} s for a message of one letter") from None
-
-
 def load_team(
     where: str | Path,
     revision: str | None = None,
@@ -172,7 +160,9 @@ def load_team(
     """Load a team that `lab.save_team` wrote, from a folder or from the Hugging Face hub.
 
     From the hub, only `team.json` and the policies' safetensors, JSON and tokenizer texts are fetched. They may take up
-    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew.
+    to 32 GiB, or as much as the environment variable MAS_LAB_TEAM_GIB says. Optimizers start anew. The chat templates
+    and tokenizers of full weights are first tried in a child process, for up to a minute of computing and, on Linux, in
+    2 GiB (MAS_LAB_ZIP_GIB). A response template other than Qwen3's is not taken over.
 
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
@@ -187,8 +177,9 @@ def load_team(
 
     Raises:
         RunError: There is no team, a hub id has no `revision`, or a file is missing, unlisted, changed, too large or of
-            another form.
-        PolicyError: An adapter's base model is not among `base`, or the adapters differ in `alpha`.
+            another form, or a chat cannot be written and encoded within the limits.
+        PolicyError: An adapter's base model is not among `base`, the adapters differ in `alpha`, or weights, config or
+            tokenizer cannot be read.
     """
     folder = Path(where) if (Path(where) / TEAM).is_file() else _fetched(str(where), revision)
     team = read_team(folder)
@@ -198,13 +189,11 @@ def load_team(
         raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
     own = {"alpha": alphas.pop()} if alphas else {}
     given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    try:
-        policies = open_given(given, backend=backend, **own, **options)
-    except (PolicyError, TypeError):
-        raise
-    except Exception as error:  # the readers of weights, configs and tokenizers have errors of their own
-        told = f"{type(error).__name__}: {error!s:.300}"
-        raise RunError(f"{folder}: its weights or tokenizer cannot be loaded ({told}); fetch it again") from error
+    refuse_chats([(str(one.folder), one.template) for one in given.values() if one.lora is None])
+    policies = open_given(given, backend=backend, **own, **options)
+    for name, one in given.items():
+        if one.lora is None:
+            forget_patterns(policies[name].tokenizer)
     return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
-from mas_lab.bridges.load_team import CARD, FILE, FORMAT, HUB_ID, TEAM
+from mas_lab.bridges.load_team import CARD, FILE, FORMAT, HUB_ID, TEAM, reserved
 from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole, write_json
 from mas_lab.runs.run import Checkpoint, Run, load_run
 from mas_lab.runs.scores import kept_scores, run_curve
@@ -70,6 +70,9 @@ def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[
     record = read_json(source / "policy.json")
     if record.get("backend") == "tinker":
         raise RunError(f"policy {name!r} lives behind a Tinker server, and the run has no weights of it; download them")
+    if taken := reserved(record["template"]):
+        told = f"policy {name!r} has the template argument {taken[0]!r}, which load_team refuses"
+        raise RunError(f"{told}; set policy.tokenizer.chat_template instead, and train from there")
     called = f"policies/{number}" + (f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else "")
     folder = staged / called
     folder.mkdir(parents=True)

@@ -5,12 +5,14 @@ it is read here. A folder counts as one's own if this computer wrote its run.jso
 time of that file, which no copy keeps. Leaves out: the checks themselves (`run.check_run`, `forms`).
 """
 
+import json
 import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import RunError, write_bytes
@@ -21,6 +23,11 @@ GIB, SECONDS = 2**30, 120
 """Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
 OWN = "own.txt"
 CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+NO_TORCH = "import sys; sys.modules['torch'] = None; "
+"""Tokenizers do without torch, whose import takes seconds."""
+CHATS = "from mas_lab.runs.chats import try_chats; from mas_lab.runs.foreign import limited; limited(try_chats, {})"
+CHAT_SECONDS = 60
+"""Seconds of computing that the trial of a team's tokenizers may take."""
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
                "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:surrogateescape"}  # fmt: skip
 """Settings with which a process reserves no memory that it does not use."""
@@ -56,27 +63,45 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
     limit = size_limit()
-    command = [sys.executable, "-P", "-c", CHILD, str(path)]  # -P: modules in the working folder may be a stranger's
+    told = f"takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}"
+    _try_in_child(CHILD, str(path), SECONDS * max(1, limit / GIB), told)
+
+
+def refuse_chats(tokenizers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+    """Raise RunError unless a child process could write and encode chats with tokenizers of somebody else.
+
+    Args:
+        tokenizers: The folder of each, and its arguments of the chat template.
+    """
+    told = f"crashes in a chat as of a run, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB for it; its chat "
+    told += "template, template arguments or tokenizer.json are at fault: ask its maker"
+    if tokenizers:
+        _try_in_child(NO_TORCH + CHATS.format(CHAT_SECONDS), json.dumps(tokenizers), 10 * CHAT_SECONDS, told)
+
+
+def _try_in_child(code: str, argument: str, seconds: float, told: str) -> None:
+    """Run code in a limited child; raise RunError for its refusal, or with the place that it came to if it failed."""
+    command = [sys.executable, "-P", "-c", code, argument]  # -P: modules in the working folder may be a stranger's
     environment = os.environ | ENVIRONMENT
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            timeout=SECONDS * max(1, limit / GIB),
+            timeout=seconds,
         )  # fmt: skip
-        failed, told = done.returncode != 0, done.stdout
+        failed, said = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
-        failed, told = True, error.stdout or b""
-    read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
+        failed, said = True, error.stdout or b""
+    read, _, refusal = said.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
         raise RunError(refusal)
     if failed:
-        *_, last = [str(path), *read.splitlines()]
-        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+        *_, last = [argument, *read.splitlines()]
+        raise RunError(f"{last} {told}")
 
 
-def limited(check: Callable[..., None]) -> None:
-    """Check the run that the command line names, as the child; print each file before it is read, and a refusal."""
+def limited(check: Callable[..., None], seconds: int | None = None) -> None:
+    """Check what the command line names, as the child; print each place before it is tried, and a refusal."""
     import psutil
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - both before the limit
@@ -85,8 +110,11 @@ def limited(check: Callable[..., None]) -> None:
         process = psutil.Process()
         most = process.memory_info().vms + int(size_limit())
         process.rlimit(psutil.RLIMIT_AS, (most, most))
+        if seconds:
+            end = int(sum(process.cpu_times()[:2])) + seconds
+            process.rlimit(psutil.RLIMIT_CPU, (end, end))
     try:
-        check(Path(sys.argv[1]), lambda name: print(name, flush=True))
+        check(sys.argv[1], lambda name: print(name, flush=True))
     except RunError as error:
         print(f"\0{error}", end="")
 

@@ -40,7 +40,7 @@ from mas_lab.runs.disk import (
     whole,
     write_json,
 )  # fmt: skip
-from mas_lab.runs.foreign import open_zip, refuse_large, refuse_untrusted
+from mas_lab.runs.foreign import is_own, open_zip, refuse_chats, refuse_large, refuse_untrusted
 from mas_lab.runs.forms import checked_table, require_form
 from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
 from mas_lab.team import Sampling, Team, describe_team, differences
@@ -135,12 +135,26 @@ class Checkpoint:
 
         return Tokenizer.from_file(str(path))
 
-    def team(self, base: str | Sequence[str] = ()) -> Team:
-        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
-        names = self.state["team"]["policies"]
-        from mas_lab.backends.loading import restore_policies
+    def team(self, base: str | Sequence[str] = (), trusted: bool = True) -> Team:
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters.
 
-        policies = restore_policies({name: self.folder / "policies" / str(i) for i, name in enumerate(names)}, base)
+        Tokenizers in a folder that is not `trusted` are first tried in a child process.
+        """
+        from mas_lab.backends.loading import restore_policies
+        from mas_lab.backends.tool_calls import forget_patterns
+        from mas_lab.backends.torch.source import Source, read_record
+
+        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(self.state["team"]["policies"])}
+        tried = []
+        for place in () if trusted else places.values():
+            record = read_record(place)
+            where = Source(**record["source"]).location() if record["lora"] else place
+            tried += [(str(where), record["template"])] if Path(where).is_dir() else []
+        refuse_chats(tried)
+        policies = restore_policies(places, base)
+        for policy in () if trusted else policies.values():
+            if policy.made_with is None:
+                forget_patterns(policy.tokenizer)
         data = self.state["team"]
         sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
         return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
@@ -277,9 +291,11 @@ class Run:
         """Return the team of the newest checkpoint, rebuilt from the folder alone.
 
         `base` lists the hub ids of models that its adapters need. A run may come from anybody, so no other model is
-        loaded (PolicyError names the one to list).
+        loaded (PolicyError names the one to list). The tokenizers of a run that was not written on this computer are
+        first tried in a child process, as `load_team` does; RunError names one that fails.
         """
-        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base))
+        trusted = self.is_exported or is_own(self.folder)
+        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base, trusted))
 
 
 def load_run(path: str | Path) -> Run:
@@ -327,12 +343,12 @@ def refuse_format(folder: Files) -> None:
         )
 
 
-def check_run(path: Path, at: Callable[[Any], None] = lambda file: None) -> None:
+def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -> None:
     """Read a run of somebody else as a whole; raise RunError naming a file that is not as training writes it.
 
     `at` gets each file before it is read.
     """
-    at(path)
+    at(path := Path(path))
     with reading(path):
         if path.is_dir():
             files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))

@@ -8,17 +8,14 @@ compared outside. The tasks decide what is right, and what it pays.
 
 import importlib.util
 import math
-import os
 import secrets
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
-from mas_lab.backends.runner import usable_cores
+from mas_lab.backends.child import ChildEnded, workers
 from mas_lab.tasks.shared import harness
-from mas_lab.tasks.shared.child import Child, ChildEnded
 
 FUEL = 24_000_000_000
 """Default limit of a run, in instructions that pyeryx counts: about one second of CPython itself, three in
@@ -172,29 +169,3 @@ def outcome(told: Told, count: int, mark: str) -> Outcome:
     status = "ok" if first is None else harness.status_of(first)
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
     return Outcome(status, values, (first or "")[:MOST_KEPT], said, failed)
-
-
-class Workers:
-    """Pool with one child process per core, each running one program of `child`; a dead child is replaced."""
-
-    def __init__(self, program: str):
-        self.program, self.free, self.idle = program, threading.BoundedSemaphore(usable_cores()), []
-
-    def ask(self, question: list, seconds: float) -> Any:
-        """Return the answer of a child; raise `ChildEnded` if none comes in time."""
-        with self.free:
-            child = None
-            while child is None or not child.lives:
-                child = self.idle.pop() if self.idle else Child(self.program)
-            answer = child.ask(question, seconds)
-            self.idle.append(child)
-            return answer
-
-
-_pools: dict[tuple[int, str], Workers] = {}
-"""Pools by process id and program. A forked process starts its own workers and does not use those of its parent."""
-
-
-def workers(program: str) -> Workers:
-    """Return this process's pool for a program of `child`."""
-    return _pools.setdefault((os.getpid(), program), Workers(program))

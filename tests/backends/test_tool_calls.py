@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from mas_lab.backends import tool_calls
 from mas_lab.backends.tool_calls import QWEN3, answer_of, opening, read_answer, response_template
 from mas_lab.pocket.words import make_tool_tokenizer
 from mas_lab.policy import Completion, PolicyError
@@ -50,6 +51,60 @@ def test_each_answer_has_its_status_and_a_malformed_call_is_plain_content(text, 
     assert ("tool_calls" in message) == (status == "ok")
     if status not in ("ok", "none"):
         assert message == {"role": "assistant", "content": text + end}
+
+
+def deep(levels):
+    return f'{{"a": {"[" * levels + "]" * levels}}}'
+
+
+ANY = {"type": "object"}
+SELF, WORDS = {"$ref": "#"}, {"properties": {"a": {"pattern": "^(a+)+$"}}}
+LAUGHS = {"$ref": "#/$defs/d0", "$defs": {"d40": {}} | {
+    f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)
+}}  # fmt: skip
+"""A schema of 40 lines that takes 2^40 comparisons."""
+
+
+@pytest.mark.parametrize(
+    ("schema", "arguments", "status"),
+    [
+        (ANY, deep(90), "ok"),
+        (ANY, deep(400), "invalid_json"),
+        (ANY, deep(3000), "invalid_json"),
+        (ANY, deep(100_000), "invalid_json"),
+        (ANY, '{"a": NaN}', "invalid_json"),
+        (ANY, '{"a": -Infinity}', "invalid_json"),
+        (ANY, '{"a": 1e999}', "invalid_json"),
+        (ANY, '{"a": "\\ud800"}', "invalid_json"),
+        (ANY, '{"\\ud800": 1}', "invalid_json"),
+        (ANY, '{"a": "\\ud83d\\ude00"}', "ok"),
+        (ANY, f'{{"a": {"9" * 4300}}}', "ok"),
+        (ANY, f'{{"a": {"9" * 4301}}}', "invalid_json"),
+        (SELF, '{"a": 1}', "wrong_arguments"),
+        ({"$dynamicRef": "#"}, '{"a": 1}', "wrong_arguments"),
+        (LAUGHS, '{"a": 1}', "wrong_arguments"),
+        (WORDS, '{"a": "aaa"}', "ok"),
+        (WORDS, f'{{"a": "{"a" * 60}b"}}', "wrong_arguments"),
+        ({"properties": {"a": {"multipleOf": 0.5}}}, f'{{"a": {"9" * 400}}}', "wrong_arguments"),
+    ],
+)
+def test_arguments_that_no_reader_or_comparison_ends_are_malformed(monkeypatch, schema, arguments, status):
+    if status == "wrong_arguments":
+        monkeypatch.setattr(tool_calls, "SECONDS", 1.0)
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    assert read_answer(written(f'{{"name": "f", "arguments": {arguments}}}'), [tool])[1] == status
+
+
+def test_the_last_of_two_equal_keys_counts():
+    twice = '{"name": "calculate", "arguments": {"a": "x", "a": 30, "op": "+", "b": 4}}'
+    message, status = read_answer(written(twice), TOOLS)
+    assert status == "ok" and message["tool_calls"][0]["function"]["arguments"] == SUM
+
+
+def test_a_tool_whose_parameters_are_no_schema_is_an_error_with_its_name():
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "zork"}}}
+    with pytest.raises(ValueError, match="the parameters of the tool 'f' are no JSON schema: 'zork'"):
+        read_answer(written('{"name": "f", "arguments": {}}'), [tool])
 
 
 def test_reasoning_content_and_calls_are_told_apart():

@@ -16,7 +16,8 @@ import mas_lab as lab
 from mas_lab.bridges.load_team import FETCHED
 from mas_lab.bridges.save_team import block, card
 from mas_lab.policy import PolicyError
-from mas_lab.runs.disk import hashes, write_json
+from mas_lab.runs import foreign
+from mas_lab.runs.disk import hashes, read_json, write_json
 from mas_lab.runs.run import Checkpoint, Run
 from mas_lab.runs.scores import kept_scores
 
@@ -192,6 +193,83 @@ def test_a_changed_file_and_an_oversized_model_are_refused(folder, monkeypatch):
         lab.load_team(folder)
     monkeypatch.delenv("MAS_LAB_TEAM_GIB")
     assert len(lab.load_team(folder)) == 2
+
+
+LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+SAID = "{% for one in messages %}{{ one['content'] }}{% endfor %}"
+
+
+def tokenizer_with(**parts):
+    """Return a change of tokenizer.json."""
+
+    def change(place):
+        path = place / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text(encoding="utf-8")) | parts), encoding="utf-8")
+
+    return change
+
+
+def chat_with(template):
+    return lambda place: (place / "chat_template.jinja").write_text(template, encoding="utf-8")
+
+
+def ninefold(letter):
+    grow = {"type": "Replace", "pattern": {"String": letter}, "content": 9 * letter}
+    return {"type": "Sequence", "normalizers": 9 * [grow]}
+
+
+BACKTRACKS = {"type": "Split", "pattern": {"Regex": "(a+)+(?<!a)$"}, "behavior": "Isolated", "invert": False}
+MALICIOUS = {
+    "loops for two messages": chat_with(SAID + "{% if messages | length == 2 %}" + LOOP + "{% endif %}"),
+    "loops for tools": chat_with(SAID + "{% if tools %}" + LOOP + "{% endif %}"),
+    "takes memory": chat_with(SAID + "{{ 'a' * 10**10 }}"),
+    "repeats what was said": chat_with("{{ messages[0]['content'] * 9999 }}"),
+    "grows a letter": tokenizer_with(normalizer=ninefold("a")),
+    "grows a rare character": tokenizer_with(normalizer=ninefold("\u20ac")),
+    "backtracks": tokenizer_with(pre_tokenizer=BACKTRACKS),
+    "decodes to more": tokenizer_with(decoder={"type": "Sequence", "decoders": ninefold("e")["normalizers"]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", MALICIOUS.values(), ids=MALICIOUS)
+def test_a_tokenizer_that_loops_grows_or_crashes_is_refused_before_it_is_used(folder, monkeypatch, change):
+    monkeypatch.setattr(foreign, "CHAT_SECONDS", 3)
+    change(folder / "policies" / "0-shared")
+    relist(folder)
+    with pytest.raises(lab.RunError, match=r"0-shared(: it makes| crashes in a chat).* ask its maker"):
+        lab.load_team(folder)
+
+
+@pytest.mark.parametrize("key", ["chat_template", "max_length", "padding", "tokenize"])
+def test_template_arguments_that_are_no_variables_are_refused(folder, key):
+    edit(folder, lambda data: first(data).update(template={key: "x", "enable_thinking": False}))
+    with pytest.raises(lab.RunError, match=f"template has '{key}', which is no variable of a chat template"):
+        lab.load_team(folder)
+
+
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+def test_a_run_of_somebody_else_is_tried_like_a_team(made, tmp_path, monkeypatch, kind):
+    """A copy of a run is somebody else's; its record of an adapter has a chat template for a base of one's own."""
+    monkeypatch.setattr(foreign, "CHAT_SECONDS", 3)
+    run = shutil.copytree(made / kind / "run", tmp_path / "run")
+    place = max((run / "checkpoints").iterdir()) / "policies" / "0"
+    template = SAID + "{% if messages | length == 2 %}" + LOOP + "{% endif %}"
+    if kind == "lora":
+        write_json(place / "policy.json", read_json(place / "policy.json") | {"template": {"chat_template": template}})
+    else:
+        chat_with(template)(place)
+    monkeypatch.setattr(Checkpoint, "_refuse_changes", lambda *_: None)  # a stranger writes the hashes, too
+    with pytest.raises(lab.RunError, match=r"crashes in a chat .* ask its maker"):
+        lab.load_run(run).team()
+
+
+def test_patterns_of_a_stranger_are_forgotten(folder):
+    path = folder / "policies" / "0-shared" / "tokenizer_config.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    fields = {"content": {"close_pattern": "(a+)+$", "content": "text"}}
+    path.write_text(json.dumps(data | {"response_template": {"fields": fields}}), encoding="utf-8")
+    relist(folder)
+    assert lab.load_team(folder)["asker"].tokenizer.response_template is None
 
 
 def test_a_base_is_loaded_only_if_it_was_asked_for(made, models, tmp_path):

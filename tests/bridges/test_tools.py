@@ -2,10 +2,15 @@
 
 import copy
 import json
+from threading import Event
 
 import numpy as np
 import pytest
-from talking import call, exchange, last, make_tokenizer
+from talking import call, exchange, last, make_tokenizer, team_of
+
+import mas_lab as lab
+from mas_lab.backends import tool_calls
+from mas_lab.bridges.chat import Refused
 
 USER = [{"role": "user", "content": "1 + 2"}]
 SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
@@ -230,9 +235,49 @@ def test_what_no_answer_could_stand_for_is_refused_with_the_line_that_helps():
     assert turns.empty
 
 
-def test_an_answer_that_cannot_be_checked_costs_its_call_alone():
+def test_arguments_that_cannot_be_compared_are_malformed_and_cost_their_call_alone():
     circle = {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}
     found, turns = exchange(says(call("add", a=1)), ASKED | tool_with(circle), ASKED)
-    (status, text), (other, _) = found
-    assert status == 500 and "the answer of agent 'solver' cannot be read: RecursionError" in text
-    assert other == 200 and len(turns) == 1
+    assert [status for status, _ in found] == [200, 200]
+    assert turns["call_status"].tolist() == ["wrong_arguments", "wrong_arguments"]
+
+
+def test_a_slow_schema_of_one_episode_delays_no_other(monkeypatch):
+    """The comparison of the slow episode ends after the quick episode, or else after a minute."""
+    done, ended, slow = Event(), [], tool_with({"properties": {"expression": {"pattern": "^(1+)+$"}}})
+
+    def fits(schema, *given):
+        return "pattern" not in str(schema) or not given or done.wait(60)
+
+    def program(task, endpoint):
+        name = task.data["task"]
+        for _ in range(1 if name == "slow" else 3):
+            endpoint.message("solver", USER, tools=(slow if name == "slow" else ASKED)["tools"])
+        ended.append(name)
+        if name == "quick":
+            done.set()
+        return 1.0
+
+    monkeypatch.setattr(tool_calls, "fits", fits)
+    lab.play(program, team_of(says(GOOD), "solver"), ["slow", "quick"], max_tokens=400, patience_s=0.01)
+    assert ended == ["quick", "slow"]
+
+
+@pytest.mark.parametrize("levels", [101, 450, 5000])
+def test_a_request_that_nests_too_deep_is_refused(levels):
+    nested = json.loads("[" * 90 + "]" * 90)
+    for _ in range(levels - 90):
+        nested = [nested]
+    message = {"role": "assistant", "content": "", "tool_calls": nested}
+    found = []
+
+    def program(task, endpoint):
+        for more in ({"messages": [message]}, tool_with({"enum": nested})):
+            with pytest.raises(Refused) as refused:
+                endpoint.ask(ASKED | more)
+            found.append((refused.value.status, "deep" in str(refused.value)))
+        endpoint("solver", "hello")
+        return 1.0
+
+    lab.play(program, team_of(says("3"), "solver"), ["one"], max_tokens=400)
+    assert found == [(400, True)] * 2

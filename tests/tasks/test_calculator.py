@@ -53,6 +53,23 @@ def test_local_reward_is_for_what_leads_to_the_answer(text, local, valid, done):
     assert (step.local_rewards, step.valid, step.done) == ({"opener": local}, {"opener": valid}, done)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('{"a": 30.0, "op": "+", "b": 4}', "34"),
+        ('{"a": 30, "op": "+", "b": 4, "self": 5}', "34"),
+        ('{"a": 30, "op": "+", "b": -4.0}', "26"),
+        ('{"a": 1e300, "op": "+", "b": 4}', "too large"),
+        (f'{{"a": {"9" * 4300}, "op": "+", "b": {"9" * 4300}}}', "too large"),
+    ],
+)
+def test_what_fits_the_schema_can_be_computed(arguments, said):
+    env = lab.make_env("calculator")
+    text = f'<tool_call>\n{{"name": "calculate", "arguments": {arguments}}}\n</tool_call>'
+    step = env.step(env.start(env.tasks(1, "train", 0)[0]), {"opener": as_action(env, "opener", text, 0)})
+    assert step.state.heard[-1]["content"] == said and step.valid == {"opener": True}
+
+
 def test_a_second_call_ends_the_episode():
     state = stepped(ENV.start(lab.Task("t", {"chain": "30 + 4 - 12"})), called(), "opener").state
     assert stepped(state, called(), "opener").done

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from attacks import ATTACKS, FORGED
 
+from mas_lab.backends.child import usable_cores
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import harness
 
@@ -311,7 +312,7 @@ def test_several_threads_at_once(tier):
     with ThreadPoolExecutor(6) as pool:
         answers = list(pool.map(lambda n: value(DOUBLE, n), range(60)))
     assert answers == [2 * n for n in range(60)]
-    assert len(workers()) <= sandbox.usable_cores()
+    assert len(workers()) <= usable_cores()
 
 
 SCRIPT = """

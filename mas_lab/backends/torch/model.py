@@ -16,14 +16,23 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
 from torch.utils.checkpoint import checkpoint
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import Source, context_of, eos_ids, model_config, rotary_switch, shape
+from mas_lab.backends.torch.source import (
+    Source,
+    context_of,
+    eos_ids,
+    model_config,
+    read_tokenizer,
+    reading,
+    rotary_switch,
+    shape,
+)
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.backends.torch.trial import Ways, find_ways
 from mas_lab.locks import ModelLock
@@ -150,7 +159,7 @@ class TorchModel:
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = AutoTokenizer.from_pretrained(self.weights, trust_remote_code=False)
+        self.tokenizer = read_tokenizer(self.weights, len(self.net.get_input_embeddings().weight))
         self.context = context_of(self.net.config)
         self.engine = self.make_engine()
         self._reference = None
@@ -292,7 +301,7 @@ class TorchModel:
         config = model_config(where)
         # The fused kernels silently ignore a soft cap on the scores.
         capped = shape(config, "attn_logit_softcapping")
-        with quiet():
+        with quiet(), reading(where, "config.json or the weights (model.safetensors)"):
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
                 ignore_mismatched_sizes=True, output_loading_info=True,

@@ -5,8 +5,8 @@ It imports no heavy library. Leaves out: reading the weights (`model`), writing 
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,22 +36,72 @@ def options_of(cls: type[Options], given: Mapping[str, Any]) -> Options:
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
+@contextmanager
+def reading(where: str | Path, files: str) -> Iterator[None]:
+    """Raise PolicyError, with the files and the remedy, for any error of a library that reads `files` of a model."""
+    try:
+        yield
+    except PolicyError:
+        raise
+    except Exception as error:  # transformers, safetensors and tokenizers raise errors of many types
+        if "trust_remote_code" in str(error):
+            raise PolicyError(
+                f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
+                "architecture that transformers knows"
+            ) from error
+        told = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PolicyError(
+            f"{where}: {files} cannot be read ({told:.300}); fetch the model again, or take another one"
+        ) from error
+
+
 def model_config(where: str | Path) -> Any:
     """Return the transformers config of a directory or hub id.
 
-    Code that comes with a model is never run, and the user is never asked. Raises PolicyError if the model needs it.
+    Code that comes with a model, or that its config names, is never run, and the user is never asked. Raises
+    PolicyError if the model needs it, or if a JSON file of the directory is broken; transformers reads on without some.
     """
-    from transformers import AutoConfig
+    from transformers import AutoConfig, PreTrainedConfig
+    from transformers.utils import find_adapter_config_file
 
-    try:
+    for path in sorted(Path(where).glob("[!.]*.json")):
+        with reading(where, path.name):
+            json.loads(path.read_bytes())
+    with reading(where, "config.json"):
+        if find_adapter_config_file(str(where)):
+            raise ValueError("adapter_config.json makes it an adapter of another model: load that one with lora=")
+        if kernel := _kernel(PreTrainedConfig.get_config_dict(where)[0]):
+            raise ValueError(f"it names {kernel!r:.80}, which is code from a hub, and such code is not run here")
         return AutoConfig.from_pretrained(where, trust_remote_code=False)
-    except ValueError as error:
-        if "trust_remote_code" not in str(error):
-            raise
-        raise PolicyError(
-            f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
-            "architecture that transformers knows"
-        ) from error
+
+
+def _kernel(part: Any, inside: bool = False) -> str | None:
+    """Return the first hub id that a config names as an implementation or a kernel, in any of its parts."""
+    if isinstance(part, Mapping):
+        named = (_kernel(one, inside or "implementation" in key or "kernel" in key) for key, one in part.items())
+        return next(filter(None, named), None)
+    if isinstance(part, list):
+        return next(filter(None, (_kernel(one, inside) for one in part)), None)
+    return part if inside and isinstance(part, str) and "/" in part else None
+
+
+def read_tokenizer(where: str | Path, size: int) -> Any:
+    """Return the tokenizer of a directory or hub id, for a model with `size` embeddings.
+
+    A token without an embedding is allowed if no chat can contain it, such as Gemma 3's token for an image. Raises
+    PolicyError for any other.
+    """
+    from transformers import AutoTokenizer
+
+    with reading(where, "tokenizer.json or tokenizer_config.json"):
+        tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
+        known, added, chat = tokenizer.get_vocab(), tokenizer.added_tokens_encoder, str(tokenizer.chat_template)
+        if known.keys() <= added.keys():  # what transformers makes if there is no file
+            raise ValueError("it has no vocabulary")
+        for token, number in known.items():
+            if number >= size and (token not in added or token in chat):
+                raise ValueError(f"the model has {size} embeddings, and none for {token!r:.80}, token {number}")
+    return tokenizer
 
 
 def shape(config: Any, name: str) -> Any:
@@ -99,8 +149,9 @@ class Source:
 
     @classmethod
     def find(cls, name: str | Path) -> "Source":
-        if (Path(name) / "config.json").is_file():
-            return cls("directory", str(Path(name).resolve()))
+        with reading(name, "config.json"):
+            if (Path(name) / "config.json").is_file():
+                return cls("directory", str(Path(name).resolve()))
         families = sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
         if str(name) in families:
             return cls("pocket", str(name))
@@ -118,9 +169,8 @@ class Source:
         rate that they had. Raises PolicyError if a pocket model has no rate.
         """
         path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
-        saved = path.with_name("policy.json")
-        if self.kind == "directory" and saved.is_file():
-            record = json.loads(saved.read_text(encoding="utf-8"))
+        if self.kind == "directory" and path.with_name(RECORD).is_file():
+            record = read_record(path.parent)
             return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
         if self.kind == "hub" or not path.is_file():
             return LARGE_LR[which]
@@ -142,7 +192,7 @@ class Source:
             return Source(self.kind, self.name, getattr(model_config(self.name), "_commit_hash", None))
         sha = hashlib.sha256()
         for path in sorted(Path(self.location()).glob("*.safetensors")):
-            with path.open("rb") as file:
+            with reading(self.name, path.name), path.open("rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         return Source(self.kind, self.name, sha.hexdigest())
 

@@ -16,7 +16,7 @@ from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch.model import quiet, require_finite
-from mas_lab.backends.torch.source import RECORD, read_record
+from mas_lab.backends.torch.source import RECORD, read_record, reading
 from mas_lab.policy import PolicyError
 
 ADAPTER = "adapter_model.safetensors"
@@ -84,7 +84,8 @@ def load_weights(policy: Any, directory: Path) -> None:
         require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
         shared.net.load_state_dict(net.state_dict())
     else:
-        weights = load_file(directory / ADAPTER)
+        with reading(directory, ADAPTER):
+            weights = load_file(directory / ADAPTER)
         require_finite(weights, policy.name, f"in {directory / ADAPTER}")
         own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:

@@ -10,8 +10,7 @@ import string
 from fractions import Fraction
 from functools import lru_cache
 
-from mas_lab.tasks.sandbox import workers
-from mas_lab.tasks.shared.child import ChildEnded
+from mas_lab.backends.child import ChildEnded, workers
 
 _NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

@@ -15,8 +15,8 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from mas_lab.backends.child import RESULT
 from mas_lab.env import unwritable
-from mas_lab.tasks.shared.child import RESULT
 
 HALF_THERE = {
     "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",

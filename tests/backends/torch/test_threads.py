@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from mas_lab.backends.runner import usable_cores
+from mas_lab.backends.child import usable_cores
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.policy import PolicyError

@@ -13,8 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
 READY = '"ready"\n'
@@ -100,6 +101,37 @@ class Child:
                 pipe.close()
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers:
+    """Pool with one child process per core, each running one of `PROGRAMS`; a dead child is replaced."""
+
+    def __init__(self, program: str):
+        self.program, self.free, self.idle = program, threading.BoundedSemaphore(usable_cores()), []
+
+    def ask(self, question: list, seconds: float) -> Any:
+        """Return the answer of a child; raise `ChildEnded` if none comes in time."""
+        with self.free:
+            child = None
+            while child is None or not child.lives:
+                child = self.idle.pop() if self.idle else Child(self.program)
+            answer = child.ask(question, seconds)
+            self.idle.append(child)
+            return answer
+
+
+_pools: dict[tuple[int, str], Workers] = {}
+"""Pools by process id and program. A forked process starts its own workers and does not use those of its parent."""
+
+
+def workers(program: str) -> Workers:
+    """Return this process's pool for a of `PROGRAMS`."""
+    return _pools.setdefault((os.getpid(), program), Workers(program))
+
+
 def serve(program: str) -> None:
     """Answer each line of standard input; what the program prints goes to standard error, outside the protocol."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
@@ -140,6 +172,45 @@ def equality() -> Callable[[str, str], bool]:
         return bool(verify(*read, timeout_seconds=None))
 
     return equal
+
+
+def schema() -> Callable[..., bool | str]:
+    """Return a function that tells whether arguments fit a JSON schema, or what is wrong with the schema.
+
+    A schema may refer to its own parts only. Without arguments, it checks the schema alone.
+    """
+    from jsonschema.validators import validator_for
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012
+
+    def references(part: Any) -> Iterator[str]:
+        if isinstance(part, dict):
+            if isinstance(reference := part.get("$ref"), str):
+                yield reference
+            part = list(part.values())
+        for one in part if isinstance(part, list) else ():
+            yield from references(one)
+
+    @lru_cache(maxsize=256)
+    def validator(text: str) -> Any:
+        loaded = json.loads(text)
+        kind = validator_for(loaded)
+        kind.check_schema(loaded)
+        parts = Registry().with_resource("", DRAFT202012.create_resource(loaded)).resolver()
+        for reference in references(loaded):
+            parts.lookup(reference)
+        return kind(loaded, registry=Registry())  # without a registry it would load references from the network
+
+    def fits(text: str, *given: Any) -> bool | str:
+        try:
+            checked = validator(text)
+        except Exception as error:
+            return f"{error!s:.200}" or type(error).__name__
+        with suppress(Exception):  # a schema that refers to itself, or numbers too large to compare
+            return all(map(checked.is_valid, given))
+        return False
+
+    return fits
 
 
 def monty() -> Callable[[str, float, int, int], dict[str, Any]]:
@@ -212,8 +283,10 @@ def told(text: Any, error: str, said: str, backstop: bool, late: bool) -> dict[s
     return {"text": text, "error": error, "said": said, "backstop": backstop, "late": late}
 
 
-PROGRAMS = {"math": equality, "monty": monty, "pyeryx": pyeryx}
-NEEDS = {"math": "math-verify[antlr4_13_2]", "monty": "pydantic-monty", "pyeryx": "pyeryx==0.11.0"}
+PROGRAMS = {"math": equality, "schema": schema, "monty": monty, "pyeryx": pyeryx}
+NEEDS = {
+    "math": "math-verify[antlr4_13_2]", "schema": "jsonschema", "monty": "pydantic-monty", "pyeryx": "pyeryx==0.11.0",
+}  # fmt: skip
 """Package of each program."""
 
 if __name__ == "__main__":
