@@ -132,12 +132,28 @@ def _end_group(leader: int) -> None:
 
 
 def equality() -> Callable[[str, str], bool]:
-    """Return a function that compares mathematical answers with `math-verify`."""
-    from math_verify import parse, verify
+    """Return a function that compares mathematical answers with `math-verify`.
+
+    Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
+    their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold.
+    """
+    from latex2sympy2_extended import NormalizationConfig
+    from math_verify import LatexExtractionConfig, parse, verify
+    from math_verify.grader import is_equation
+    from sympy import Eq, simplify
+
+    normal = NormalizationConfig(malformed_operators=True, nits=True)
+    latex = LatexExtractionConfig(False, boxed_match_priority=0, normalization_config=normal)
+
+    def holds(said: Any) -> bool:
+        if not is_equation(said) or said.free_symbols:
+            return True
+        return all(simplify(part.lhs - part.rhs) == 0 for part in ([said] if isinstance(said, Eq) else said.args))
 
     def equal(answer: str, gold: str) -> bool:
-        read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
-        return bool(verify(*read, timeout_seconds=None))
+        right, said = (parse(rf"\boxed{{{text}}}", [latex], parsing_timeout=None) for text in (gold, answer))
+        alike = verify(right, said, allow_set_relation_comp=True, timeout_seconds=None)
+        return bool(alike) and holds(said[0])
 
     return equal
 
