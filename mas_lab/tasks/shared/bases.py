@@ -40,6 +40,33 @@ def role_of(agent: str) -> str:
     return agent.split("_")[0]
 
 
+_THOUGHT_MARK = re.compile("</?think(?:ing)?>")
+
+
+def after_thought(text: str) -> str:
+    """Return what follows the last thought of a text, `<think>…</think>`; nothing if a thought has no end.
+
+    The opening mark may be missing, because many chat templates write it into the prompt.
+    """
+    *_, last = [None, *_THOUGHT_MARK.finditer(text)]
+    return text if last is None else text[last.end() :] if last[0].startswith("</") else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEnv:
+    """Base class of the envs that read what a language model writes; a subclass has `act`, which is its `step`."""
+
+    grade_thoughts: bool = False
+    """Whether thoughts, `<think>…</think>`, are a part of what an agent says. By default only the text after them is
+    graded and shown to others, and a thought without an end says nothing."""
+
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        """Return the result of a joint action, without its thoughts."""
+        if not self.grade_thoughts:
+            actions = {agent: after_thought(text) for agent, text in actions.items()}
+        return self.act(state, actions)
+
+
 class DrawnTask:
     """Base class of the tasks that draw their problems.
 
@@ -63,7 +90,7 @@ class DrawnTask:
 
 
 @dataclass(frozen=True)
-class SizedTask(DrawnTask):
+class SizedTask(TextEnv, DrawnTask):
     """Base class of the tasks with a pocket and a full size, two kinds of rewards, and a single agent as an option.
 
     A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents` and `default`, the number that
@@ -174,7 +201,7 @@ class ProposalTask(SizedTask):
         copies = readable and rng.random() < self.hints_are_copied
         return self.written(readable[-1] if copies else self.imperfect(state, rng))
 
-    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+    def act(self, state: Any, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
         said = self.read(actions[agent])
         after, team, local, success = self.carry_out(state, said)

@@ -8,6 +8,7 @@ import ast
 import marshal
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,14 +25,36 @@ LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
 that it decides nothing."""
 CLOSE = 1e-6
 """Relative and absolute tolerance between two floats."""
-FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", flags=re.DOTALL | re.IGNORECASE)
+FENCED = re.compile(
+    r"(?<!\S)(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1|\1[ \t]*$|\Z)", flags=re.DOTALL | re.MULTILINE
+)
+"""Fenced block: its fence, its language and its text. A block without an end goes on to the end of the answer."""
+
+PYTHON = re.compile(r"[{.]*py(?:thon)?[\d.]*(?![a-z])")
 
 
-def read_code(text: str) -> str | None:
-    """Return the program in an answer: its last fenced block, else all of it; `None` if that does not parse."""
-    blocks = FENCED.findall(text)
-    source = (blocks[-1] if blocks else text).strip()
+def code_in(text: str, wanted: str = "") -> str:
+    """Return the text of the program in an answer.
+
+    It is the last fenced block in which the pattern `wanted` is found, else the last one of Python, else the last one
+    without a language. An answer without such a block is the program itself.
+    """
+    blocks = [(language.strip().lower(), code) for _, language, code in FENCED.findall(text.replace("\r\n", "\n"))]
+    named = [code for language, code in blocks if PYTHON.match(language)]
+    bare = [code for language, code in blocks if not language]
+    fits = [code for _, code in blocks if wanted and re.search(wanted, code) and code in (*named, *bare)]
+    return textwrap.dedent(next((found[-1] for found in (fits, named, bare) if found), text)).strip()
+
+
+def read_code(text: str, wanted: str = "") -> str | None:
+    """Return the program in an answer (`code_in`); `None` if that does not parse."""
+    source = code_in(text, wanted)
     return source if source and parsed(source) else None
+
+
+def defines(name: str) -> str:
+    """Return a pattern for the definition of a function, for `code_in`."""
+    return rf"\bdef\s+{re.escape(name)}\b"
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -183,7 +206,7 @@ def read_cases(text: str, entry: str) -> tuple[Case, ...]:
     They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
     cases.
     """
-    tree = parsed(read_code(text) or "")
+    tree = parsed(read_code(text, r"\bassert\b") or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
     return tuple(case for case in found if case is not None)
 
