@@ -9,6 +9,7 @@ and writing it in one spelling is in `latex`.
 import re
 import string
 from functools import lru_cache
+from itertools import accumulate
 
 from mas_lab.tasks.sandbox import workers
 from mas_lab.tasks.shared.child import ChildEnded
@@ -82,7 +83,11 @@ def _comparable(answer: Answer, gold: Answer) -> bool:
     r"""Return False where `math-verify` passes over what makes an answer another one.
 
     A base: 2516_9 would count as 2516_8. Brackets: `\{1,2\}` would count as (1,2). A percent sign in a list, and dots.
+    After a brace too many, it would not read on.
     """
+    depths = [0, *accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in re.sub(r"\\.", "", answer.text))]
+    if min(depths) < 0 or depths[-1]:
+        return False
     brackets = {answer.brackets, gold.brackets} - {""}
     passed_over = [("%" in one.text, "dots" in one.text) for one in (answer, gold)]
     return not (answer.in_base or gold.in_base) and len(brackets) < 2 and passed_over[0] == passed_over[1]
@@ -97,7 +102,7 @@ def is_short(gold: str) -> bool:
     """Return whether a gold without a mark is an answer, and no sentence such as "So the answer is 5."."""
     bare, ends = _LATEX.sub(" ", gold).strip(), gold.rstrip().endswith(".")
     words = _PLAIN_WORD.findall(bare)
-    if not read(gold).is_text:
+    if not read(gold).is_text or re.search(r"\d", bare):
         return "boxed" not in gold and len(words) <= (8 if not _PLAIN_WORD.match(bare) else 1 if ends else 2)
     return len(words) <= (3 if ends else 8)
 

@@ -14,11 +14,11 @@ _SIGNS = str.maketrans({
     "\u2205": r"\emptyset ", "\u00b1": r"\pm ", "\u00a0": r"\,", "\u2009": r"\,", "\u202f": r"\,", "\u20ac": "",
     "\u00a3": "",
 })  # fmt: skip
-_TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mhf]box|boxed|operatorname|emph)\s*\{"
+_TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
 _SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
     (r"<=|\\leq(?:q|slant)?(?![a-z])", r"\\le "), (r">=|\\geq(?:q|slant)?(?![a-z])", r"\\ge "),
     (r"!=|\\neq(?![a-z])|\\not\s*=", r"\\ne "), (r"\\lt(?![a-z])", "<"), (r"\\gt(?![a-z])", ">"),
-    (r"\\varnothing", r"\\emptyset"), (r"\\[dtc]frac(?![a-z])", r"\\frac"), (r"\{[pbB]matrix\}", "{pmatrix}"),
+    (r"\\(?:boxed|fbox)(?![a-z])", ""), (r"\\varnothing", r"\\emptyset"), (r"\\[dtc]frac(?![a-z])", r"\\frac"), (r"\{[pbB]matrix\}", "{pmatrix}"),
     (r"(?<=\d)(?:\{,\}|,?\s*\\[,;! ])\s*(?=\d{3}(?!\d))", ""),  # between thousands
     (r"\\degree(?![a-z])|\^\s*\{?\s*\\circ\s*\}?", ""),
     (rf"{_TEXT}\s*(?:percent(?:age)?|pct)\s*\}}|\bpercent(?:age)?\b|\\?%", r"\\%"),

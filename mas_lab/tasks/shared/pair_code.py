@@ -165,7 +165,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
 
 
 def syntax(text: str, name: str) -> str:
-    """Return the syntax error in the program of an answer, with a function `name`, such as `line 3: invalid syntax`; empty if it parses."""
+    """Return the syntax error of the program with a function `name`, such as `line 3: invalid syntax`, or no text."""
     try:
         ast.parse(code_in(text, defines(name)))
     except SyntaxError as error:

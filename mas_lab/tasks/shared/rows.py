@@ -249,7 +249,8 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
 def _accepted(told: Any) -> list[Any]:
     """Return the accepted answers in a column: texts, and what cannot be read as it is."""
     if isinstance(told, Mapping):  # SQuAD: text, TriviaQA: value and aliases
-        told = [told[name] for name in ("text", "value", "aliases") if name in told]
+        named = [told[name] for name in ("text", "value", "aliases") if name in told]
+        return _accepted(named) if named else [told]
     if isinstance(told, bool):
         return ["yes", "true"] if told else ["no", "false"]
     if isinstance(told, int | float) and math.isfinite(told):
