@@ -54,7 +54,8 @@ PAIRS = {
     "several": [
         ("12", [], [r"12 \text{ or 13}", r"12 \mathrm{ or 13}", r"12 \text{ or } 13", "12, 13", "12 and 13", "12 or 13",
                     r"12 \lor 13", "12; 13", r"11 \to 12", r"11 \implies 12", r"\{12, 13\}", r"12 \text{ (not 13)}",
-                    r"12 \pm 1", "12/13", "12} or 13", r"13} \boxed{12", r"\text{either 12 or 13}", r"\boxed{12}, \boxed{13}"]),
+                    r"12 \pm 1", "12/13",
+                    "12} or 13", r"13} \boxed{12", r"\text{either 12 or 13}", r"\boxed{12}, \boxed{13}"]),
         ("3, -3",
          ["-3, 3", r"\pm 3", r"3 \text{ and } -3", r"3 \text{ or } -3", r"\{3,-3\}", r"x = 3 \text{ or } x = -3"],
          ["3", "-3", "3, -3, 0", "3, 3", r"\pm 4"]),

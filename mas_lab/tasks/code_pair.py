@@ -17,7 +17,7 @@ from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
 from mas_lab.tasks.shared.pair_use import AUX, returns
-from mas_lab.tasks.shared.programs import Problem, as_text, defines, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
@@ -169,7 +169,7 @@ class CodePair(problem_sets.ProgramTask):
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
         name = (AUX, problem.entry)[place]
-        return returns(function(read_code(text, defines(name)) or "", name))
+        return returns(function(read_code(text, f"def {name}") or "", name))
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())

@@ -133,7 +133,7 @@ class CodeTests(problem_sets.ProgramTask):
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         problem, published = state.problem, self.published
         coder = self.agents[0]
-        code = read_code(actions[coder], programs.defines(problem.entry))
+        code = read_code(actions[coder], f"def {problem.entry}")
         built = code is not None and function(code, problem.entry) is not None
         shown, hidden = problem.shown, problem.hidden
         graded = problem.grade(code or "", (*shown, *hidden))

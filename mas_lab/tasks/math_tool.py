@@ -148,7 +148,7 @@ class MathTool(chains.MathTask):
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         writer, *reasoner = self.agents
-        code = programs.read_code(actions[writer], r"\bprint\b")
+        code = programs.read_code(actions[writer], "print")
         ran = programs.printed(code) if code else UNREAD
         printed, answer = self.answer_of(ran), self.read_answer(actions["reasoner"]) if reasoner else None
         found = {writer: printed} | dict.fromkeys(reasoner, answer)

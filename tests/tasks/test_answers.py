@@ -11,7 +11,7 @@ from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.tasks.shared.bases import TextEnv, after_thought
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.programs import code_in, defines, read_cases
+from mas_lab.tasks.shared.programs import code_in, read_cases
 from mas_lab.tasks.shared.rows import problem_and_answer, question_and_answers
 
 
@@ -162,13 +162,13 @@ GOOD = "def add(x, y):\n    return x + y"
     "1. Code:\n   ```python\n   def add(x, y):\n       return x + y\n   ```",
 ])  # fmt: skip
 def test_the_program_of_an_answer(text):
-    assert code_in(text, defines("add")) == GOOD
+    assert code_in(text, "def add") == GOOD
 
 
 def test_cases_and_printing_programs_are_found_among_blocks():
     cases = "```python\nassert add(1, 2) == 3\n```\nThey use\n```python\ndef add(x, y): ...\n```"
     assert read_cases(cases, "add") == ([[1, 2], 3],)
-    assert code_in("```python\nprint(3)\n```\nIt prints\n```\n3\n```", r"\bprint\b") == "print(3)"
+    assert code_in("```python\nprint(3)\n```\nIt prints\n```\n3\n```", "print") == "print(3)"
     assert code_in("```java\nint x;\n```") == "```java\nint x;\n```"
 
 

@@ -139,21 +139,16 @@ def equality() -> Callable[[str, str], bool]:
     """
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse, verify
-    from math_verify.grader import is_equation
-    from sympy import Eq, simplify
+    from sympy import Basic, Eq, false
 
-    normal = NormalizationConfig(malformed_operators=True, nits=True)
-    latex = LatexExtractionConfig(False, boxed_match_priority=0, normalization_config=normal)
-
-    def holds(said: Any) -> bool:
-        if not is_equation(said) or said.free_symbols:
-            return True
-        return all(simplify(part.lhs - part.rhs) == 0 for part in ([said] if isinstance(said, Eq) else said.args))
+    normal = NormalizationConfig(malformed_operators=True, nits=True, boxed="none")
+    latex = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=normal)
 
     def equal(answer: str, gold: str) -> bool:
-        right, said = (parse(rf"\boxed{{{text}}}", [latex], parsing_timeout=None) for text in (gold, answer))
-        alike = verify(right, said, allow_set_relation_comp=True, timeout_seconds=None)
-        return bool(alike) and holds(said[0])
+        right, said = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
+        equations = (part for one in said if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
+        wrong = any(part.simplify() is false for part in equations)
+        return not wrong and bool(verify(right, said, allow_set_relation_comp=True, timeout_seconds=None))
 
     return equal
 

@@ -8,12 +8,12 @@ and writing it in one spelling is in `latex`.
 
 import re
 import string
+from fractions import Fraction
 from functools import lru_cache
-from itertools import accumulate
 
 from mas_lab.tasks.sandbox import workers
 from mas_lab.tasks.shared.child import ChildEnded
-from mas_lab.tasks.shared.latex import Answer, read
+from mas_lab.tasks.shared.latex import read
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 LONGEST = 300
@@ -22,8 +22,11 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?:(\{)|(-?\d[\d.,/]*|[^\s{$]
 r"""A box with its brace, or without one, as in `\boxed 5`: a number, or a word before a dollar sign."""
 _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
+_NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
+_BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_SPACED = re.compile(r"[\s{}]")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
-_PLAIN_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def last_boxed(text: str) -> str | None:
@@ -56,16 +59,16 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if max(len(answer), len(gold)) > LONGEST:
         return False
     one, other = read(answer), read(gold)
-    if not _units_fit(one.unit, other.unit):
-        return False
-    numbers = one.number, other.number
-    if None not in numbers:
-        return numbers[0] == numbers[1]
+    (short, long), numbers = sorted((one.unit, other.unit), key=len), (_number(one.text), _number(other.text))
+    fits = short in ("", long) or (len(long) > 2 and re.match(".*".join(short), long))  # cm abbreviates centimeters
+    if not fits or None not in numbers:
+        return bool(fits) and numbers[0] == numbers[1]
     if one.is_text or other.is_text:
         return one.words == other.words
-    if one.spelling == other.spelling:
+    if _SPACED.sub("", one.text) == _SPACED.sub("", other.text):
         return True
-    if not _comparable(one, other):
+    brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
+    if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
         return workers("math").ask([one.text, other.text], timeout_s)
@@ -73,38 +76,23 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return False
 
 
-def _units_fit(one: str, other: str) -> bool:
-    """Return whether two units are the same, one of them is missing, or one abbreviates the other (`cm`, `hr`)."""
-    short, long = sorted((one, other), key=len)
-    return short in ("", long) or (len(long) > 2 and re.match(".*".join(short), long) is not None)
-
-
-def _comparable(answer: Answer, gold: Answer) -> bool:
-    r"""Return False where `math-verify` passes over what makes an answer another one.
-
-    A base: 2516_9 would count as 2516_8. Brackets: `\{1,2\}` would count as (1,2). A percent sign in a list, and dots.
-    After a brace too many, it would not read on.
-    """
-    depths = [0, *accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in re.sub(r"\\.", "", answer.text))]
-    if min(depths) < 0 or depths[-1]:
-        return False
-    brackets = {answer.brackets, gold.brackets} - {""}
-    passed_over = [("%" in one.text, "dots" in one.text) for one in (answer, gold)]
-    return not (answer.in_base or gold.in_base) and len(brackets) < 2 and passed_over[0] == passed_over[1]
+def _number(text: str) -> Fraction | None:
+    found = _NUMBER.fullmatch(text)
+    if not found or (found[2] and ("." in found[1] or not int(found[2]))):
+        return None
+    return Fraction(found[1].replace(" ", "")) / int(found[2] or 1)
 
 
 def is_readable(gold: str) -> bool:
     """Return whether an answer can be the same as `gold`: it is not too long, and says something."""
-    return len(gold) <= LONGEST and read(gold).spelling.strip("?!-") != ""
+    return len(gold) <= LONGEST and _SPACED.sub("", read(gold).text).strip("?!-") != ""
 
 
 def is_short(gold: str) -> bool:
     """Return whether a gold without a mark is an answer, and no sentence such as "So the answer is 5."."""
-    bare, ends = _LATEX.sub(" ", gold).strip(), gold.rstrip().endswith(".")
-    words = _PLAIN_WORD.findall(bare)
-    if not read(gold).is_text or re.search(r"\d", bare):
-        return "boxed" not in gold and len(words) <= (8 if not _PLAIN_WORD.match(bare) else 1 if ends else 2)
-    return len(words) <= (3 if ends else 8)
+    bare = _LATEX.sub(" ", gold).strip()
+    begins = _WORD.match(bare) and re.search(r"[\d\\]", gold)
+    return "boxed" not in gold and len(_WORD.findall(bare)) <= (8 if not begins else 1 if gold.endswith(".") else 2)
 
 
 def plain_answer(text: str) -> str:

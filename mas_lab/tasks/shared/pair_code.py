@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mas_lab.tasks.shared.bases import PROMPTS
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
-from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, defines, function, parsed, read_code, readable
+from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -47,7 +47,7 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     A level that fails ends the judgement, except for a missing `aux`: the asked function is still graded without it. If
     the helper's text is no program, `aux` is missing, and nothing parses together.
     """
-    written, asked = read_code(helper, defines(AUX)), read_code(main, defines(problem.entry))
+    written, asked = read_code(helper, f"def {AUX}"), read_code(main, f"def {problem.entry}")
     has_aux = written is not None and returns(function(written, AUX))
     parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
     if asked is None or not returns(function(asked, problem.entry)):
@@ -167,7 +167,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
 def syntax(text: str, name: str) -> str:
     """Return the syntax error of the program with a function `name`, such as `line 3: invalid syntax`, or no text."""
     try:
-        ast.parse(code_in(text, defines(name)))
+        ast.parse(code_in(text, f"def {name}"))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

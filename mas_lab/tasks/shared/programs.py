@@ -30,31 +30,25 @@ FENCED = re.compile(
 )
 """Fenced block: its fence, its language and its text. A block without an end goes on to the end of the answer."""
 
-PYTHON = re.compile(r"[{.]*py(?:thon)?[\d.]*(?![a-z])")
+PYTHON = re.compile(r"\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?", flags=re.IGNORECASE)
 
 
 def code_in(text: str, wanted: str = "") -> str:
     """Return the text of the program in an answer.
 
-    It is the last fenced block in which the pattern `wanted` is found, else the last one of Python, else the last one
+    It is the last fenced block with the words `wanted`, such as "def f", else the last one of Python, else the last one
     without a language. An answer without such a block is the program itself.
     """
-    blocks = [(language.strip().lower(), code) for _, language, code in FENCED.findall(text.replace("\r\n", "\n"))]
-    named = [code for language, code in blocks if PYTHON.match(language)]
-    bare = [code for language, code in blocks if not language]
-    fits = [code for _, code in blocks if wanted and re.search(wanted, code) and code in (*named, *bare)]
-    return textwrap.dedent(next((found[-1] for found in (fits, named, bare) if found), text)).strip()
+    found = [block for block in FENCED.findall(text.replace("\r\n", "\n")) if PYTHON.fullmatch(block[1])]
+    ranks = [(re.search(rf"\b{wanted}\b", code) is not None, language.strip() != "") for _, language, code in found]
+    best = max(range(len(found)), key=lambda place: (ranks[place], place), default=None)
+    return textwrap.dedent(text if best is None else found[best][2]).strip()
 
 
 def read_code(text: str, wanted: str = "") -> str | None:
     """Return the program in an answer (`code_in`); `None` if that does not parse."""
     source = code_in(text, wanted)
     return source if source and parsed(source) else None
-
-
-def defines(name: str) -> str:
-    """Return a pattern for the definition of a function, for `code_in`."""
-    return rf"\bdef\s+{re.escape(name)}\b"
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -206,7 +200,7 @@ def read_cases(text: str, entry: str) -> tuple[Case, ...]:
     They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
     cases.
     """
-    tree = parsed(read_code(text, r"\bassert\b") or "")
+    tree = parsed(read_code(text, "assert") or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
     return tuple(case for case in found if case is not None)
 

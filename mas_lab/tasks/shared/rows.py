@@ -201,7 +201,7 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     wanted = "problem|question|prompt and answer|solution"
     worked = _column(row, "answer", "solution")
     problem = _text(row, None if worked is None else _column(row, "problem", "question", "prompt"), wanted).strip()
-    if not isinstance(worked, str | int | float):
+    if not isinstance(worked, str | int | float) or worked != worked:
         raise EnvError(f"its answer is {worked!r:.200}; give a text, a number, or True or False")
     boxed, (_, mark, last) = last_boxed(str(worked)), str(worked).rpartition("####")
     gold = boxed or last.strip()
