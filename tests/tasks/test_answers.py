@@ -5,13 +5,14 @@ import random
 
 import pytest
 from answer_pairs import LIMITS, PAIRS, pairs
+from plays import task_of
 
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
-from mas_lab.tasks.shared.bases import TextEnv, after_thought
+from mas_lab.tasks.shared.bases import THOUGHTS, TextEnv
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.programs import code_in, read_cases
+from mas_lab.tasks.shared.programs import Problem, code_in, read_cases
 from mas_lab.tasks.shared.rows import problem_and_answer, question_and_answers
 
 
@@ -46,17 +47,18 @@ def test_boxes(text, boxed):
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "q"}]
 
 
+FOR_ALL = r"f(n)=n \text{ for all positive integers } n"
+
+
 @pytest.mark.parametrize(("row", "gold"), [
-    ({"problem": "q", "answer": 5}, "5"), ({"Question": "q", "Answer": 2.5}, "2.5"), ({"problem": "q",
-    "answer": 0}, "0"),
-    ({"problem": "q", "answer": False}, "False"), ({"prompt": CHAT, "solution": r"\boxed{5}"}, "5"),
-    ({"prompt": CHAT[1:], "solution": "34"}, "34"), ({"question": "q", "answer": "We add.\n#### 1,000"}, "1,000"),
+    ({"problem": "q", "answer": 5}, "5"), ({"Question": "q", "Answer": 2.5}, "2.5"),
+    ({"problem": "q", "answer": 0}, "0"), ({"problem": "q", "answer": False}, "False"),
+    ({"prompt": CHAT, "solution": r"\boxed{5}"}, "5"), ({"prompt": CHAT[1:], "solution": "34"}, "34"),
+    ({"question": "q", "answer": "We add.\n#### 1,000"}, "1,000"),
     ({"problem": "q", "solution": r"Thus $\boxed 5$."}, "5"), ({"problem": "q", "solution": r"Thus $\fbox{5}$."}, "5"),
-    ({"problem": "q", "answer": r"\text{Evelyn}"}, r"\text{Evelyn}"), ({"problem": "q",
-    "answer": "no solution"}, "no solution"),
-    ({"problem": "q",
-    "answer": r"f(n)=n \text{ for all positive integers } n"}, r"f(n)=n \text{ for all positive integers } n"),
-    ({"problem": "q", "answer": "5 cm and 6 cm"}, "5 cm and 6 cm"), ({"problem": "q", "answer": r"\{\}"}, r"\{\}"),
+    ({"problem": "q", "answer": r"\text{Evelyn}"}, r"\text{Evelyn}"), ({"problem": "q", "answer": FOR_ALL}, FOR_ALL),
+    ({"problem": "q", "answer": "no solution"}, "no solution"), ({"problem": "q", "answer": r"\{\}"}, r"\{\}"),
+    ({"problem": "q", "answer": "5 cm and 6 cm"}, "5 cm and 6 cm"),
 ])  # fmt: skip
 def test_rows_of_mathematics(row, gold):
     assert problem_and_answer(row) == ("q", gold)
@@ -64,21 +66,17 @@ def test_rows_of_mathematics(row, gold):
 
 
 @pytest.mark.parametrize(("row", "why"), [
-    ({"problem": "q",
-    "solution": "We add, so the answer is 5."}, r"cannot be read: 'We add.*\\boxed\{\} or after ####"),
-    ({"problem": "q", "answer": "It is 5."}, "cannot be read"), ({"problem": "q",
-    "answer": "The answer is 5"}, "cannot be read"),
-    ({"problem": "q", "solution": r"So \boxed{5"}, "cannot be read"), ({"problem": "q",
-    "answer": "7" * 301}, "at most 300"),
-    ({"problem": "q", "answer": "$$"}, "cannot be read"), ({"problem": "q",
-    "answer": {"a": 1}}, r"its answer is \{'a': 1\}; give a"),
-    ({"problem": "q", "answer": ["5"]}, r"its answer is \['5'\]; give a text"),
-    ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
-    ({"prompt": [*CHAT, {"role": "assistant", "content": "a"}], "answer": 5}, "or a chat with one message of the user"),
-    ({"prompt": CHAT}, r"a row needs problem.* this one has \['prompt'\]"),
+    ({"solution": "We add, so the answer is 5."}, r"cannot be read: 'We add.*\\boxed\{\} or after ####"),
+    ({"answer": "It is 5."}, "cannot be read"), ({"answer": "The answer is 5"}, "cannot be read"),
+    ({"solution": r"So \boxed{5"}, "cannot be read"), ({"answer": "7" * 301}, "at most 300"),
+    ({"answer": "$$"}, "cannot be read"), ({"answer": float("nan")}, "cannot be read: nan"),
+    ({"answer": {"a": 1}}, r"cannot be read: \{'a': 1\}; give a text or a number"),
+    ({"answer": ["5"]}, r"cannot be read: \['5'\]; give a"), ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
+    ({"problem": [*CHAT, {"role": "assistant", "content": "a"}], "answer": 5}, "a chat with one message of the user"),
+    ({}, r"a row needs problem.* this one has \['problem'\]"),
 ])  # fmt: skip
 def test_a_row_that_could_never_be_answered_is_refused_with_its_line(tmp_path, row, why):
-    (tmp_path / "rows.jsonl").write_text(f'{{"problem": "1 + 1", "answer": 2}}\n{json.dumps(row)}\n')
+    (tmp_path / "rows.jsonl").write_text(f'{{"problem": "1 + 1", "answer": 2}}\n{json.dumps({"problem": "q"} | row)}\n')
     with pytest.raises(EnvError, match=rf"math: .*rows\.jsonl, line 2: .*{why}"):
         make_env("math", size="full", data=str(tmp_path / "rows.jsonl")).tasks(1, "train", 0)
 
@@ -107,7 +105,7 @@ def test_a_question_without_an_answer_is_refused(answer):
     ("<think>b</think>a<think>c", ""), ("<think>b</think>c<think>d</think>a", "a"), ("<thinking>b</thinking>a", "a"),
 ])  # fmt: skip
 def test_what_follows_a_thought(text, said):
-    assert after_thought(text) == said
+    assert THOUGHTS.sub("", text) == said
 
 
 def solved(text, **options):
@@ -148,17 +146,16 @@ def test_the_tasks_that_read_texts():
 GOOD = "def add(x, y):\n    return x + y"
 
 
+LANGUAGES = ("", "python", "python3", "py", "Python 3.11", "{.python}", "python title=add.py")
+
+
 @pytest.mark.parametrize("text", [
-    GOOD, f"```python\n{GOOD}\n```", f"```python3\n{GOOD}\n```", f"```py\n{GOOD}\n```", f"```Python 3.11\n{GOOD}\n```",
-    f"```\n{GOOD}\n```", f"~~~python\n{GOOD}\n~~~", f"~~~\n{GOOD}\n~~~", f"````python\n{GOOD}\n````",
-    f"```python\n{GOOD}```",
-    f"```python\n{GOOD}", f"```python\r\n{GOOD}\r\n```\r\n".replace("y):\n",
-    "y):\r\n"), f"So:\n\n```{{.python}}\n{GOOD}\n```\nDone.",
+    GOOD, *(f"So:\n\n```{language}\n{GOOD}\n```\nDone." for language in LANGUAGES), f"```python\n{GOOD}```",
+    f"~~~python\n{GOOD}\n~~~", f"~~~\n{GOOD}\n~~~", f"````python\n{GOOD}\n````", f"```python\n{GOOD}",
+    f"```python\n{GOOD}\n```\n".replace("\n", "\r\n"), f"```python\n{GOOD}\n```\n```text\n3\n```",
     f"```python\n{GOOD}\n```\nUsage:\n```python\nprint(add(1, 2))\n```",
-    f"```python\n{GOOD}\n```\nIt prints:\n```\n3\n```",
-    f"```\n{GOOD}\n```\nIt prints:\n```\n3\n```", f"```python\n{GOOD}\n```\n```text\n3\n```",
-    f"```bash\nls\n```\n```python\n{GOOD}\n```",
-    f"```python\ndef add(x, y):\n    pass\n```\nBetter:\n```python\n{GOOD}\n```",
+    f"```python\n{GOOD}\n```\nIt prints:\n```\n3\n```", f"```\n{GOOD}\n```\nIt prints:\n```\n3\n```",
+    f"```bash\nls\n```\n```python\n{GOOD}\n```", f"```python\ndef add(x, y): 0\n```\nBetter:\n```python\n{GOOD}\n```",
     "1. Code:\n   ```python\n   def add(x, y):\n       return x + y\n   ```",
 ])  # fmt: skip
 def test_the_program_of_an_answer(text):
@@ -178,11 +175,9 @@ def test_the_coder_and_the_tool_user_are_paid_for_the_program_among_blocks():
     usage = "Usage:\n```python\nprint(f([1, 2, 3]))\n```\nIt prints:\n```\n[1]\n```"
     coder = f"```python3\n{task.data['gold']}\n```\n{usage}"
     assert env.step(env.start(task), {"coder": coder, "tester": ""}).local_rewards["coder"] == 1.0
-    env = make_env("code_pair")
-    task = env.tasks(1, "train", 0)[0]
-    main = coder.replace("```python3", "~~~py").replace("```\nU", "~~~\nU")
-    step = env.step(env.start(task), {"helper": "", "main": main})
-    assert step.valid == {"helper": False, "main": True}
+    env, problem = make_env("code_pair", size="full"), Problem("Add.", "add", "", "assert add(1, 2) == 3", GOOD)
+    texts = {"helper": f"```py\ndef aux(x):\n    return x\n```\n{usage}", "main": f"~~~python3\n{GOOD}\n~~~\n{usage}"}
+    assert env.step(env.start(task_of(problem)), texts).valid == {"helper": True, "main": True}
     env = make_env("math_tool")
     task = env.tasks(1, "train", 0)[0]
     tool = f"```python\nprint({task.data['gold']})\n```\nIt prints:\n```\n7\n```"

@@ -40,16 +40,11 @@ def role_of(agent: str) -> str:
     return agent.split("_")[0]
 
 
-_THOUGHT_MARK = re.compile("</?think(?:ing)?>")
+THOUGHTS = re.compile(r"\A.*(?:</think(?:ing)?>|<think(?:ing)?>.*)", flags=re.DOTALL)
+"""A text up to the end of its last thought, `<think>…</think>`. A thought without an end is the whole text.
 
-
-def after_thought(text: str) -> str:
-    """Return what follows the last thought of a text, `<think>…</think>`; nothing if a thought has no end.
-
-    The opening mark may be missing, because many chat templates write it into the prompt.
-    """
-    *_, last = [None, *_THOUGHT_MARK.finditer(text)]
-    return text if last is None else text[last.end() :] if last[0].startswith("</") else ""
+The opening mark may be missing, because many chat templates write it into the prompt.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +58,7 @@ class TextEnv:
     def step(self, state: Any, actions: Mapping[str, str]) -> Step:
         """Return the result of a joint action, without its thoughts."""
         if not self.grade_thoughts:
-            actions = {agent: after_thought(text) for agent, text in actions.items()}
+            actions = {agent: THOUGHTS.sub("", text) for agent, text in actions.items()}
         return self.act(state, actions)
 
 

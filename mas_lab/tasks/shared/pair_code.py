@@ -152,8 +152,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
     parts, graded = judged.parts, judged.graded
     lines = [f"- `{name}`: {'defined, with a return' if parts[level] else 'missing, or without a return'}"
              for name, level in ((AUX, "aux"), (problem.entry, "main"))]  # fmt: skip
-    errors = {AUX: syntax(helper, AUX), problem.entry: syntax(main, problem.entry)}
-    wrong = [f"{name}: {error}" for name, error in errors.items() if error]
+    wrong = [f"{name}: {why}" for name, text in ((AUX, helper), (problem.entry, main)) if (why := syntax(text, name))]
     lines.append(f"- syntax: {'; '.join(wrong) or 'fine'}")
     if graded is not None:
         lines.append(f"- examples of the problem: {sum(graded.passed)} of {len(graded.passed)} pass")
