@@ -166,7 +166,7 @@ def test_cases_and_printing_programs_are_found_among_blocks():
     cases = "```python\nassert add(1, 2) == 3\n```\nThey use\n```python\ndef add(x, y): ...\n```"
     assert read_cases(cases, "add") == ([[1, 2], 3],)
     assert code_in("```python\nprint(3)\n```\nIt prints\n```\n3\n```", "print") == "print(3)"
-    assert code_in("```java\nint x;\n```") == "```java\nint x;\n```"
+    assert code_in("```java\nint x;\n```", "print") == "```java\nint x;\n```"
 
 
 def test_the_coder_and_the_tool_user_are_paid_for_the_program_among_blocks():

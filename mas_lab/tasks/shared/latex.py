@@ -42,8 +42,7 @@ def read(text: str) -> Answer:
     """Return an answer in one spelling."""
     for pattern, spelling in PATTERNS:
         text = pattern.sub(spelling, text.strip())
-    whole = WRAPPED.fullmatch(text)
-    measured = UNIT.fullmatch(whole[1] if whole else text)
+    measured = UNIT.fullmatch(WRAPPED.sub(r"\1", text) if WRAPPED.fullmatch(text) else text)
     text, unit = measured.groups() if measured else (text, "")
     bare = text
     while WRAPPED.search(bare):

@@ -25,27 +25,26 @@ LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
 that it decides nothing."""
 CLOSE = 1e-6
 """Relative and absolute tolerance between two floats."""
-FENCED = re.compile(
-    r"(?<!\S)(`{3,}|~{3,})[ \t]*([^\n`]*)\n(.*?)(?:^[ \t]*\1|\1[ \t]*$|\Z)", flags=re.DOTALL | re.MULTILINE
-)
+FENCED = re.compile(r"(?m)(?<!\S)(`{3,}|~{3,})([^\n`]*)\n((?s:.*?))(?:^[ \t]*\1|\1[ \t]*$|\Z)")
 """Fenced block: its fence, its language and its text. A block without an end goes on to the end of the answer."""
 
-PYTHON = re.compile(r"\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?", flags=re.IGNORECASE)
+PYTHON = re.compile(r"(?i)\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?")
+"""What stands behind the opening of a fence: nothing, or the name of Python."""
 
 
-def code_in(text: str, wanted: str = "") -> str:
+def code_in(text: str, wanted: str) -> str:
     """Return the text of the program in an answer.
 
-    It is the last fenced block with the words `wanted`, such as "def f", else the last one of Python, else the last one
-    without a language. An answer without such a block is the program itself.
+    It is the last fenced block with the words `wanted`, such as "def f", or without such a block the last one. A block
+    in another language is none. An answer without a block is the program itself.
     """
-    found = [block for block in FENCED.findall(text.replace("\r\n", "\n")) if PYTHON.fullmatch(block[1])]
-    ranks = [(re.search(rf"\b{wanted}\b", code) is not None, language.strip() != "") for _, language, code in found]
-    best = max(range(len(found)), key=lambda place: (ranks[place], place), default=None)
-    return textwrap.dedent(text if best is None else found[best][2]).strip()
+    found = FENCED.findall(text.replace("\r\n", "\n"))
+    blocks = [code for _, language, code in found if PYTHON.fullmatch(language)] or [text]
+    fits = [code for code in blocks if re.search(rf"\b{wanted}\b", code)]
+    return textwrap.dedent((fits or blocks)[-1]).strip()
 
 
-def read_code(text: str, wanted: str = "") -> str | None:
+def read_code(text: str, wanted: str) -> str | None:
     """Return the program in an answer (`code_in`); `None` if that does not parse."""
     source = code_in(text, wanted)
     return source if source and parsed(source) else None
