@@ -6,6 +6,7 @@ stand in a TOML file beside the tasks.
 
 import re
 import tomllib
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +39,7 @@ class Answer(NamedTuple):
     """Whether it is words, and they stand in a text command or have a run of three letters; `ab` may be a product."""
 
 
+@lru_cache(maxsize=8192)
 def read(text: str) -> Answer:
     """Return an answer in one spelling."""
     for pattern, spelling in PATTERNS:
