@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 READY = '"ready"\n'
@@ -137,17 +138,16 @@ def equality() -> Callable[[str, str], bool]:
     Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
     their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold.
     """
-    from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse, verify
-    from sympy import Basic, Eq, false
+    from math_verify.grader import Basic, Eq
 
-    normal = NormalizationConfig(malformed_operators=True, nits=True, boxed="none")
-    latex = LatexExtractionConfig(boxed_match_priority=-1, normalization_config=normal)
+    latex = LatexExtractionConfig(boxed_match_priority=-1)
+    latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
     def equal(answer: str, gold: str) -> bool:
         right, said = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
         equations = (part for one in said if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
-        wrong = any(part.simplify() is false for part in equations)
+        wrong = any(str(part.simplify()) == "False" for part in equations)
         return not wrong and bool(verify(right, said, allow_set_relation_comp=True, timeout_seconds=None))
 
     return equal
