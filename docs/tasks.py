@@ -26,6 +26,34 @@ Pocket play: success on held-out tasks before and after training, the lowest and
 (`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a
 seat yourself: `lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md).
 """
+JUDGED = r"""## Who judges what
+
+| said in full size | judged by |
+|---|---|
+| a number: `1,000`, `1e3`, `3/4`, `10\%` | the kit, exactly: 0.3333 is not 1/3, and 10 is not 10 % |
+| words: `Evelyn` for `\text{Evelyn}` | the kit, by letters and digits; only a single letter has a case |
+| a unit: `4\text{ cm}` | the kit: either may lack it, but another unit is wrong; `cm` abbreviates `centimeters` |
+| a numeral in a base: `2516_8` | math-verify; the kit writes the base as a symbol, or it would be passed over |
+| a set, a tuple, an interval | the kit compares the brackets, math-verify the content |
+| other mathematics | math-verify 0.9, for up to 5 seconds |
+| an answer of `search` | exact match as in SQuAD, with any of the accepted answers; no F1 |
+| an answer of `reasoning_gym` | its generator |
+| a program, its cases and its output | the sandbox runs it, and the kit compares the values |
+| two texts (`tldr`, `arxiv_intro`) | counts of words; no model judges |
+| moves, cells | the rules of the game |
+
+math-verify parses LaTeX only. Its search for plain numbers would find 12 in `\le 12` and in `12 \text{ or 13}`. Its
+removal of units is off, because it takes the `t` of `2t` for one. An equation of numbers must hold: `6=12` is not 12.
+
+The answer of a text is its last `\boxed{}` or `\fbox{}`, its tag, or its fenced block. Of several blocks the last one
+that defines the function, asserts a case or prints counts. What a model thinks is not graded, and no other agent sees
+it: only the text after the last `</think>` counts, and a thought without an end earns nothing.
+`make_env(..., grade_thoughts=True)` grades and shows thoughts as well. If the chat template opens the thought and the
+text ends before `</think>`, nobody can see that it is a thought, and all of it is graded.
+
+`tests/answer_pairs.py` has 343 pairs of answers with the verdict of mathematics, all of which are judged so, and the
+known limits.
+"""
 OUT_THERE = """## Environments out there
 
 `pip install 'mas-lab[games]'` (or `make games`). Any id of TextArena, for self-play with one policy in all seats; what
@@ -130,7 +158,7 @@ def section(name: str) -> str:
 
 def main() -> None:
     own = table().replace("docs/tasks.md#", "#")
-    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS), OUT_THERE])
+    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS), JUDGED, OUT_THERE])
     (HERE / "tasks.md").write_text(page, encoding="utf-8")
     readme = HERE.parent / "README.md"
     text = readme.read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -128,7 +129,7 @@ _pools: dict[tuple[int, str], Workers] = {}
 
 
 def workers(program: str) -> Workers:
-    """Return this process's pool for a of `PROGRAMS`."""
+    """Return this process's pool for one of `PROGRAMS`."""
     return _pools.setdefault((os.getpid(), program), Workers(program))
 
 
@@ -164,12 +165,22 @@ def _end_group(leader: int) -> None:
 
 
 def equality() -> Callable[[str, str], bool]:
-    """Return a function that compares mathematical answers with `math-verify`."""
-    from math_verify import parse, verify
+    """Return a function that compares mathematical answers with `math-verify`.
+
+    Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
+    their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold.
+    """
+    from math_verify import LatexExtractionConfig, parse, verify
+    from math_verify.grader import Basic, Eq
+
+    latex = LatexExtractionConfig(boxed_match_priority=-1)
+    latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
     def equal(answer: str, gold: str) -> bool:
-        read = [parse(rf"\boxed{{{text}}}", parsing_timeout=None) for text in (gold, answer)]
-        return bool(verify(*read, timeout_seconds=None))
+        right, said = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
+        equations = (part for one in said if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
+        wrong = any(str(part.simplify()) == "False" for part in equations)
+        return not wrong and bool(verify(right, said, allow_set_relation_comp=True, timeout_seconds=None))
 
     return equal
 

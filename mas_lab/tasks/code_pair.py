@@ -168,9 +168,10 @@ class CodePair(problem_sets.ProgramTask):
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
-        return returns(function(read_code(text) or "", (AUX, problem.entry)[place]))
+        name = (AUX, problem.entry)[place]
+        return returns(function(read_code(text, f"def {name}") or "", name))
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())
         if self.single_agent:
             texts = actions["solo"].split(MARKER)

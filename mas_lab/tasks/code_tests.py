@@ -130,10 +130,10 @@ class CodeTests(problem_sets.ProgramTask):
             told.append(f"Cases that it fails:\n\n{failed}\n\n{prompts[f'anew_{agent}']}")
         return chat("\n\n".join(told), prompts[agent])
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         problem, published = state.problem, self.published
         coder = self.agents[0]
-        code = read_code(actions[coder])
+        code = read_code(actions[coder], f"def {problem.entry}")
         built = code is not None and function(code, problem.entry) is not None
         shown, hidden = problem.shown, problem.hidden
         graded = problem.grade(code or "", (*shown, *hidden))

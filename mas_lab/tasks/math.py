@@ -179,7 +179,7 @@ class Math(chains.MathTask):
     def is_right(self, answer: str | None, state: State) -> bool:
         return is_right(answer, state.gold)
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
         text = actions[agent]
         if agent == "verifier":

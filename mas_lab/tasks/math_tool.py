@@ -146,9 +146,9 @@ class MathTool(chains.MathTask):
             said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
         return said if said and (self.full or chains.is_digit(said)) else None
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         writer, *reasoner = self.agents
-        code = programs.read_code(actions[writer])
+        code = programs.read_code(actions[writer], "print")
         ran = programs.printed(code) if code else UNREAD
         printed, answer = self.answer_of(ran), self.read_answer(actions["reasoner"]) if reasoner else None
         found = {writer: printed} | dict.fromkeys(reasoner, answer)

@@ -160,7 +160,7 @@ class Orchestrator(chains.MathTask):
             fits = joined(parts) == problem
         return tuple(parts) if fits and len(parts) == len(self.workers) else ()
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         if set(actions) == set(self.workers):
             return self._parts_answered(state, actions)
         ((agent, text),) = actions.items()

@@ -66,7 +66,7 @@ class PettingZoo(ForeignEnv):
     def shown(self, state: State, agent: str) -> str:
         return dict(state.heard)[agent]
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         played = _Played(self, state.seed, state.moves)
         before, spoke = dict(played.earned), [agent for move in state.moves for agent, _ in move]
         chosen = {agent: self.read(text, agent) for agent, text in actions.items()}

@@ -177,7 +177,7 @@ class Search(SizedTask):
         alone = self.full or agent != "verifier" or len(text.split()) == 1
         return found[0] if len(found) == 1 and alone else None
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
         said = self.read(actions[agent], agent)
         if agent == "verifier":

@@ -86,7 +86,7 @@ class TextArena(ForeignEnv):
     def shown(self, state: State, agent: str) -> str:
         return self.say(state.heard) if self.say else state.heard
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         ((agent, text),) = actions.items()
         said = (*state.said, (agent, text))
         with _dice_of(f"{state.seed} {len(said)}"):

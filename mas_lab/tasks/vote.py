@@ -73,7 +73,7 @@ class Vote(chains.MathTask):
         first = [answer for answer, count in zip(answers, votes, strict=True) if count == max(votes)]
         return first[0] if first and all(is_right(other, first[0]) for other in first) else None
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         answers = {agent: self.read_answer(text) for agent, text in actions.items()}
         decision = self.decided([answer for answer in answers.values() if answer is not None])
         success = is_right(decision, state.gold)

@@ -198,7 +198,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 def test_an_option_that_an_env_lacks_is_refused_with_its_options():
     make_env("tldr", n_agents=None)  # a standard option at its default
-    with pytest.raises(ValueError, match="no option walls; its options are: max_turns, mistakes, n_agents"):
+    with pytest.raises(ValueError, match="no option walls; its options are: grade_thoughts, max_turns, mistakes"):
         make_env("plan_path", walls=3)
     with pytest.raises(ValueError, match="'tldr' has no option n_agents"):
         make_env("tldr", n_agents=4)

@@ -137,7 +137,7 @@ def test_the_last_box_counts(text, boxed):
     ("1,000", "1000", True), ("4.0", "4", True), ("-3", "3", False), ("1/2", r"\frac{1}{2}", True),
     ("2/0", "2", False), ("1/3", "0.3333", False), (r"1 + x", "x + 1", True), ("3, 4", "4", False),
     (r"3 \text{ or } 4", "4", False), (r"4 \text{ apples}", "4", True), ("}{", "4", False), ("4" * 1000, "4", False),
-    ("6=7", "7", False), ("x = 7", "7", True), ("7_8", "7", False), ("7 apples", "7", False), (r"1\mid 7", "7", False),
+    ("6=7", "7", False), ("x = 7", "7", True), ("7_8", "7", False), ("7 apples", "7", True), (r"1\mid 7", "7", False),
     ("10", r"10\%", False), (r"10\%", r"10\%", True), (r"\{1, 2\}", "(1, 2)", False), ("(1, 2)", "(1,2)", True),
     (r"\dfrac{1}{2}", "0.5", True), (r"\left( 1, 2 \right)", "(1,2)", True), (r"\sqrt{4}", "2", True),
 ])  # fmt: skip

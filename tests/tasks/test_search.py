@@ -195,7 +195,7 @@ def test_without_bm25s_it_says_what_to_install(monkeypatch):
 ])  # fmt: skip
 def test_rows_of_the_usual_sets(row, read):
     assert question_and_answers(row) == read
-    for lacking in ({"answer": "a"}, {"question": "q"}, row | {"answers": [1], "answer": [1], "golden_answers": [1]}):
+    for lacking in ({"answer": "a"}, {"question": "q"}, row | {"golden_answers": [None]}):
         with pytest.raises(EnvError, match="a row needs question and golden_answers"):
             question_and_answers(lacking)
 

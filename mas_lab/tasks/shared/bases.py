@@ -40,6 +40,28 @@ def role_of(agent: str) -> str:
     return agent.split("_")[0]
 
 
+THOUGHTS = re.compile(r"\A.*(?:</think(?:ing)?>|<think(?:ing)?>.*)", flags=re.DOTALL)
+"""A text up to the end of its last thought, `<think>…</think>`. A thought without an end is the whole text.
+
+The opening mark may be missing, because many chat templates write it into the prompt.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEnv:
+    """Base class of the envs that read what a language model writes; a subclass has `act`, which is its `step`."""
+
+    grade_thoughts: bool = False
+    """Whether thoughts, `<think>…</think>`, are a part of what an agent says. By default only the text after them is
+    graded and shown to others, and a thought without an end says nothing."""
+
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        """Return the result of a joint action, without its thoughts."""
+        if not self.grade_thoughts:
+            actions = {agent: THOUGHTS.sub("", text) for agent, text in actions.items()}
+        return self.act(state, actions)
+
+
 class DrawnTask:
     """Base class of the tasks that draw their problems.
 
@@ -63,7 +85,7 @@ class DrawnTask:
 
 
 @dataclass(frozen=True)
-class SizedTask(DrawnTask):
+class SizedTask(TextEnv, DrawnTask):
     """Base class of the tasks with a pocket and a full size, two kinds of rewards, and a single agent as an option.
 
     A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents` and `default`, the number that
@@ -174,7 +196,7 @@ class ProposalTask(SizedTask):
         copies = readable and rng.random() < self.hints_are_copied
         return self.written(readable[-1] if copies else self.imperfect(state, rng))
 
-    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+    def act(self, state: Any, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
         said = self.read(actions[agent])
         after, team, local, success = self.carry_out(state, said)

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from mas_lab.env import Message, Task
+from mas_lab.tasks.shared.bases import TextEnv
 from mas_lab.tasks.shared.rows import SPLITS, check_split
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignEnv:
+class ForeignEnv(TextEnv):
     """Base class of envs that show an agent one text, `shown(state, agent)`; `world` names their tasks.
 
     An env has `demonstrate` if it was given `show`.

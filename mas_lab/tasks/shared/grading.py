@@ -1,8 +1,9 @@
 """Compare two answers: numbers exactly, other mathematics with `math-verify`, and words as SQuAD does.
 
-`math-verify` runs in a child process. Its own time limit needs the main thread's alarm, which `env.step` does not have,
-because rollouts step in threads. Without a limit an answer such as 9^(9^9) would stop the whole program. Finding the
-answer in a text is not done here, except for `last_boxed`.
+The page of tasks has a table of what is judged by whom. `math-verify` runs in a child process. Its own time limit needs
+the main thread's alarm, which `env.step` does not have, because rollouts step in threads. Without a limit an answer
+such as 9^(9^9) would stop the whole program. Finding the answer in a text is not done here, except for `last_boxed`,
+and writing it in one spelling is in `latex`.
 """
 
 import re
@@ -11,34 +12,41 @@ from fractions import Fraction
 from functools import lru_cache
 
 from mas_lab.backends.child import ChildEnded, workers
+from mas_lab.tasks.shared.latex import read
 
-_NUMBER = re.compile(r"[+-]?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?(/\d+)?")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WORDS = re.compile("[A-Za-z]{3,}")
-_LAYOUT = {"frac", "dfrac", "tfrac", "sqrt", "text", "mathrm", "mbox", "left", "right", "cdot", "times", "circ", "quad",
-           "displaystyle", "boxed"}  # fmt: skip
-"""Commands that change how an answer looks, not what it says."""
-_UNIT = re.compile(r"\\(text|mathrm|mbox)\{[^{}]*\}")
-_NAMED = re.compile(r"\s*\$?\s*[A-Za-z]\s*=")
-"""The beginning of `x = 7`."""
-_LONGEST = 300
+LONGEST = 300
 """Most characters of an answer; a longer one counts as wrong and is not read."""
+_BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?:(\{)|(-?\d[\d.,/]*|[^\s{$]+(?=\s*\$)))")
+r"""A box with its brace, or without one, as in `\boxed 5`: a number, or a word before a dollar sign."""
+_INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
+
+_NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
+_BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_SPACED = re.compile(r"[\s{}]")
+_LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
+_WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the last `\boxed{…}` of `text`, braces balanced, or `None` if there is none.
+    r"""Return the content of the last `\boxed{…}` or `\fbox{…}` of `text`, or `None` if there is none.
 
-    An empty box also gives `None`.
+    Braces are balanced, and a box inside a box belongs to its content. If the last box is empty, or has no end, the
+    answer is `None` too.
     """
-    start = text.rfind(r"\boxed{")
-    if start < 0:
-        return None
-    depth, begin = 1, start + len(r"\boxed{")
-    for at in range(begin, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[begin:at].strip() or None
-    return None
+    closes, opened = {}, []
+    for brace in re.finditer(r"\\.|[{}]", text, re.DOTALL):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif brace[0] == "}" and opened:
+            closes[opened.pop()] = brace.start()
+    found, end = "", 0
+    for box in _BOX.finditer(text):
+        if box.start() >= end:
+            close = closes.get(box.start(1))
+            found = (text[box.end() : close] if close else "") if box[1] else box[2].rstrip(".,")
+            end = close or box.end()
+    return _INNER.sub(r"\1", found).strip() or None
 
 
 def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
@@ -47,23 +55,43 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     An answer that cannot be graded within `timeout_s` seconds counts as different. Raises RuntimeError, with what to
     install, if `math-verify` is missing.
     """
-    numbers = _number(answer), _number(gold)
-    if None not in numbers:
-        return numbers[0] == numbers[1]
-    if not _of_one_kind(answer, gold):
+    if max(len(answer), len(gold)) > LONGEST:
+        return False
+    one, other = read(answer), read(gold)
+    (short, long), numbers = sorted((one.unit, other.unit), key=len), (_number(one.text), _number(other.text))
+    fits = short in ("", long) or (len(long) > 2 and re.match(".*".join(short), long))  # cm abbreviates centimeters
+    if not fits or None not in numbers:
+        return bool(fits) and numbers[0] == numbers[1]
+    if one.is_text or other.is_text:
+        return one.words == other.words
+    if _SPACED.sub("", one.text) == _SPACED.sub("", other.text):
+        return True
+    brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
+    if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
-        return len(answer) <= _LONGEST and workers("math").ask([answer, gold], timeout_s)
+        return workers("math").ask([one.text, other.text], timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
 
 
-def _of_one_kind(answer: str, gold: str) -> bool:
-    """Return False where `math-verify` would pass over what `answer` says: words, percent, `6=7`, a set for a tuple."""
-    told = {part: (part in answer, part in gold) for part in ("%", "_", r"\mid", r"\{")}
-    words = [set(_WORDS.findall(_UNIT.sub("", text))) - _LAYOUT for text in (answer, gold)]
-    equation = "=" in answer and "=" not in gold and not _NAMED.match(answer)
-    return all(own == asked for own, asked in told.values()) and words[0] <= words[1] and not equation
+def _number(text: str) -> Fraction | None:
+    found = _NUMBER.fullmatch(text)
+    if not found or (found[2] and ("." in found[1] or not int(found[2]))):
+        return None
+    return Fraction(found[1].replace(" ", "")) / int(found[2] or 1)
+
+
+def is_readable(gold: str) -> bool:
+    """Return whether an answer can be the same as `gold`: it is not too long, and says something."""
+    return len(gold) <= LONGEST and _SPACED.sub("", read(gold).text).strip("?!-") != ""
+
+
+def is_short(gold: str) -> bool:
+    """Return whether a gold without a mark is an answer, and no sentence such as "So the answer is 5."."""
+    bare = _LATEX.sub(" ", gold).strip()
+    begins = _WORD.match(bare) and re.search(r"[\d\\]", gold)
+    return "boxed" not in gold and len(_WORD.findall(bare)) <= (8 if not begins else 1 if gold.endswith(".") else 2)
 
 
 def plain_answer(text: str) -> str:
@@ -81,11 +109,3 @@ def plain_answer(text: str) -> str:
 def is_right(answer: str | None, gold: str) -> bool:
     """Return whether an answer is the same as `gold`; `None` (unreadable) is not. Results are cached."""
     return answer is not None and same_answer(answer, gold)
-
-
-def _number(text: str) -> Fraction | None:
-    text = text.strip().strip("$").strip()
-    if len(text) > _LONGEST or not _NUMBER.fullmatch(text) or ("." in text and "/" in text):
-        return None
-    numerator, _, denominator = text.replace(",", "").partition("/")
-    return None if denominator and int(denominator) == 0 else Fraction(numerator) / int(denominator or 1)

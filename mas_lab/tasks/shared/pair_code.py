@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from mas_lab.tasks.shared.bases import PROMPTS
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
-from mas_lab.tasks.shared.programs import FENCED, Case, Problem, Result, function, parsed, read_code, readable
+from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -47,7 +47,7 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     A level that fails ends the judgement, except for a missing `aux`: the asked function is still graded without it. If
     the helper's text is no program, `aux` is missing, and nothing parses together.
     """
-    written, asked = read_code(helper), read_code(main)
+    written, asked = read_code(helper, f"def {AUX}"), read_code(main, f"def {problem.entry}")
     has_aux = written is not None and returns(function(written, AUX))
     parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
     if asked is None or not returns(function(asked, problem.entry)):
@@ -152,7 +152,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
     parts, graded = judged.parts, judged.graded
     lines = [f"- `{name}`: {'defined, with a return' if parts[level] else 'missing, or without a return'}"
              for name, level in ((AUX, "aux"), (problem.entry, "main"))]  # fmt: skip
-    wrong = [f"{name}: {error}" for name, text in ((AUX, helper), (problem.entry, main)) if (error := syntax(text))]
+    wrong = [f"{name}: {why}" for name, text in ((AUX, helper), (problem.entry, main)) if (why := syntax(text, name))]
     lines.append(f"- syntax: {'; '.join(wrong) or 'fine'}")
     if graded is not None:
         lines.append(f"- examples of the problem: {sum(graded.passed)} of {len(graded.passed)} pass")
@@ -163,11 +163,10 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
     return "\n".join(lines)
 
 
-def syntax(text: str) -> str:
-    """Return the syntax error in the program of an answer, such as `line 3: invalid syntax`; empty if it parses."""
-    blocks = FENCED.findall(text)
+def syntax(text: str, name: str) -> str:
+    """Return the syntax error of the program with a function `name`, such as `line 3: invalid syntax`, or no text."""
     try:
-        ast.parse(blocks[-1] if blocks else text)
+        ast.parse(code_in(text, f"def {name}"))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

@@ -137,7 +137,7 @@ class TwoTextsTask(SizedTask):
     def start(self, task: Task) -> State:
         return State(task.data["source"])
 
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: State, actions: Mapping[str, str]) -> Step:
         texts, wanted = tuple(actions[agent] for agent in self.agents), self.wanted
         if self.single_agent:
             texts = tuple(text.strip() for text in texts[0].split(MARKER))

@@ -8,6 +8,7 @@ import ast
 import marshal
 import math
 import re
+import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,28 @@ LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
 that it decides nothing."""
 CLOSE = 1e-6
 """Relative and absolute tolerance between two floats."""
-FENCED = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", flags=re.DOTALL | re.IGNORECASE)
+FENCED = re.compile(r"(?m)(?<!\S)(`{3,}|~{3,})([^\n`]*)\n((?s:.*?))(?:^[ \t]*\1|\1[ \t]*$|\Z)")
+"""Fenced block: its fence, its language and its text. A block without an end goes on to the end of the answer."""
+
+PYTHON = re.compile(r"(?i)\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?")
+"""What stands behind the opening of a fence: nothing, or the name of Python."""
 
 
-def read_code(text: str) -> str | None:
-    """Return the program in an answer: its last fenced block, else all of it; `None` if that does not parse."""
-    blocks = FENCED.findall(text)
-    source = (blocks[-1] if blocks else text).strip()
+def code_in(text: str, wanted: str) -> str:
+    """Return the text of the program in an answer.
+
+    It is the last fenced block with the words `wanted`, such as "def f", or without such a block the last one. A block
+    in another language is none. An answer without a block is the program itself.
+    """
+    found = FENCED.findall(text.replace("\r\n", "\n"))
+    blocks = [code for _, language, code in found if PYTHON.fullmatch(language)] or [text]
+    fits = [code for code in blocks if re.search(rf"\b{wanted}\b", code)]
+    return textwrap.dedent((fits or blocks)[-1]).strip()
+
+
+def read_code(text: str, wanted: str) -> str | None:
+    """Return the program in an answer (`code_in`); `None` if that does not parse."""
+    source = code_in(text, wanted)
     return source if source and parsed(source) else None
 
 
@@ -183,7 +199,7 @@ def read_cases(text: str, entry: str) -> tuple[Case, ...]:
     They may stand anywhere in the program of the text. Other statements are ignored; a text without a program has no
     cases.
     """
-    tree = parsed(read_code(text) or "")
+    tree = parsed(read_code(text, "assert") or "")
     found = [_case(part.test, entry) for part in ast.walk(tree) if isinstance(part, ast.Assert)]
     return tuple(case for case in found if case is not None)
 

@@ -6,6 +6,7 @@ holds it twice. `docs/data_sets.md` lists data sets of the hub whose columns a t
 
 import hashlib
 import json
+import math
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mas_lab.env import EnvError
-from mas_lab.tasks.shared.grading import last_boxed
+from mas_lab.tasks.shared.grading import LONGEST, is_readable, is_short, last_boxed, plain_answer
 
 Row = Mapping[str, Any]
 SPLITS = ("train", "val", "test")
@@ -175,25 +176,37 @@ def _column(row: Row, *names: str) -> Any:
     return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
 
 
-def _text(row: Row, text: Any, wanted: str) -> str:
-    """Return the text of a row; raise EnvError, with the `wanted` columns, if there is none."""
-    if not isinstance(text, str) or not text.strip():
+def _text(row: Row, value: Any, wanted: str) -> str:
+    """Return the text of a column, or of the user's message if the column is a chat with one such message.
+
+    Raises EnvError, with the `wanted` columns, if there is none.
+    """
+    if value is None:
         raise EnvError(f"a row needs {wanted}, this one has {sorted(row)}")
-    return text
+    if isinstance(value, list) and all(isinstance(part, Mapping) and "role" in part for part in value):
+        told = [part.get("content") for part in value if part["role"] != "system"]
+        value = told[0] if len(told) == 1 and value[-1]["role"] == "user" else value
+    if not isinstance(value, str) or not value.strip():
+        raise EnvError(f"a row needs {wanted} as a text, or a chat with one message of the user; it is {value!r:.200}")
+    return value
 
 
 def problem_and_answer(row: Row) -> tuple[str, str]:
     r"""Return the problem and the answer of a row, from the usual columns.
 
     The problem is in `problem`, `question` or `prompt`, the answer in `answer` or `solution`. Of a worked answer only
-    the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken.
+    the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken. Raises EnvError if a column is missing,
+    or if no answer could ever be the same as this one.
     """
+    wanted = "problem|question|prompt and answer|solution"
     worked = _column(row, "answer", "solution")
-    problem = _column(row, "problem", "question", "prompt") if isinstance(worked, str | int | float) else None
-    problem = _text(row, problem, "problem|question|prompt and answer|solution").strip()
-    gold = last_boxed(str(worked)) or str(worked).rpartition("####")[2].strip()
-    if not gold:
-        raise EnvError(f"a row's answer is empty: {worked!r}")
+    problem = _text(row, None if worked is None else _column(row, "problem", "question", "prompt"), wanted).strip()
+    text = str(worked) if isinstance(worked, str | int | float) and worked == worked else ""
+    boxed, (_, mark, last) = last_boxed(text), text.rpartition("####")
+    gold = boxed or last.strip()
+    if not is_readable(gold) or not (boxed or mark or is_short(gold)):
+        remedy = f"give a text or a number, alone, in \\boxed{{}} or after ####, of at most {LONGEST} characters"
+        raise EnvError(f"its answer cannot be read: {text[-200:] or worked!r}; {remedy}")
     return problem, gold
 
 
@@ -218,16 +231,30 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     """Return the question, the accepted answers and the needed titles of a row, from the usual columns.
 
     The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has it,
-    `supporting_facts` with the titles of the needed passages (as in HotpotQA).
+    `supporting_facts` with the titles of the needed passages (as in HotpotQA). An answer is a text, a number, True or
+    False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA).
     """
-    question = row.get("question")
-    accepted = next((row[name] for name in ("golden_answers", "answers", "answer") if row.get(name)), None)
-    accepted = [accepted] if isinstance(accepted, str) else accepted
-    facts = row.get("supporting_facts") or []
+    wanted = "question and golden_answers|answers|answer"
+    told = _column(row, "golden_answers", "answers", "answer")
+    question = _text(row, None if told is None else _column(row, "question"), wanted)
+    facts = _column(row, "supporting_facts") or []
     titles = facts.get("title", []) if isinstance(facts, Mapping) else [title for title, *_ in facts]
-    if not question or not accepted or not all(isinstance(text, str) for text in (*accepted, *titles)):
-        raise EnvError(f"a row needs question and golden_answers|answers|answer as text, this one has {sorted(row)}")
-    return question.strip(), list(accepted), list(dict.fromkeys(titles))
+    accepted = _accepted(told)
+    if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in (*accepted, *titles)):
+        raise EnvError(f"a row needs {wanted} as text, numbers, True or False; its answer is {told!r:.200}")
+    return question.strip(), accepted, list(dict.fromkeys(titles))
+
+
+def _accepted(told: Any) -> list[Any]:
+    """Return the accepted answers in a column: texts, and what cannot be read as it is."""
+    if isinstance(told, Mapping):  # SQuAD: text, TriviaQA: value and aliases
+        named = [told[name] for name in ("text", "value", "aliases") if name in told]
+        return _accepted(named) if named else [told]
+    if isinstance(told, bool):
+        return ["yes", "true"] if told else ["no", "false"]
+    if isinstance(told, int | float) and math.isfinite(told):
+        return [str(int(told) if told == int(told) else told)]
+    return [text for part in told for text in _accepted(part)] if isinstance(told, list) else [told]
 
 
 def post(row: Row) -> str:
