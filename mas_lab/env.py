@@ -220,7 +220,9 @@ def class_name(kind: type) -> str:
 
 
 def _options(part: Any) -> dict[str, Any]:
-    return {f.name: _option(getattr(part, f.name)) for f in fields(part) if f.init}
+    """Return the options of a dataclass; a younger one at its default is left out, as in the records of older runs."""
+    given = [f for f in fields(part) if f.init and not ("younger" in f.metadata and getattr(part, f.name) == f.default)]
+    return {f.name: _option(getattr(part, f.name)) for f in given}
 
 
 def _option(value: Any) -> Any:

@@ -51,7 +51,7 @@ The opening mark may be missing, because many chat templates write it into the p
 class TextEnv:
     """Base class of the envs that read what a language model writes; a subclass has `act`, which is its `step`."""
 
-    grade_thoughts: bool = False
+    grade_thoughts: bool = field(default=False, metadata={"younger": True})
     """Whether thoughts, `<think>…</think>`, are a part of what an agent says. By default only the text after them is
     graded and shown to others, and a thought without an end says nothing."""
 
