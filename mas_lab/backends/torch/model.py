@@ -159,7 +159,7 @@ class TorchModel:
         self.weights = str(weights or source.location())
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = read_tokenizer(self.weights, len(self.net.get_input_embeddings().weight))
+        self.tokenizer = read_tokenizer(self.weights)
         self.context = context_of(self.net.config)
         self.engine = self.make_engine()
         self._reference = None

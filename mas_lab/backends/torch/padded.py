@@ -32,7 +32,18 @@ class PaddedEngine(WaveEngine):
 
     @torch.inference_mode()
     def complete(self, asked: Sequence[Asked]) -> list[Completion]:
-        """Return a completion per (policy, request), in order."""
+        """Return a completion per (policy, request), in order.
+
+        Raises PolicyError if a prompt has a token that the model has no embedding for.
+        """
+        size = len(self.model.net.get_input_embeddings().weight)
+        for policy, request in asked:
+            if (largest := max(request.prompt_ids)) >= size:
+                token = self.model.tokenizer.convert_ids_to_tokens(largest)
+                raise PolicyError(
+                    f"policy {policy.name!r}: a prompt has the token {largest} ({token!r}), and the model has {size} "
+                    "embeddings; its tokenizer belongs to another model"
+                )
         found: dict[int, Completion] = {}
         for places in self._batches(asked):
             asked[places[0]][0].activate()

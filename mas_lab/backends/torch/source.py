@@ -85,22 +85,16 @@ def _kernel(part: Any, inside: bool = False) -> str | None:
     return part if inside and isinstance(part, str) and "/" in part else None
 
 
-def read_tokenizer(where: str | Path, size: int) -> Any:
-    """Return the tokenizer of a directory or hub id, for a model with `size` embeddings.
-
-    A token without an embedding is allowed if no chat can contain it, such as Gemma 3's token for an image. Raises
-    PolicyError for any other.
-    """
+def read_tokenizer(where: str | Path) -> Any:
+    """Return the tokenizer of a directory or hub id; raise PolicyError if there is none, or if it is broken."""
     from transformers import AutoTokenizer
 
     with reading(where, "tokenizer.json or tokenizer_config.json"):
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        known, added, chat = tokenizer.get_vocab(), tokenizer.added_tokens_encoder, str(tokenizer.chat_template)
-        if known.keys() <= added.keys():  # what transformers makes if there is no file
+        if (
+            tokenizer.get_vocab().keys() <= tokenizer.added_tokens_encoder.keys()
+        ):  # transformers makes it without a file
             raise ValueError("it has no vocabulary")
-        for token, number in known.items():
-            if number >= size and (token not in added or token in chat):
-                raise ValueError(f"the model has {size} embeddings, and none for {token!r:.80}, token {number}")
     return tokenizer
 
 
