@@ -93,7 +93,7 @@ def read_tokenizer(where: str | Path) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
         if (
             tokenizer.get_vocab().keys() <= tokenizer.added_tokens_encoder.keys()
-        ):  # transformers makes it without a file
+        ):  # made without a file
             raise ValueError("it has no vocabulary")
     return tokenizer
 
