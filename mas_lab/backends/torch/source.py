@@ -91,9 +91,7 @@ def read_tokenizer(where: str | Path) -> Any:
 
     with reading(where, "tokenizer.json or tokenizer_config.json"):
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        if (
-            tokenizer.get_vocab().keys() <= tokenizer.added_tokens_encoder.keys()
-        ):  # made without a file
+        if tokenizer.get_vocab().keys() <= tokenizer.added_tokens_encoder.keys():  # made without a file
             raise ValueError("it has no vocabulary")
     return tokenizer
 

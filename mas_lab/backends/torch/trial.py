@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.policy import PolicyError, Request, Sample
 
-PROMPTS, NEW = (3, 12, 19), 10
+PROMPTS, NEW = (3, 12), 10
 """Lengths of the prompts, and of their completions, in tokens."""
 WINDOW = 8
 """The length to which windows are cut, in tokens."""
@@ -102,27 +103,31 @@ class Trial:
     """A copy of a model with short windows, and rows to try it on. Each method answers for some `Ways`."""
 
     def __init__(self, model: Any, adapters: int = 0):
-        self.model = copy(model)
-        self.model.net = deepcopy(model.net, {id(p): p for p in model.net.parameters()})
+        self.model, self.device = copy(model), model.device
         self.model.peft, self.model.switch, self.model.eos_ids = None, None, frozenset  # no token ends a row early
-        for module in self.model.net.modules():
+        self.tolerance = 5e-5 if model.dtype == torch.float32 else 0.05
+        vocabulary = model.net.config.get_text_config().vocab_size
+        self.ids = np.random.default_rng(0).integers(1, vocabulary, PROMPTS[-1] + NEW).tolist()
+        try:
+            self.net = self.model.net = _few_layers(model.net)
+            self.logits(self.ids)
+        except Exception:  # the model needs all of its layers
+            self.net = self.model.net = _copied(model.net, [])
+        for module in self.net.modules():
             for values in (vars(module), vars(getattr(module, "config", module))):
                 _cut(values, model.switch is not None)
         names = [f"trial{i}" for i in range(adapters)]
         for name in names:
             self.model.add_adapter(name, 2)
-        for name, parameter in self.model.net.named_parameters():
-            if ".lora_" in name:
-                torch.nn.init.normal_(parameter, std=0.3)
-        self.tolerance = 5e-5 if self.model.dtype == torch.float32 else 0.05
-        self.net, self.device, rng = self.model.net, self.model.device, np.random.default_rng(0)
-        ids = rng.integers(1, self.net.config.get_text_config().vocab_size, PROMPTS[-1] + NEW).tolist()
+        for name, parameter in self.net.named_parameters():
+            if ".lora_" in name:  # as large as the layers' own outputs, and no larger
+                torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5 / 2)
         # Divided by this temperature, logits have a standard deviation of 1, however confident the model is.
-        heat = max(self.logits(ids).std(-1).mean().item(), 1e-3)
+        heat = max(self.logits(self.ids).std(-1).mean().item(), 1e-3)
         self.asked = [
             (SimpleNamespace(name="trial", adapter=name, activate=partial(self.activate, name)), request)
             for name in names or [None]
-            for request in (Request(tuple(ids[:length]), NEW, heat, seed) for seed, length in enumerate(PROMPTS * 2))
+            for request in (Request(tuple(self.ids[:n]), NEW, heat, seed) for seed, n in enumerate(PROMPTS * 2))
         ]
 
     def activate(self, adapter: str | None) -> None:
@@ -193,12 +198,45 @@ class Trial:
         return True
 
     def _samples(self) -> list[Sample]:
-        """Return rows to train on: the prompts of one policy, with tokens of the longest as completions."""
-        longest = self.asked[2][1].prompt_ids
+        """Return rows to train on: the prompts of one policy, with tokens of the trial as completions."""
         return [
-            Sample(request.prompt_ids, longest[seed : seed + NEW], [0.0] * NEW, request.temperature, 1.0, 1.0)
+            Sample(request.prompt_ids, self.ids[seed : seed + NEW], [0.0] * NEW, request.temperature, 1.0, 1.0)
             for seed, (_, request) in enumerate(self.asked)
         ]
+
+
+def _few_layers(net: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy with the first layers of a model: at least two, and up to the first layer of each kind."""
+    stacks = [m for m in net.modules() if isinstance(m, torch.nn.ModuleList) and _is_stack(m)]
+    kinds = [[_kind(layer) for layer in stack] for stack in stacks]
+    keep = max([2, *(1 + own.index(kind) for own in kinds for kind in own)])
+    short = _copied(net, [layer for stack in stacks for layer in stack[keep:]])
+    for stack in short.modules():
+        if isinstance(stack, torch.nn.ModuleList) and _is_stack(stack):
+            del stack[keep:]
+    config = short.config.get_text_config()
+    vars(config)[config.attribute_map.get("num_hidden_layers", "num_hidden_layers")] = keep
+    return short
+
+
+def _copied(net: torch.nn.Module, without: Sequence[torch.nn.Module]) -> torch.nn.Module:
+    """Return a copy that shares the weights, with empty modules in place of those in `without`."""
+    known = {id(parameter): parameter for parameter in net.parameters()}
+    return deepcopy(net, known | {id(module): torch.nn.Identity() for module in without})
+
+
+def _is_stack(modules: torch.nn.ModuleList) -> bool:
+    return len(modules) > 2 and isinstance(modules[0], GradientCheckpointingLayer)
+
+
+def _kind(layer: torch.nn.Module) -> list:
+    """Return the types and the plain settings of a layer's modules, without the numbers of layers."""
+    return [
+        (type(module).__name__, key, value)
+        for module in layer.modules()
+        for key, value in vars(module).items()
+        if type(value) in (int, float, bool, str) and not key.endswith(("idx", "index", "_id", "number"))
+    ]
 
 
 def _cut(values: dict[str, Any], longrope: bool) -> None:
