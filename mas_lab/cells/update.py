@@ -272,7 +272,8 @@ class PolicyStep:
                 raise UpdateError(
                     f"update: agent {agent!r} of policy {self.name!r}: |p_trained / p_sampled - 1| of a token is "
                     f"{gap:.2g}, more than {tolerance:.2g}: these rows were sampled before the last update; roll out "
-                    "again, or pass off_policy=True"
+                    "again, or pass off_policy=True. If they were not, the sampler computes other numbers than the "
+                    "training: compare with load_policy(..., plain=True), or pass a loss with tis=2.0"
                 )
 
     def optim_step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
