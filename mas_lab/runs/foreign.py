@@ -11,6 +11,7 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import RunError, write_bytes
@@ -56,13 +57,24 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
     limit = size_limit()
-    command = [sys.executable, "-P", "-c", CHILD, str(path)]  # -P: modules in the working folder may be a stranger's
-    environment = os.environ | ENVIRONMENT
+    failed, read = in_child(CHILD, path, seconds=SECONDS * max(1, limit / GIB))
+    if failed:
+        *_, last = [str(path), *read.splitlines()]
+        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+
+
+def in_child(code: str, *paths: Path, seconds: float, **environment: str) -> tuple[bool, str]:
+    """Run code that calls `limited` in a child process; return whether it failed, and what it printed.
+
+    Raises RunError if the child refused the run.
+    """
+    command = [sys.executable, "-P", "-c", code, *map(str, paths)]  # -P: modules in the working folder may be foreign
+    environment = os.environ | ENVIRONMENT | environment
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
     try:
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            timeout=SECONDS * max(1, limit / GIB),
+            timeout=seconds,
         )  # fmt: skip
         failed, told = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
@@ -70,13 +82,11 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     read, _, refusal = told.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
         raise RunError(refusal)
-    if failed:
-        *_, last = [str(path), *read.splitlines()]
-        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
+    return failed, read
 
 
-def limited(check: Callable[..., None]) -> None:
-    """Check the run that the command line names, as the child; print each file before it is read, and a refusal."""
+def limited(use: Callable[..., Any], errors: type[Exception] = RunError) -> None:
+    """Call `use` on the paths of the command line, as the child; print each file before it is read, and a refusal."""
     import psutil
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - both before the limit
@@ -86,9 +96,11 @@ def limited(check: Callable[..., None]) -> None:
         most = process.memory_info().vms + int(size_limit())
         process.rlimit(psutil.RLIMIT_AS, (most, most))
     try:
-        check(Path(sys.argv[1]), lambda name: print(name, flush=True))
-    except RunError as error:
-        print(f"\0{error}", end="")
+        use(*map(Path, sys.argv[1:]), lambda name: print(name, flush=True))
+    except MemoryError:
+        raise  # the parent says it
+    except errors as error:
+        print(f"\0{error or type(error).__name__}", end="")
 
 
 def refuse_large(path: Path, size: int) -> None:
