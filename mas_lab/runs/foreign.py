@@ -21,7 +21,10 @@ LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
 GIB, SECONDS = 2**30, 120
 """Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
 OWN = "own.txt"
-CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+CHILD = (
+    "import gc; gc.disable(); "  # it would walk through the lists of all tables, again and again
+    "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+)
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
                "OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8:surrogateescape"}  # fmt: skip
 """Settings with which a process reserves no memory that it does not use."""

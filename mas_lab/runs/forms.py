@@ -121,7 +121,8 @@ def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
 def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: Sequence[int]) -> pd.DataFrame:
     """Return a table for pandas; raise RunError or TableError, naming file and column, if training did not write it.
 
-    `name` is its folder, and `steps` are those that it must hold, in this order; columns that no instrument reads are not checked.
+    `name` is its folder, and `steps` are those that it must hold, in this order. Columns that no instrument reads are
+    not checked.
     """
     from pyarrow import compute
 
