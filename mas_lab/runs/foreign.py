@@ -95,13 +95,8 @@ def in_child(code: str, *arguments: str | Path, seconds: float, **environment: s
 
     Raises RunError if the child refused the run.
     """
-    command = [
-        sys.executable,
-        "-P",
-        "-c",
-        code,
-        *map(str, arguments),
-    ]  # -P: modules in the working folder may be foreign
+    # -P: modules in the working folder may be a stranger's
+    command = [sys.executable, "-P", "-c", code, *map(str, arguments)]
     environment = os.environ | ENVIRONMENT | environment
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
     try:

@@ -158,9 +158,9 @@ def trained_again(run: Run, folder: Path) -> Run:
     return load_run(folder)
 
 
-def _train(path: Path, folder: Path, say: Callable[[str], None]) -> None:
+def _train(path: str, folder: str, say: Callable[[str], None]) -> None:
     """Train the run at `path` again, into `folder`, as the child."""
-    run, policies = open_run(path), {}
+    run, policies = open_run(Path(path)), {}
     config = run.config
     for name, told in config["team"]["policies"].items():
         shipped = Source(**told["source"]).location()
@@ -169,5 +169,5 @@ def _train(path: Path, folder: Path, say: Callable[[str], None]) -> None:
     sampling = {agent: Sampling(**told) for agent, told in config["team"]["sampling"].items()}
     speaks = {agent: policies[name] for agent, name in config["team"]["agents"].items()}
     team = Team(speaks, sampling, config["team"]["frozen"])
-    for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=folder, **config["settings"]):
+    for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **config["settings"]):
         pass
