@@ -2,7 +2,7 @@
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tables import episodes_table
 
@@ -121,6 +121,8 @@ def test_tasks_of_little_variance_have_little_say_in_the_pooled_signal():
 @given(st.integers(0, 2**31))
 def test_the_pooled_f_is_the_mean_square_of_both_baselines_global_advantages(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
+    spread = turns.groupby("task")["credit"].std(ddof=0)
+    assume(((spread == 0) | (spread > 1e-2)).all())  # eps, 1e-6, counts beside a smaller one
     squared = both_baselines(turns)["global"] ** 2
     found = pooled_inflation(lab.inflation(turns, once_per=baseline_unit(turns))).set_index("agent")["F"]
     assert found.to_dict() == pytest.approx(squared.groupby(turns["agent"]).mean().to_dict(), rel=1e-3, abs=1e-6)

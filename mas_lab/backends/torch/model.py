@@ -161,6 +161,7 @@ class TorchModel:
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = read_tokenizer(self.weights)
         self.context = context_of(self.net.config)
+        self.ways = self.find_ways()  # before there are adapters, which share their weights with a copy
         self.engine = self.make_engine()
         self._reference = None
         self._checkpointed = self._layers_to_checkpoint()
@@ -181,8 +182,7 @@ class TorchModel:
 
         return packed_batches(samples, self)
 
-    @cached_property
-    def ways(self) -> Ways:
+    def find_ways(self) -> Ways:
         """Return the ways in which this model computes the right numbers."""
         return find_ways(self)
 

@@ -120,7 +120,7 @@ class Trial:
         for name in names:
             self.model.add_adapter(name, 2)
         for name, parameter in self.net.named_parameters():
-            if ".lora_" in name:  # as large as the layers' own outputs, and no larger
+            if any(f".{adapter}." in name for adapter in names):  # as large as the layers' own outputs, and no larger
                 torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5 / 2)
         # Divided by this temperature, logits have a standard deviation of 1, however confident the model is.
         heat = max(self.logits(self.ids).std(-1).mean().item(), 1e-3)

@@ -117,8 +117,9 @@ class UnslothModel(TorchModel):
     def _layers_to_checkpoint(self) -> list[torch.nn.Module]:
         return []
 
-    ways = Ways()
-    """Rows are padded, and `UnslothEngine` has a trial of its own."""
+    def find_ways(self) -> Ways:
+        """Return the padded way; `UnslothEngine` has a trial of its own."""
+        return Ways()
 
     def make_engine(self):
         return PaddedEngine(self) if self.device.type == "cpu" else UnslothEngine(self)

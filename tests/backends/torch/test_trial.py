@@ -5,6 +5,7 @@ The right values come from transformers: one row, no cache, no padding, no tree.
 
 import numpy as np
 import pytest
+import torch
 import transformers as hf
 from backends.conftest import SHAPE, build
 from backends.drawn import gap, own_logprobs, requests
@@ -145,3 +146,19 @@ def test_a_forward_mode_derivative_is_exact_or_refused(folder_of, name, exact):
         return
     total = policy.directional_derivatives(samples, reinforce(), gradient).double().sum()
     assert total.item() == pytest.approx(sum(part.double().square().sum().item() for part in gradient), rel=1e-5)
+
+
+def test_a_trial_changes_no_weight_and_no_random_number(folder_of):
+    """A trial's copy shares the weights, and gives adapters of its own other values."""
+    FOUND.clear()
+    state = torch.get_rng_state()
+    base = load_base(folder_of("window"), adapters=1, rank=2)
+    fresh = {name: weight.clone() for name, weight in base.shared.net.named_parameters()}
+    adapter = base.adapter("solver")
+    started = [weight.clone() for weight in adapter.parameters.values()]
+    adapter.sample(requests(each=1))
+    adapter.forward(samples_of(requests(each=1), adapter.sample(requests(each=1))))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(one, two) for one, two in zip(started, adapter.parameters.values(), strict=True))
+    read = hf.AutoModelForCausalLM.from_pretrained(folder_of("window")).state_dict()
+    assert all(torch.equal(read[name], weight) for name, weight in fresh.items())
