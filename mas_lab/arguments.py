@@ -11,6 +11,7 @@ pydantic's `validate_call` would add frames between a cell and its method, and c
 
 from collections import abc
 from collections.abc import Callable, Mapping, Sized
+from math import inf
 from numbers import Integral, Number, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -45,15 +46,16 @@ class ArgumentError(TypeError, ValueError):
 def check_arguments(function: Callable, given: Mapping[str, Any], cell: str = "", **least: float) -> None:
     """Raise ArgumentError for the first argument that is not what its annotation says, or is too small.
 
-    `given` has the arguments by name, such as `locals()`, and `least` the smallest values. `cell` stands first in the
-    message in place of the function's name.
+    `given` has the arguments by name, such as `locals()`, and `least` the smallest values; such a number must be finite
+    too. `cell` stands first in the message in place of the function's name.
     """
     for name, hint in function.__annotations__.items():
         value, low = given.get(name), least.get(name)
-        if name in given and (not fits(value, hint) or (isinstance(value, Real) and low is not None and value < low)):
+        outside = isinstance(value, Real) and low is not None and not low <= value < inf
+        if name in given and (not fits(value, hint) or outside):
             kind = "a class" if isinstance(value, type) else type(value).__name__
             told = f"{' '.join(repr(value).split()):.80} ({kind})"
-            wanted = _words(hint) + (f" ({low} or more)" if low is not None else "")
+            wanted = _words(hint) + (f" ({low} or more{', not infinite' * (value == inf)})" if low is not None else "")
             if isinstance(value, type):
                 wanted += f", an instance and not the class: {value.__name__}(...)"
             elif name in EXAMPLES and hint is not int:

@@ -5,7 +5,6 @@ Only this module knows whether weights are shared or per role. Leaves out: makin
 
 import inspect
 import json
-import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -44,8 +43,6 @@ class Sampling:
             raise ValueError(f"Sampling: stop={self.stop!r}; give texts that are not empty")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"Sampling: top_p={self.top_p!r}; give a share above 0, at most 1 (which is off)")
-        if self.temperature == math.inf:
-            raise ValueError("Sampling: temperature=inf; give a finite number")
 
 
 class Team(Mapping[str, Policy]):

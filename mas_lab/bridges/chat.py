@@ -6,7 +6,7 @@ call is answered (`dispatcher`).
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -28,6 +28,8 @@ FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
 """Largest `n`."""
+DEEPEST = 100
+"""Most lists and objects within each other in a request."""
 
 
 class Refused(Exception):
@@ -39,6 +41,24 @@ class Refused(Exception):
 
     def body(self) -> dict[str, Any]:
         return {"error": {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}}
+
+
+def parsed(text: str | bytes) -> Any:
+    """Return JSON data; raise ValueError if it is no JSON, or nests so deeply that reading it could exhaust a stack."""
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    level = [data]
+    for _ in range(DEEPEST):
+        level = [part for one in level for part in _parts(one)]
+        if not level:
+            return data
+    raise ValueError(f"it nests deeper than {DEEPEST} lists and objects")
+
+
+def _parts(data: Any) -> Iterable[Any]:
+    return data.values() if isinstance(data, Mapping) else data if isinstance(data, list) else ()
 
 
 def _read(message: Any) -> Message:
@@ -71,7 +91,7 @@ def _read_call(call: Any) -> dict[str, Any]:
         raise ValueError(f"a tool call is {call!r:.80}; give {{'id', 'type': 'function', 'function': {{'name', ...}}}}")
     arguments = function.get("arguments") or {}
     with suppress(ValueError, RecursionError):  # a text that is no JSON stays as it is
-        arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
+        arguments = parsed(arguments) if isinstance(arguments, str) else arguments
     return {"id": str(call.get("id", "")), "type": "function",
             "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip
 

@@ -15,12 +15,12 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from math import isfinite
 from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
 from mas_lab.bridges.chat import Answered, Asked, Refused, answer_to, asked_of
+from mas_lab.cells.normalization import TALLEST
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Policy, Request
 from mas_lab.tool_calls import answer_of
@@ -284,8 +284,9 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
     elif not isinstance(returned, EpisodeResult):
         returned = EpisodeResult(team=returned)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
-        if not isinstance(reward, Real) or not isfinite(reward):
-            return returned, f"the reward of {agent} is {reward!r:.80}; return a number or a lab.EpisodeResult of them"
+        if not isinstance(reward, Real) or not abs(reward) < TALLEST:
+            wanted = f"a number below {TALLEST:g} or a lab.EpisodeResult of them"
+            return returned, f"the reward of {agent} is {reward!r:.80}; return {wanted}"
     if not calls:
         return returned, "it called nobody"
     for agent, reward in returned.agents.items():

@@ -17,7 +17,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, max_tokens, spec, with_max_turns
-from mas_lab.runs.disk import RunError, Unwritten, dumps, whole, write_bytes, write_json, write_table, writing
+from mas_lab.runs.disk import RunError, Unwritten, dumps, remedy, whole, write_bytes, write_json, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
 from mas_lab.runs.run import TOKENS, WATCH, Run, load_run
 from mas_lab.table import ROLLOUT
@@ -66,7 +66,7 @@ def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: 
         with whole(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
             _write_zip(run, archive)
     except Unwritten as error:
-        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
+        raise RunError(f"{error}; the run is as it was: {remedy(error)}, or choose another place") from error
     return path
 
 

@@ -11,7 +11,7 @@ from threading import Thread
 from typing import Any
 
 from mas_lab.bridges import responses
-from mas_lab.bridges.chat import Refused, chunks_of
+from mas_lab.bridges.chat import Refused, chunks_of, parsed
 
 PATH, RESPONSES = "/v1/chat/completions", "/v1/responses"
 MOST = 8 * 2**20
@@ -51,6 +51,14 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 600
     wbufsize = -1  # one packet an answer: a second one would wait for the acknowledgement of the first
+
+    def parse_request(self) -> bool:
+        """Refuse a request of HTTP/0.9 at once: it has no headers to wait for."""
+        if b" HTTP/" in self.raw_requestline:
+            return super().parse_request()
+        self.command = self.requestline = ""
+        self.send_error(505, "the request line names no version; use HTTP/1.1")
+        return False
 
     def do_POST(self) -> None:
         """Send what the asking episode answers, or the error that it raises."""
@@ -92,15 +100,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _body(self) -> Any:
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST:
+        if not length.isdecimal() or len(length) > len(str(MOST)) or int(length) > MOST:
             raise Refused(413, "length", f"Content-Length is {length!r:.20}; give a number of at most {MOST} bytes")
         try:
-            return json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError) as error:
+            return parsed(self.rfile.read(int(length)))
+        except ValueError as error:
             raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
 
     def _send(self, text: str, status: int = 200, kind: str = "application/json") -> None:
         data = text.encode()
+        self.request_version = self.protocol_version  # or a request that was not understood would get no status
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))

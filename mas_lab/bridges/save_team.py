@@ -16,7 +16,7 @@ import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
 from mas_lab.bridges.load_team import CARD, FILE, FORMAT, HUB_ID, TEAM, reserved
-from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, whole, write_json
+from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, remedy, whole, write_json
 from mas_lab.runs.run import Checkpoint, Run, load_run
 from mas_lab.runs.scores import kept_scores, run_curve
 
@@ -50,7 +50,7 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
     try:
         run.with_checkpoint(lambda checkpoint: _write(run, checkpoint, target))
     except Unwritten as error:
-        raise RunError(f"{error}; the run is as it was: free space, or choose another place") from error
+        raise RunError(f"{error}; the run is as it was: {remedy(error)}, or choose another place") from error
     return target
 
 

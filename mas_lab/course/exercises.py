@@ -9,9 +9,14 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from mas_lab.course.guesses import GUESSES
+
+Given = Annotated[Any, "given"]
+"""Type of a judge's parameter that is data of the notebook, not the student's answer."""
+Own = Annotated[Any, "own"]
+"""Type of a judge's parameter that only a process with the student's own code can use, such as an env or a loss."""
 
 
 class NotYet(Exception):

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import time
 import zipfile
@@ -31,6 +32,8 @@ INFO = "info"
 """The column that holds plain data of any form."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
 """Names of files that systems and notebooks leave in folders, in lower case."""
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a disk without space."""
 HELD = (5, 32, 145)
 """Windows error codes for a file that somebody has open: access denied, sharing violation, directory not empty."""
 
@@ -214,6 +217,14 @@ def writing(path: Path) -> Iterator[None]:
         if isinstance(error, OSError) or "(os error " in str(error):
             raise Unwritten(f"{path} cannot be written ({error})") from error
         raise
+
+
+def remedy(error: Exception) -> str:
+    """Return what to do about an error of `writing`."""
+    cause = error.__cause__ or error
+    told = re.search(r"\(os error (\d+)\)", str(cause))
+    number = int(told[1]) if told else getattr(cause, "errno", None)
+    return "free space" if number in FULL else "make it writable"
 
 
 def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:

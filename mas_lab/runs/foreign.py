@@ -22,10 +22,14 @@ LIMIT, USUAL = "MAS_LAB_ZIP_GIB", 2.0
 GIB, SECONDS = 2**30, 120
 """Bytes of a GiB, and seconds that the child may take for each GiB of the limit, or for a part of one."""
 OWN = "own.txt"
-CHILD = "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
-NO_TORCH = "import sys; sys.modules['torch'] = None; "
-"""Tokenizers do without torch, whose import takes seconds."""
-CHATS = "from mas_lab.runs.chats import try_chats; from mas_lab.runs.foreign import limited; limited(try_chats, {})"
+CHILD = (
+    "import gc; gc.disable(); "  # it would walk through the lists of all tables, again and again
+    "from mas_lab.runs.run import check_run; from mas_lab.runs.foreign import limited; limited(check_run)"
+)
+CHATS = (
+    "import sys; sys.modules['torch'] = None; "  # tokenizers do without, and its import takes seconds
+    "from mas_lab.runs.chats import try_chats; from mas_lab.runs.foreign import limited; limited(try_chats, seconds={})"
+)
 CHAT_SECONDS = 60
 """Seconds of computing that the trial of a team's tokenizers may take."""
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1",
@@ -63,8 +67,10 @@ def refuse_unreadable(path: Path, check: Callable[[Path], None]) -> None:
     if os.name != "posix" or sys.platform == "emscripten":
         return check(path)
     limit = size_limit()
-    told = f"takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}"
-    _try_in_child(CHILD, str(path), SECONDS * max(1, limit / GIB), told)
+    failed, read = in_child(CHILD, path, seconds=SECONDS * max(1, limit / GIB))
+    if failed:
+        *_, last = [str(path), *read.splitlines()]
+        raise RunError(f"{last} takes more than {limit / GIB:.3g} GiB in memory to be read, or minutes; {_remedy()}")
 
 
 def refuse_chats(tokenizers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
@@ -73,16 +79,25 @@ def refuse_chats(tokenizers: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     Args:
         tokenizers: The folder of each, and its arguments of the chat template.
     """
-    told = f"crashes in a chat as of a run, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB for it; its chat "
-    told += "template, template arguments or tokenizer.json are at fault: ask its maker"
-    if tokenizers:
-        _try_in_child(NO_TORCH + CHATS.format(CHAT_SECONDS), json.dumps(tokenizers), 10 * CHAT_SECONDS, told)
+    if not tokenizers:
+        return
+    failed, tried = in_child(CHATS.format(CHAT_SECONDS), json.dumps(tokenizers), seconds=10 * CHAT_SECONDS)
+    if failed:
+        *_, last = ["a tokenizer", *tried.splitlines()]
+        raise RunError(
+            f"{last} crashes in a chat as of a run, or takes {CHAT_SECONDS} s or {size_limit() / GIB:.3g} GiB for it; "
+            "its chat template, template arguments or tokenizer.json are at fault: ask its maker"
+        )
 
 
-def _try_in_child(code: str, argument: str, seconds: float, told: str) -> None:
-    """Run code in a limited child; raise RunError for its refusal, or with the place that it came to if it failed."""
-    command = [sys.executable, "-P", "-c", code, argument]  # -P: modules in the working folder may be a stranger's
-    environment = os.environ | ENVIRONMENT
+def in_child(code: str, *arguments: str | Path, seconds: float, **environment: str) -> tuple[bool, str]:
+    """Run code that calls `limited` in a child process; return whether it failed, and what it printed.
+
+    Raises RunError if the child refused the run.
+    """
+    # -P: modules in the working folder may be a stranger's
+    command = [sys.executable, "-P", "-c", code, *map(str, arguments)]
+    environment = os.environ | ENVIRONMENT | environment
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), *filter(None, sys.path)])
     try:
         done = subprocess.run(
@@ -95,13 +110,11 @@ def _try_in_child(code: str, argument: str, seconds: float, told: str) -> None:
     read, _, refusal = said.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
         raise RunError(refusal)
-    if failed:
-        *_, last = [argument, *read.splitlines()]
-        raise RunError(f"{last} {told}")
+    return failed, read
 
 
-def limited(check: Callable[..., None], seconds: int | None = None) -> None:
-    """Check what the command line names, as the child; print each place before it is tried, and a refusal."""
+def limited(use: Callable[..., Any], errors: type[Exception] = RunError, seconds: int | None = None) -> None:
+    """Call `use` on the command line's texts, as the child; print each place before it is used, and a refusal."""
     import psutil
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401 - both before the limit
@@ -114,9 +127,11 @@ def limited(check: Callable[..., None], seconds: int | None = None) -> None:
             end = int(sum(process.cpu_times()[:2])) + seconds
             process.rlimit(psutil.RLIMIT_CPU, (end, end))
     try:
-        check(sys.argv[1], lambda name: print(name, flush=True))
-    except RunError as error:
-        print(f"\0{error}", end="")
+        use(*sys.argv[1:], lambda name: print(name, flush=True))
+    except MemoryError:
+        raise  # the parent says it
+    except errors as error:
+        print(f"\0{error or type(error).__name__}", end="")
 
 
 def refuse_large(path: Path, size: int) -> None:

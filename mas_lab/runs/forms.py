@@ -4,6 +4,7 @@ Leaves out: their size (`foreign`), and the meaning of values (`mas_lab.table`).
 """
 
 import copy
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pandas as pd
@@ -117,10 +118,11 @@ def require_form(data: Any, form: type[BaseModel], path: Any) -> None:
         raise RunError(f"{path}: {first_problem(error)}; the file was edited, or written by something else") from None
 
 
-def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | None = None) -> pd.DataFrame:
+def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: Sequence[int]) -> pd.DataFrame:
     """Return a table for pandas; raise RunError or TableError, naming file and column, if training did not write it.
 
-    `name` is its folder, and `steps` are those that it must hold; columns that no instrument reads are not checked.
+    `name` is its folder, and `steps` are those that it must hold, in this order. Columns that no instrument reads are
+    not checked.
     """
     from pyarrow import compute
 
@@ -130,8 +132,8 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: range | N
     for column in KIND_OF.keys() & set(table.column_names):
         if not _holds(KIND_OF[column], table[column].combine_chunks()):
             raise RunError(f"{path}: column {column!r} does not hold {KIND_OF[column]} in every row")
-    if steps is not None and (found := compute.unique(table["step"]).sort().to_pylist()) != list(steps):
-        raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps.start} to {steps[-1]}")
+    if (found := compute.unique(table["step"]).to_pylist()) != steps:
+        raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps[0]} to {steps[-1]}")
     frame = to_pandas(table)
     if name == "turns":
         said = compute.list_value_length(table["completion_ids"])

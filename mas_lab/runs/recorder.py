@@ -23,7 +23,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
-from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, whole, write_bytes, write_table
+from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, remedy, whole, write_bytes, write_table
 from mas_lab.runs.foreign import mark_own, refuse_untrusted
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, Checkpoint, Run, check_run
@@ -220,10 +220,10 @@ class Recorder(Run):
             yield
         except (Unwritten, OSError) as error:
             checkpoints = self._checkpoints()
-            safe = "nothing was kept: free space, or choose another folder"
+            safe = f"nothing was kept: {remedy(error)}, or choose another folder"
             if checkpoints:
                 step = int(checkpoints[-1].name)
-                safe = f"the run is whole up to step {step}: free space, and the same command goes on from there"
+                safe = f"the run is whole up to step {step}: {remedy(error)}, and the same command goes on from there"
             raise RunError(f"{self.folder}: cannot keep the run ({error}); {safe}") from error
 
 

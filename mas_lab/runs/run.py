@@ -15,7 +15,7 @@ Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -42,7 +42,7 @@ from mas_lab.runs.disk import (
 )  # fmt: skip
 from mas_lab.runs.foreign import is_own, open_zip, refuse_chats, refuse_large, refuse_untrusted
 from mas_lab.runs.forms import checked_table, require_form
-from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part
+from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part, steps_of
 from mas_lab.team import Sampling, Team, describe_team, differences
 
 FORMAT = 4
@@ -51,6 +51,8 @@ KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "sco
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
+TOGETHER = 16 * 2**20
+"""Most bytes of tables that are checked together; a larger one is checked alone."""
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""
 
@@ -360,17 +362,39 @@ def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -
             require_form(watched, forms.Watched, run.folder / WATCH)
         if run.is_exported:
             require_form(run.token_texts(), forms.Tokens, run.folder / TOKENS)
-        held = [_checked(run, name, part, at) for name in (*TABLES, SCORES) for part in run.parts(name)]
+        held = [table for name in (*TABLES, SCORES) for table in _checked(run.parts(name), name, at)]
         if run.steps != sum(len(part.steps) for part in run.parts("stats")):
             raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
         del held  # until here, all tables were in memory together, as they may be later
 
 
-def _checked(run: Run, name: str, part: Part, at: Callable[[Any], None]) -> pd.DataFrame:
-    at(part)
-    with reading(part):
+def _checked(parts: Sequence[Part], name: str, at: Callable[[Any], None]) -> Iterator[pd.DataFrame]:
+    """Yield the tables of some files, checked; neighbours are checked together, since each check has a fixed cost."""
+    block, size = [], 0
+    for part in parts:
+        at(part)
         [table] = read_arrow([part])
-        return checked_table(table, name, part, part.steps or range(part.step, part.step + 1))
+        alike = block and table.schema.equals(block[-1][1].schema, check_metadata=True)
+        if block and not (alike and size + table.nbytes <= TOGETHER):
+            yield _checked_block(block, name)
+            block, size = [], 0
+        block.append((part, table))
+        size += table.nbytes
+    if block:
+        yield _checked_block(block, name)
+
+
+def _checked_block(block: Sequence[tuple[Part, Any]], name: str) -> pd.DataFrame:
+    from pyarrow import concat_tables
+
+    try:
+        with reading(block[0][0]):
+            table = concat_tables([table for _, table in block]).combine_chunks()
+            return checked_table(table, name, block[0][0], [step for part, _ in block for step in steps_of(part.name)])
+    except RunError:
+        for one in block if len(block) > 1 else ():  # each file alone says which one it is
+            _checked_block([one], name)
+        raise
 
 
 def run_folder(run: str | Path) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
-from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, write_bytes, writing
+from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, remedy, write_bytes, writing
 from mas_lab.runs.manifest import SCORES, Part, digest
 from mas_lab.runs.run import Run
 from mas_lab.table import TableError, column
@@ -138,7 +138,7 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
                 if part.name != name:
                     part.path.unlink(missing_ok=True)
     except Unwritten as error:
-        raise RunError(f"{error}; the run is whole as it was: free space, and do it again") from error
+        raise RunError(f"{error}; the run is whole as it was: {remedy(error)}, and do it again") from error
 
 
 def _scored(run: Run) -> list[Part]:

@@ -1,49 +1,116 @@
-"""Carry the answers of a notebook, as JSON, from its kernel to the process that grades it.
+"""Carry the answers of a notebook from its kernel to a process that judges them.
 
 The kernel imports this file to keep what `check` was given (`keep`) and to call functions (`reply`). The grader decodes
-numbers, texts, lists, arrays and tables; a function becomes one that asks the kernel. So a kernel can tell any answer,
-but no verdict. Leaves out: other objects, such as an env or a loss, which only their own kernel can use.
+numbers, texts, lists, arrays and tables from JSON; a function becomes one that asks the kernel. So a kernel can tell
+any answer, but no verdict. An `Own` answer, such as an env, is pickled, and judged in a third process (`judged_apart`):
+what the notebook changed in its kernel does not reach it, but the student's own classes run in it. The grader itself
+loads no pickle of a student.
 """
 
+import base64
+import copyreg
+import inspect
 import json
-from collections.abc import Callable, Sequence
+import pickle
+import re
+import secrets
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from types import FunctionType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from mas_lab.course.exercises import EXERCISES, Exercise, Given, Own, of_notebook
+
 GIVEN: dict[str, Any] = {}
 """In the kernel: the answer that `check` got last for each exercise, encoded; `None` if it cannot be."""
 FUNCTIONS: list[FunctionType] = []
 """In the kernel: functions that were answers."""
 KINDS = {"list": list, "tuple": tuple, "set": set, "dict": dict}
+UNTOUCHED = re.compile(r"put your answer in place of|returned nothing; write its body|there is no answer yet")
+"""What `check` says of an answer that nobody wrote."""
+
+
+for lock in (threading.RLock, threading.Lock):  # a team has them; a copy has its own
+    copyreg.pickle(type(lock()), lambda held, lock=lock: (lock, ()))
 
 
 class NotPlainError(TypeError):
     """Error for a value that is neither plain data nor a function."""
 
 
-def keep() -> None:
-    """Make `check` of this process keep what it is given."""
+def sorts(one: Exercise) -> list[Any]:
+    """Return the annotation of each value that an exercise asks for: `Given`, `Own`, or none."""
+    return [parameter.annotation for parameter in inspect.signature(one.judge).parameters.values()]
+
+
+def keep(data: bool = False) -> None:
+    """Make `check` of this process keep the answers that it is given or, with `data`, the notebook's data instead."""
     from mas_lab import course
 
     verdict = course.check
 
     def check(name: str, *answer: Any) -> None:
         try:
-            GIVEN[name] = encoded(answer)
-        except NotPlainError:
+            of_notebook(name[:2])
+            asked = sorts(EXERCISES[name])
+            told = [part for part, sort in zip(answer, asked, strict=True) if (sort is Given) == data]
+            GIVEN[name] = pickled(told) if data or Own in asked else encoded(told)
+        except Exception:  # `check` says what is wrong
             GIVEN[name] = None
         verdict(name, *answer)
 
     course.check = check
 
 
+def pickled(value: Any) -> str:
+    """Return any value as text, with the classes and functions that the notebook defines."""
+    import cloudpickle  # loky, which studies use, brings it along
+
+    return base64.b64encode(cloudpickle.dumps(value)).decode()
+
+
+def unpickled(told: str) -> Any:
+    """Return the value of `pickled`; this may run code of whoever made it."""
+    return pickle.loads(base64.b64decode(told))
+
+
+def verdict(one: Exercise, answer: Sequence[Any], data: Sequence[Any]) -> bool | None:
+    """Judge an answer on the notebook's data; `None` for a placeholder."""
+    answer, data = iter(answer), iter(data)
+    try:
+        parts = [next(data if sort is Given else answer) for sort in sorts(one)]
+        if any(part is ... for part in parts):
+            return None
+        one.judge(*parts)
+    except Exception as error:  # as in `check`: whatever an answer raises, it is not right
+        return None if UNTOUCHED.search(str(error)) else False
+    return True
+
+
+def judged_apart(one: Exercise, answer: str, data: Sequence[Any], env: Mapping[str, str], limit: int) -> bool | None:
+    """Judge an answer that is pickled, in a process of its own; one that ends without a verdict is wrong."""
+    mark = secrets.token_hex(8)
+    told = json.dumps([mark, one.name, answer, pickled(data)])
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            done = subprocess.run([sys.executable, "-P", __file__], input=told, capture_output=True, text=True,
+                                  env=env, cwd=folder, timeout=limit, errors="replace")  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return False
+    found = re.search(rf"^{mark} (true|null)$", done.stdout, re.MULTILINE)
+    return json.loads(found[1]) if found else False
+
+
 def reply(number: int, given: str) -> str:
     """Return a function's result as JSON: whether there is one, the result or the error, and the result's slopes."""
     try:
-        asked = decoded(json.loads(given))
+        asked = unpickled(given)
         found = FUNCTIONS[number](*asked)
         return json.dumps([True, encoded(found), slopes(found, asked)])
     except Exception as error:
@@ -135,3 +202,9 @@ def _array(values: list, dtype: str) -> np.ndarray:
     held = np.empty(len(values), dtype=object)  # lists of one length would become a table
     held[:] = values
     return held
+
+
+if __name__ == "__main__":
+    mark, name, *told = json.load(sys.stdin)
+    of_notebook(name[:2])
+    print(f"\n{mark} {json.dumps(verdict(EXERCISES[name], *map(unpickled, told)))}", flush=True)

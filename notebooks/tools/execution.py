@@ -52,7 +52,7 @@ def execute(
         )
         client.resources = {"metadata": {"path": folder}}
         try:
-            with client.setup_kernel(env=_environment()):
+            with client.setup_kernel(env=environment()):
                 done = client.execute(cleanup_kc=False)
                 if then:
                     then(lambda source: _printed(client, source))
@@ -78,7 +78,7 @@ def _failed(cell: Any) -> bool:
     return any(output.output_type == "error" for output in cell.get("outputs", ()))
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """Return the kernel's environment variables: those of this process, with this `mas_lab` first."""
     paths = [str(PACKAGE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}

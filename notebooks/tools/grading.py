@@ -21,9 +21,9 @@ STORED = (
     "typed them; the option --run runs the notebooks again."
 )
 AGAIN = (
-    "Notebooks were run again in their short form, each in a kernel of its own. The grader judged their answers in its "
-    "own process, which a notebook cannot reach. Only an exercise with * has an answer that no other process can use, "
-    "such as an env or a loss: there the verdict is that of the student's kernel, which its code could change."
+    "Notebooks were run again in their short form, each in a kernel of its own. The grader judged their answers "
+    "outside it, and on the data of the shipped notebook. An exercise with * asks for code of the student's own, such "
+    "as an env or a loss. It was judged in a process that runs this code."
 )
 ZIPS = (
     "Scores of runs are those in the zips. A student can forge them, and the hashes with them. To make sure, "
@@ -120,7 +120,7 @@ def _one(student: Student, handed_in: Sequence[Student]) -> str:
 def _verdicts(held: Notebook) -> list[str]:
     if held.trouble:
         return ["", f"cannot be read: {held.trouble}", ""]
-    told = "  ".join(f"{MARKS[right][0]} {name}{'*' * (name in held.own_word)}" for name, right in held.right.items())
+    told = "  ".join(f"{MARKS[right][0]} {name}{'*' * (name in held.own)}" for name, right in held.right.items())
     return [f"{held.count} of {len(held.right)}", told, held.how]
 
 

@@ -7,13 +7,15 @@ in its own entry. Leaves out: the page about a class (`grading`).
 import json
 import re
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import answers
 import execution
+import forms
 
 from mas_lab.course.exercises import Exercise, of_notebook
 from mas_lab.runs.disk import is_litter
@@ -25,12 +27,10 @@ BYTES = 64 * 2**20
 CELL = 300
 """Time limit of a student's cell in seconds."""
 VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (?:right|not yet)(.*)", re.MULTILINE)
-UNTOUCHED = re.compile(r"put your answer in place of|returned nothing; write its body|there is no answer yet")
-"""What `check` says of an answer that nobody wrote."""
 TOOLS = str(Path(__file__).resolve().parent)
-KEEP = f"import sys\nsys.path.append({TOOLS!r})\nimport answers as _answers\n_answers.keep()"
-READY = "import json, answers as _answers\nfrom mas_lab.course import exercises as _asked\n"
-TOLD = "json.dumps([_answers.GIVEN, sorted(_asked._right)])"
+KEEP = f"import sys\nsys.path.append({TOOLS!r})\nimport answers as _answers\n_answers.keep("
+READY = "import json, answers as _answers\n"
+TOLD = "json.dumps(_answers.GIVEN)"
 
 
 class HandInError(ValueError):
@@ -46,8 +46,8 @@ class Notebook:
     right: Mapping[str, bool | None] = field(default_factory=dict)
     how: str = ""
     trouble: str = ""
-    own_word: tuple[str, ...] = ()
-    """Exercises whose answers only the notebook's own kernel can use, so that its verdict is believed."""
+    own: tuple[str, ...] = ()
+    """Exercises that were judged in a process in which the student's own classes ran."""
 
     @property
     def count(self) -> int:
@@ -123,11 +123,11 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
         cells = _cells(path)
         number = _number(path, cells)
         asked = [one.name for one in of_notebook(number)]
-        again = _run_again(path, number) if run else (_verdicts(cells), ())
-        found, how = again[0], "run again" if run else "stored outputs"
+        found = _run_again(path, number) if run else _verdicts(cells)
+        how, own = ("run again", _own(number)) if run else ("stored outputs", ())
     except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
-    return Notebook(name, number, {one: found.get(one) for one in asked}, how, own_word=again[1])
+    return Notebook(name, number, {one: found.get(one) for one in asked}, how, own=own)
 
 
 def _told(error: Exception) -> str:
@@ -163,38 +163,55 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
     """Return the last verdict of each exercise in the outputs; `None` where the answer is still the placeholder."""
     outputs = [output for cell in cells for output in _list(cell.get("outputs")) if isinstance(output, dict)]
     printed = "\n".join(_text(output.get("text")) for output in outputs if output.get("name") == "stdout")
-    return {name: mark == "●" or (None if UNTOUCHED.search(told) else False)
+    return {name: mark == "●" or (None if answers.UNTOUCHED.search(told) else False)
             for mark, name, told in VERDICT.findall(printed)}  # fmt: skip
 
 
-def _run_again(path: Path, number: str) -> tuple[dict[str, bool | None], tuple[str, ...]]:
-    """Run a notebook again, and judge in this process, which its code cannot reach, what it gave to `check`.
+def _own(number: str) -> tuple[str, ...]:
+    return tuple(one.name for one in of_notebook(number) if answers.Own in answers.sorts(one))
 
-    Returns the verdicts, and the exercises with an answer that no other process can use; there its kernel is believed.
-    """
+
+def _run_again(path: Path, number: str) -> dict[str, bool | None]:
+    """Run a notebook again, and judge what it gave to `check` where its code cannot change the judge."""
     import nbformat
 
-    held = execution.with_parameters(nbformat.read(path, 4), {"SMOKE": True})
+    held = nbformat.read(path, 4)
     for cell in held.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    held.cells.insert(0, nbformat.v4.new_code_cell(KEEP))
-    found: dict[str, bool | None] = {}
-    own_word: list[str] = []
+    data, found = _data(number), {}
 
     def judge(ask: execution.Ask) -> None:
-        given, right = _asked(ask, TOLD)
-        for one in of_notebook(number):
-            if one.name not in given:
-                continue
-            try:
-                found[one.name] = _is_right(one, given[one.name], ask)
-            except answers.NotPlainError:
-                found[one.name] = one.name in right
-                own_word.append(one.name)
+        given = _asked(ask, TOLD)
+        found.update({one.name: _verdict(one, given[one.name], data.get(one.name, ()), ask)
+                      for one in of_notebook(number) if one.name in given})  # fmt: skip
 
-    done = execution.execute(held, path.name, go_on=True, limit=CELL, then=judge)
-    return dict.fromkeys(_verdicts(done.cells), False) | found, tuple(own_word)
+    done = _kept(held, path.name, False, judge)
+    return dict.fromkeys(_verdicts(done.cells), False) | found
+
+
+def _kept(held: Any, name: str, data: bool, then: Callable[[execution.Ask], None]) -> Any:
+    """Run a notebook in its short form, in a kernel that keeps the answers, or else the data."""
+    from nbformat.v4 import new_code_cell
+
+    held = execution.with_parameters(held, {"SMOKE": True})
+    held.cells.insert(0, new_code_cell(f"{KEEP}{data})"))
+    return execution.execute(held, name, go_on=not data, limit=CELL, then=then)
+
+
+@cache
+def _data(number: str) -> dict[str, list[Any]]:
+    """Return the data on which a notebook's exercises ask something, from a run of the shipped notebook."""
+    import nbformat
+
+    if not any(answers.Given in answers.sorts(one) for one in of_notebook(number)):
+        return {}
+    folder = forms.NOTEBOOKS / "solutions"  # of the teacher's zip; a checkout has masters
+    [path, *_] = [one for one in (*folder.glob("*.ipynb"), *forms.masters()) if one.name.startswith(number)]
+    text = forms.text_of(path, "solution") if path.suffix == ".py" else path.read_text(encoding="utf-8")
+    told: dict[str, str] = {}
+    _kept(nbformat.reads(text, 4), path.stem, True, lambda ask: told.update(_asked(ask, TOLD)))
+    return {name: answers.unpickled(data) for name, data in told.items()}
 
 
 def _asked(ask: execution.Ask, expression: str) -> Any:
@@ -206,34 +223,23 @@ def _asked(ask: execution.Ask, expression: str) -> Any:
     return json.loads(told[1])
 
 
-def _is_right(one: Exercise, given: Any, ask: execution.Ask) -> bool | None:
-    """Return the verdict of the judge in this process; `None` for a placeholder.
-
-    Raises NotPlainError if an answer cannot leave its kernel.
-    """
-    beyond = []
+def _verdict(one: Exercise, given: Any, data: Sequence[Any], ask: execution.Ask) -> bool | None:
+    """Return the verdict of a judge that the notebook cannot reach; an answer that cannot leave its kernel is wrong."""
+    if given is None:
+        return False
+    if answers.Own in answers.sorts(one):
+        return answers.judged_apart(one, str(given), data, execution.environment(), CELL)
 
     def call(number: int, arguments: Sequence[Any]) -> Any:
-        try:
-            told = json.dumps(answers.encoded(list(arguments)))
-            right, result, slopes = _asked(ask, f"_answers.reply({number}, {told!r})")
-        except answers.NotPlainError as error:
-            beyond.append(error)
-            raise
+        right, result, slopes = _asked(ask, f"_answers.reply({number}, {answers.pickled(list(arguments))!r})")
         if not right:
-            raise RuntimeError(result)
+            raise (ValueError if result.startswith("ValueError") else RuntimeError)(result)
         return answers.sloped(answers.decoded(result), slopes, arguments)
 
     try:
-        answer = answers.decoded(given, call)
-        if any(part is ... for part in answer):
-            return None
-        one.judge(*answer)
-        return True
-    except Exception as error:  # as in `check`: whatever an answer raises, it is not right
-        if given is None or beyond:
-            raise answers.NotPlainError(one.name) from None
-        return None if UNTOUCHED.search(str(error)) else False
+        return answers.verdict(one, answers.decoded(given, call), data)
+    except Exception:  # no answer that `encoded` made
+        return False
 
 
 def _list(held: Any) -> list[Any]:

@@ -203,6 +203,8 @@ BROKEN = {
     floods: "more than max_calls=6 calls",
     lambda task, endpoint: 1.0: "it called nobody",
     lambda task, endpoint: relay(task, endpoint) * float("nan"): "the reward of the team is nan",
+    lambda task, endpoint: relay(task, endpoint) - 1e150: r"the reward of the team is -1e\+150; return a number below",
+    lambda task, endpoint: {"asker": 10**400 + bool(endpoint("asker", "now"))}: "the reward of asker is 10000",
     lambda task, endpoint: {"boss": relay(task, endpoint)}: "it pays agent 'boss', which it never called",
     lambda task, endpoint: {"doer": len(endpoint("asker", "now")) + 1}: "it pays agent 'doer', which it never called",
 }
@@ -266,6 +268,17 @@ REFUSED = [
     ({"messages": USER}, "model: Field required"),
     ([1], "no JSON object"),
     (b"{", "the body is no JSON"),
+    *(
+        (b'{"tools": ' + b"[" * levels + b"]" * levels + b"}", told)
+        for levels, told in (
+            (99, "model: Field required"),
+            (100, "nests deeper than 100"),
+            (900, "nests deeper than 100"),
+            (100_000, "the body is no JSON"),
+        )
+    ),
+    (b'{"max_tokens": ' + b"1" * 5000 + b"}", "the body is no JSON: Exceeds the limit"),
+    (b'{"model": "\xff"}', "the body is no JSON: 'utf-8' codec"),
 ]
 
 
@@ -306,7 +319,8 @@ def test_every_request_gets_json_and_a_client_that_leaves_prints_nothing(team, c
         address = urlsplit(endpoint.base_url)
         place = (address.hostname, address.port)
         path, endless = "/v1/chat/completions", {"Content-Length": str(2**40)}
-        for method, headers in (("GET", {}), ("POST", {"Content-Length": "-1"}), ("POST", endless)):
+        digits = {"Content-Length": "1" * 5000}
+        for method, headers in (("GET", {}), ("POST", {"Content-Length": "-1"}), ("POST", endless), ("POST", digits)):
             connection = http.client.HTTPConnection(*place, timeout=20)
             connection.putrequest(method, path)
             for name, value in (headers | {"Authorization": f"Bearer {endpoint.api_key}"}).items():
@@ -323,8 +337,19 @@ def test_every_request_gets_json_and_a_client_that_leaves_prints_nothing(team, c
         return relay(task, endpoint)
 
     lab.play(asks, team, TASKS[:1], **LIMITS)
-    assert [status for status, _ in found] == [501, 413, 413], found
+    assert [status for status, _ in found] == [501, 413, 413, 413], found
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("line", "status"), [
+    (b"GET /\r\n", b"505"), (b"POST /v1/chat/completions\r\n", b"505"), (b"\x16\x03\x01\n", b"505"),
+    (b"GET / HTTP/9.9\r\n\r\n", b"505"), (b"GET / HTTP/x\r\n\r\n", b"400"), (b"GET / HTTP/0.9\r\n\r\n", b"501"),
+])  # fmt: skip
+def test_another_version_of_http_is_answered_with_a_status(line, status):
+    with Gateway() as gateway, socket.create_connection(("127.0.0.1", gateway.server_port), timeout=20) as one:
+        one.sendall(line)
+        head, _, body = one.makefile("rb").read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status) and "POST to /v1" in json.loads(body)["error"]["message"]
 
 
 def test_many_programs_may_connect_at_the_same_moment():

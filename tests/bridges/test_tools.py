@@ -47,6 +47,7 @@ def compact(message):
         lambda message: message.update(content=""),
         lambda message: message.update(content=[{"type": "text", "text": "something else"}]),
         lambda message: message["tool_calls"][0]["function"].update(arguments="no JSON {"),
+        lambda message: message["tool_calls"][0]["function"].update(arguments="[" * 100_000),
         lambda message: message["tool_calls"][0].pop("type"),
         lambda message: message.update(audio=None, annotations=[], function_call=None, reasoning="I add."),
     ],

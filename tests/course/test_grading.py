@@ -6,6 +6,7 @@ import runpy
 import shutil
 
 import answers
+import execution
 import forms
 import grading
 import handed_in
@@ -17,6 +18,7 @@ import torch
 from evil_names import EVIL, evil_zip
 
 import mas_lab as lab
+from mas_lab.course import exercises
 
 V4 = nbformat.v4
 main = runpy.run_path(str(forms.NOTEBOOKS / "tools" / "__main__.py"))["main"]
@@ -68,42 +70,86 @@ def test_the_last_verdict_of_each_exercise_counts(folder):
 @pytest.mark.slow
 def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     """A typed "right" does not count, a stored one neither; an answer that is right does, and an error costs a cell."""
-    right = f"answer = [-0.79, -0.79, -0.79, 0.79, 1.58]\n{CHECKED}"
-    typed = "print('● 00.2 right    (3 of 3 in this notebook)')"
-    cells = [(right, ""), ("1 / 0", ""), (typed, "● 00.3 right\n"), ('lab.course.check("00.3", 0.5)', "● 00.3 right\n")]
-    place = folder("ada", **{"00__ipynb": notebook(*cells)})
+    right = "import mas_lab as lab\nlab.course.check('02.4', [1, 0.8, 1, 0, 0, 0], [0, 1, 2])"
+    typed = "print('● 02.2 right    (3 of 5 in this notebook)')"
+    cells = [(right, ""), ("1 / 0", ""), (typed, "● 02.3 right\n"), ("lab.course.check('02.3', 0.5)", "● 02.3 right\n")]
+    place = folder("ada", **{"02__ipynb": notebook(*cells)})
     [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
-    assert (held.right, held.how) == ({"00.1": True, "00.2": False, "00.3": False, "00.4": None}, "run again")
+    assert held.right == {"02.1": None, "02.2": False, "02.3": False, "02.4": True, "02.5": None}
     [[stored]] = (student.notebooks for student in handed_in.students(place))
-    assert stored.right == {"00.1": None, "00.2": None, "00.3": True, "00.4": None}
+    assert stored.right == {"02.1": None, "02.2": None, "02.3": True, "02.4": None, "02.5": None}
+    assert (held.how, stored.how) == ("run again", "stored outputs")
 
 
 FORGED = """
-from mas_lab.course import exercises
-exercises.of_notebook("01")
+import pandas as pd
+from mas_lab.course import compare, exercises
+from mas_lab.course.checks import n02
+exercises.of_notebook("02")
 exercises._right |= set(exercises.EXERCISES)
 for one in exercises.EXERCISES.values():
     object.__setattr__(one, "judge", lambda *answer: "forged")
+compare.need = n02.need = n02.same_rows = lambda *given: None
 """
-LOGPROB = """
-def logprob(logits, token, temperature):
-    scaled = logits / temperature
-    scaled = scaled - scaled.max()
-    return scaled[token] - np.log(np.exp(scaled).sum())
+EMPTY = "lab.course.check('02.1', pd.DataFrame({'task': ['t'], 'agent': ['a'], 'group': ['g']}), [])"
+THRIFTY = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class thrifty:
+    cost: float = 0.1
+
+    def __call__(self, turns):
+        calls = turns.groupby(["episode", "agent"])["agent"].transform("size")
+        return lab.episode_return()(turns) - self.cost * calls
+
+lab.course.check("02.3", thrifty)
 """
 
 
 @pytest.mark.slow
-def test_a_notebook_that_edits_the_list_of_right_answers_is_judged_by_its_answers(folder):
-    """Numbers and functions are judged out of its reach; what no other process can use is marked."""
-    head = f"import numpy as np\nimport mas_lab as lab\n{FORGED}"
-    cells = [head, f"{LOGPROB}\nlab.course.check('01.2', logprob)", "lab.course.check('01.1', 1)",
-             "lab.course.check('01.4', lambda *given: 1 / 0)", "lab.course.check('01.3', object())"]  # fmt: skip
-    place = folder("eve", **{"01__ipynb": notebook(*((cell, "") for cell in cells))})
+def test_a_notebook_that_forges_is_judged_by_its_answers(folder):
+    """Its list of right answers, its judges and its data count for nothing; an answer that is hidden is wrong."""
+    hidden = [
+        f"lab.course.check('02.{n}', {', '.join(['object()'] * values)})" for n, values in ((2, 1), (4, 2), (5, 1))
+    ]
+    cells = ["import mas_lab as lab", THRIFTY, FORGED, EMPTY, *hidden, "print('● 02.4 right')"]
+    place = folder("eve", **{"02__ipynb": notebook(*((cell, "") for cell in cells))})
     [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
-    right = {"01.1": False, "01.2": True, "01.3": True, "01.4": False, "01.5": None}
-    assert held.right == right and held.own_word == ("01.3",)
-    assert "01.3*" in grading._verdicts(held)[1] and "* has an answer" in grading.AGAIN
+    right = {"02.1": False, "02.2": False, "02.3": True, "02.4": False, "02.5": False}
+    assert held.right == right and held.own == ("02.3",)
+    assert "02.3*" in grading._verdicts(held)[1] and "with * asks for code" in grading.AGAIN
+
+
+MINE = """
+import mas_lab as lab
+
+class Shared:
+    share = 1
+
+    def __call__(self, turns):
+        return self.share * lab.episode_return()(turns) / turns.groupby("episode")["episode"].transform("size")
+
+class Half(Shared):
+    share = 0.5
+
+class Ends(Shared):
+    def __reduce__(self):
+        return exit, (0,)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("given", "right"), [
+    ("[Shared()]", True), ("[Half()]", False), ("[Ends()]", False), ("[object()]", False), ("[...]", None),
+    ("[]", False),
+])  # fmt: skip
+def test_code_of_a_student_is_judged_in_a_process_of_its_own(given, right):
+    scope = {"__name__": "__main__"}
+    exec(MINE, scope)
+    [one] = (one for one in exercises.of_notebook("09") if one.name == "09.3")
+    told = answers.pickled(eval(given, scope))
+    assert answers.judged_apart(one, told, (), execution.environment(), 300) is right
 
 
 @pytest.mark.parametrize("value", [
@@ -123,7 +169,7 @@ def test_an_answer_leaves_its_kernel_as_it_is(value):
 def test_a_loss_of_another_kernel_keeps_its_gradient():
     now, old = torch.tensor([-1.0, -0.5], requires_grad=True), torch.tensor([-0.9, -0.7])
     number = answers.encoded(lambda now, old: (now - old).exp() * now.sum())["values"]
-    _, told, slopes = json.loads(answers.reply(number, json.dumps(answers.encoded([now, old]))))
+    _, told, slopes = json.loads(answers.reply(number, answers.pickled([now, old])))
     for weight in torch.eye(2):
         here = (now - old).exp() * now.sum()
         there = answers.sloped(answers.decoded(told), slopes, [now, old])

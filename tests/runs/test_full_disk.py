@@ -10,7 +10,7 @@ from faults import fill
 
 import mas_lab as lab
 from mas_lab.runs import recorder
-from mas_lab.runs.disk import Unwritten, writing
+from mas_lab.runs.disk import Unwritten, remedy, writing
 from mas_lab.runs.scores import kept_scores
 
 STEPS = 3
@@ -44,7 +44,8 @@ def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int
             assert str(run) in message and os.strerror(error) in message
             if (run / "run.json").exists():
                 step = lab.load_run(run).checkpoint().step
-                assert f"the run is whole up to step {step}: free space, and the same command goes on" in message
+                remedy = "make it writable" if error in (errno.EROFS, errno.EACCES) else "free space"
+                assert f"the run is whole up to step {step}: {remedy}, and the same command goes on" in message
             else:
                 assert "choose another folder" in message
     assert not list(run.rglob("*.tmp"))
@@ -54,9 +55,9 @@ def fails_and_goes_on(models, run: Path, straight: Path, moment: int, error: int
     return bool(refused)
 
 
-@pytest.mark.parametrize("moment", [1, 37])
-def test_full_disk_stops_the_run_and_loses_nothing(models, straight, tmp_path, moment):
-    assert fails_and_goes_on(models, tmp_path / "run", straight, moment, errno.EDQUOT)
+@pytest.mark.parametrize(("moment", "error"), [(1, errno.EDQUOT), (37, errno.EDQUOT), (37, errno.EROFS)])
+def test_full_disk_stops_the_run_and_loses_nothing(models, straight, tmp_path, moment, error):
+    assert fails_and_goes_on(models, tmp_path / "run", straight, moment, error)
 
 
 @pytest.mark.slow
@@ -73,6 +74,18 @@ def test_library_that_cannot_write_weights_is_told_by_the_file(tmp_path):
         raise ValueError("Too large (os error 27)")
     with pytest.raises(ValueError, match="of another kind"), writing(tmp_path / "weights"):
         raise ValueError("of another kind")
+
+
+@pytest.mark.parametrize(("error", "told"), [
+    (OSError(errno.ENOSPC, "full"), "free space"), (OSError(errno.EDQUOT, "quota"), "free space"),
+    (ValueError("Too large (os error 27)"), "free space"), (ValueError("Denied (os error 13)"), "make it writable"),
+    (PermissionError(errno.EACCES, "denied"), "make it writable"), (OSError(errno.EROFS, "read"), "make it writable"),
+    (FileExistsError(errno.ENOTDIR, "a file"), "make it writable"),
+])  # fmt: skip
+def test_the_advice_follows_the_error(tmp_path, error, told):
+    with pytest.raises(Unwritten) as unwritten, writing(tmp_path):
+        raise error
+    assert remedy(unwritten.value) == told == remedy(error)
 
 
 def test_export_that_does_not_fit_leaves_nothing(straight, tmp_path, monkeypatch):

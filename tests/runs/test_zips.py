@@ -1,9 +1,12 @@
 """A run from others opens, or says what is wrong with which file; it takes no more than it may, and runs nothing."""
 
+import io
 import re
 import shutil
 import sys
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hostile import BOMBS, HOSTILE, Members, members, pack
 from small import RECIPE, SETTINGS, Relay, copied, make_team
@@ -153,3 +156,22 @@ def test_files_of_systems_and_notebooks_are_ignored(honest, models, tmp_path):
     (run / "checkpoints" / "000002" / "policies" / "0" / "mine.txt").write_text("x")
     with pytest.raises(lab.RunError, match=r"mine\.txt is not recorded"):
         lab.load_run(run).team()
+
+
+def test_files_that_are_checked_together_are_named_alone(honest, tmp_path):
+    """A small file and its neighbours are checked as one table, and the refusal names the one with the fault."""
+    tables = [name for name in honest if name.startswith("turns/")]
+    assert len(tables) > 1
+    for name in tables:
+        changed = honest | {name: other_step(honest[name])}
+        path = pack(changed, tmp_path / "mallory.zip")
+        with pytest.raises(lab.RunError, match=rf"{name}: column 'step' holds \[\], not"):
+            lab.load_run(path)
+
+
+def other_step(data: bytes) -> bytes:
+    held = pq.read_table(io.BytesIO(data))
+    place = held.column_names.index("step")
+    out = io.BytesIO()
+    pq.write_table(held.set_column(place, "step", [pa.array([999] * len(held), held["step"].type)]), out)
+    return out.getvalue()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from mas_lab.arguments import check_arguments
 from mas_lab.env import Message, Tools
 from mas_lab.policy import Completion, PolicyError, Request
 from mas_lab.tool_calls import opening, response_template
@@ -74,6 +75,7 @@ class AdapterBase:
         the present value, which is the base's at first. Raises PolicyError if all adapters are taken, if `rank` is out
         of range, or if the agent's adapter was made with another rank.
         """
+        check_arguments(type(self).adapter, {"lr": lr}, "adapter", lr=0)
         if agent not in self.policies:
             if not self.free():
                 raise PolicyError(

@@ -144,7 +144,7 @@ class Source:
         with reading(name, "config.json"):
             if (Path(name) / "config.json").is_file():
                 return cls("directory", str(Path(name).resolve()))
-        families = sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
+        families = _families()
         if str(name) in families:
             return cls("pocket", str(name))
         if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
@@ -174,6 +174,12 @@ class Source:
         )
 
     def location(self) -> str:
+        """Return the folder or the hub id; raise PolicyError for a pocket model that the kit does not ship.
+
+        A record may come from anybody, and the name in it may be a path.
+        """
+        if self.kind == "pocket" and self.name not in _families():
+            raise PolicyError(f"the kit ships no pocket model {self.name!r:.80}; it ships {', '.join(_families())}")
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
 
     def pinned(self) -> "Source":
@@ -197,6 +203,10 @@ class Source:
         found = Source(self.kind, self.name).pinned().digest
         if self.digest != found:
             raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
+
+
+def _families() -> list[str]:
+    return sorted(path.parent.name for path in (data_dir() / "pocket").glob("*/config.json"))
 
 
 def read_record(directory: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from mas_lab.backends.loading import load_policy
 from mas_lab.course.compare import agrees, asked, close, entries, explored, need, same, same_rows, tables
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Own, exercise
 
 ASKED = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
 COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
@@ -71,7 +71,7 @@ def surest(answer):
     "The next token's distribution is in the last position: `logits[:, -1] / temperature`, then `log_softmax(-1)`.",
     "`torch.multinomial` wants probabilities: the exponential of the log-softmax.",
 )
-def draw(answer):
+def draw(answer: Own):
     import torch
 
     model, prompt = load_policy("math").model, [5, 9, 4, 12, 7]

@@ -8,7 +8,7 @@ from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.course.compare import asked, designed, explored, names, need, place_of, same_groups, same_rows, tables
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, Own, exercise
 
 METHODS = {
     "everyone": ("task",),
@@ -24,7 +24,7 @@ METHODS = {
     "Sort the rows by task and agent. Each task and agent should have one label.",
     "`labelled.sort_values(['task', 'agent'])` shows two labels among other ones.",
 )
-def strangers(labelled, rows):
+def strangers(labelled: Given, rows):
     usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
     rows, wrong = names(rows, labelled.index), set(labelled.index[labelled["group"] != usual])
     need(rows <= wrong, f"row {min(rows - wrong, default=0)} is in the right group")
@@ -48,7 +48,7 @@ def columns_of(by):
     "How many rows have this row's episode and agent? `groupby([...])[...].transform('size')` says it per row.",
     "`lab.episode_return()(turns) - self.cost * calls`",
 )
-def thrifty(credit):
+def thrifty(credit: Own):
     frozen = isinstance(credit, type) and dataclasses.is_dataclass(credit) and credit.__dataclass_params__.frozen
     need(frozen, "give the class, with `@dataclass(frozen=True)`, so that it cannot change during a run")
     for cost in (0.25, 0.1):

@@ -5,7 +5,7 @@ from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.course.compare import asked, close, critic_statistics, need, same_names, same_rows, tables
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, exercise
 from mas_lab.explain.moments import inflation
 
 EPISODES = 8
@@ -43,7 +43,7 @@ def signal(answer):
     "Compute (b / sigma_k) ** 2 and 1 / (n_k - 1) for each agent. The own mean pays where the first is larger.",
     "A large offset is not enough: with little more than one row per task there is little to compare.",
 )
-def pays(candidates, answer):
+def pays(candidates: Given, answer):
     offset = (candidates["b"] / candidates["sigma_k"]) ** 2
     threshold = (1 - candidates["n_k"] / EPISODES) / (candidates["n_k"] - 1)
     same_names(answer, list(candidates["agent"]), set(candidates.loc[offset > threshold, "agent"]), "look at {}".format)

@@ -7,7 +7,7 @@ import numpy as np
 from mas_lab import plain
 from mas_lab.backends.loading import load_policy
 from mas_lab.course.compare import asked, close, need, same_loss, same_names
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, Own, exercise
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.tasks import make_env
 
@@ -29,7 +29,7 @@ def first_steps(steps, ratio):
     "Two questions for each token: is its ratio outside 0.8 to 1.2, and does the advantage push it further out?",
     "A token with A > 0 is clipped only above 1.2, a token with A < 0 only below 0.8.",
 )
-def no_gradient(tokens, answer):
+def no_gradient(tokens: Given, answer):
     still = np.where(tokens["advantage"] > 0, tokens["ratio"] > HIGH, tokens["ratio"] < LOW).nonzero()[0]
     same_names(answer, range(len(tokens)), still, "look again at the token of this number".format)
 
@@ -57,7 +57,7 @@ def clipped_by_hand(answer):
     "The weight is `(logprobs_N - old_N).exp()`, with `clamp(max=...)` and `detach()`.",
     "There is no lower bound and no minimum. Only `logprobs_N` carries the gradient.",
 )
-def own_loss(answer):
+def own_loss(answer: Own):
     need(isinstance(answer, Loss), "give a `lab.Loss`, such as `cispo()`")
 
     def ours(now, old, advantages, row):
@@ -73,7 +73,7 @@ def own_loss(answer):
     "Divide each row's sum of losses by the number of completion tokens in the whole table, before `backward()`.",
     "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` clips, and returns the norm before it.",
 )
-def step(answer):
+def step(answer: Own):
     import torch
 
     policy, env = load_policy("math"), make_env("math")

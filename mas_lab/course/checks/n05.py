@@ -4,7 +4,7 @@ import numpy as np
 
 from mas_lab.backends.loading import load_policy
 from mas_lab.course.compare import agrees, asked, critic_statistics, entries, need, same, same_names
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, exercise
 
 N = 8
 
@@ -32,7 +32,7 @@ def large_and_signal(answer):
     "Keep the wrong answers: `judged[~judged['right']]`. What is the lowest `global` advantage of each agent?",
     "`wrong.groupby('agent')['global'].min() > 0` is true if all wrong answers of an agent are reinforced.",
 )
-def praised_for_anything(judged, named):
+def praised_for_anything(judged: Given, named):
     lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
     praised = lowest.index[lowest > 0]
     same_names(named, judged["agent"].unique(), praised, "look at the advantages of its wrong answers".format)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.course.compare import agrees, asked, close, need, same_groups
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, exercise
 
 
 @exercise(
@@ -67,7 +67,7 @@ def cost(counts):
     "The whole gain is final['tree'] - final['team return']. Which part of it does an arm have?",
     "A share is 0 for 'team return' and 1 for 'tree'. Do not return these two.",
 )
-def kept(share, finals):
+def kept(share, finals: Given):
     def right(final):
         low, high = final["team return"], final["tree"]
         return {arm: (one - low) / (high - low) for arm, one in final.items() if arm not in ("team return", "tree")}

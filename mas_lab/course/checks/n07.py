@@ -4,7 +4,7 @@ from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.course.compare import asked, close, need, same_names, same_rows, tables
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, Own, exercise
 from mas_lab.explain.advice import advise
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
@@ -32,7 +32,7 @@ def gain(answer):
     "A higher pay makes the offset and the gain smaller. Halve the interval until the gain is near 1.",
     "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
 )
-def pay_for_a_gain_of_one(turns, pay):
+def pay_for_a_gain_of_one(turns: Given, pay):
     need(0 < pay <= 1, f"the pay must be above 0 and at most 1; it is {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
@@ -76,7 +76,7 @@ def own_by_episode(answer):
     "Two calls of `lab.load_policy` give two sets of weights; one policy under two names is one set.",
     '"math" is large, "math_small" is small. A policy has the learning rate: `lab.load_policy(name, lr=...)`.',
 )
-def team_of_two_sizes(team):
+def team_of_two_sizes(team: Own):
     need(set(team) == {"solver", "verifier", "fixer"}, f"the team has {', '.join(team)}, not solver, verifier, fixer")
     weights = {agent: sum(part.numel() for part in team[agent].model.parameters()) for agent in team}
     right = weights["verifier"] < weights["solver"] == weights["fixer"]

@@ -6,7 +6,7 @@ from mas_lab.cells.credits import episode_return
 from mas_lab.cells.episode import EpisodeState, Generation, StepEnv
 from mas_lab.check import check_env
 from mas_lab.course.compare import asked, close, need, same_loss, same_rows, tables
-from mas_lab.course.exercises import NotYet, exercise
+from mas_lab.course.exercises import NotYet, Own, exercise
 from mas_lab.tasks import make_env
 
 PULL = 0.5
@@ -19,7 +19,7 @@ PULL = 0.5
     "A text that is no number earns 0.",
     "Build a new state. Is a reward of exactly 1.0 above 1.0?",
 )
-def repaired(env):
+def repaired(env: Own):
     check_env(env, tasks=8)
     for task in env.tasks(8, "train", 0):
         total, state = task.data["sum"], env.start(task)
@@ -66,7 +66,7 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
     "`said = yield [Generate(at, agent, i) for i in range(2)]`, then `min(said, key=lambda one: len(one.text))`.",
     "Step, record and continue with `[kept]`, a list of one.",
 )
-def asks_twice(plan):
+def asks_twice(plan: Own):
     rows, requested = played(plan)
     twice = sorted(requested) == [(call, candidate) for call in range(8) for candidate in range(2)]
     need(twice, f"requests (call, candidate): {requested}; ask for 0 and 1, because equal numbers give equal draws")
@@ -80,7 +80,7 @@ def asks_twice(plan):
     "`lab.episode_return()` gives each row the return of its episode.",
     '`turns.groupby("episode")["episode"].transform("size")` is the number of calls of an episode.',
 )
-def shared_by_turns(credit):
+def shared_by_turns(credit: Own):
     for table in tables():
         calls = table.groupby("episode")["episode"].transform("size")
         same_rows(asked(credit, table), episode_return()(table) / calls, table, "credit")
@@ -91,7 +91,7 @@ def shared_by_turns(credit):
     "`logprobs_N - old_N` is the logarithm of the ratio; call it `moved_N`.",
     "The penalty is half of `self.pull`, times `moved_N` squared. Add it, because training makes a loss small.",
 )
-def a_spring(loss):
+def a_spring(loss: Own):
     def ours(now, old, advantages, row):
         return -(now - old).exp() * advantages + PULL / 2 * (now - old) ** 2
 
@@ -104,7 +104,7 @@ def a_spring(loss):
     "An example: a hinter sees a number from 1 to 9 and says `higher` or `lower` to a guesser.",
     "If `demonstrate` is right too often, let it draw at random in a third of its answers.",
 )
-def an_env_of_ones_own(env):
+def an_env_of_ones_own(env: Own):
     check_env(env, tasks=4)
     own = len(env.agents) > 1 and tuple(env.agents) not in (("ann", "ben"), ("left", "right"))
     need(own, f"agents are {env.agents}; use two or more roles that this notebook does not have")

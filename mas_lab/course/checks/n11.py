@@ -3,7 +3,7 @@
 import numpy as np
 
 from mas_lab.course.compare import asked, need, same
-from mas_lab.course.exercises import exercise
+from mas_lab.course.exercises import Given, Own, exercise
 
 
 @exercise(
@@ -11,7 +11,7 @@ from mas_lab.course.exercises import exercise
     "Training takes sixteen bytes per weight. Which weights must be trained?",
     "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
 )
-def fits_everywhere(wish, devices):
+def fits_everywhere(wish: Own, devices: Given):
     from mas_lab.backends.placement import Placement
 
     need(not wish.frozen, "a frozen solver fits, but learns nothing")
