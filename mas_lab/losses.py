@@ -219,7 +219,7 @@ class clipped(Loss):
         if self.low < 0 or self._high < 0:
             raise ValueError(f"clipped: low={self.low}, high={self.high}: a clip range is not negative")
         if self.dual is not None and self.dual <= 1:
-            raise ValueError(f"clipped: dual={self.dual}; dual clip wants a constant above 1")
+            raise ValueError(f"clipped: dual={self.dual}; the constant of the dual clip is above 1")
         if self.ratio not in RATIOS:
             raise ValueError(f"clipped: ratio={self.ratio!r}; known are {', '.join(RATIOS)}")
 

@@ -217,5 +217,5 @@ def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: 
     env.tasks(1, split, seed)
     ids = pd.Series([task.id for task in (*env.train, *env.test)])
     if ids.duplicated().any():
-        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} stands twice")
+        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} occurs twice")
     return pd.DataFrame({"check": ["tasks differ"], "times": [len(ids)]})

@@ -221,7 +221,7 @@ def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], c
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
         twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
-        raise ValueError(f"{cell}: task {twice!r} stands twice among the tasks; ask a plan for more instances instead")
+        raise ValueError(f"{cell}: task {twice!r} occurs twice among the tasks; ask a plan for more instances instead")
     for task_id in ids:
         if problem := unwritable(str(task_id)):
             raise EnvError(f"{cell}: the id of task {task_id!r} has {problem}, which no file holds; give another id")
