@@ -24,7 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from mas_lab.backends.child import usable_cores
+from mas_lab.child import usable_cores
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.shared import programs
 

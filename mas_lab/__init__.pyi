@@ -29,11 +29,6 @@ from mas_lab.cells.episode import RolloutError as RolloutError
 from mas_lab.cells.episode import Score as Score
 from mas_lab.cells.episode import StepEnv as StepEnv
 from mas_lab.cells.grouping import group as group
-from mas_lab.cells.losses import Loss as Loss
-from mas_lab.cells.losses import clipped as clipped
-from mas_lab.cells.losses import reinforce as reinforce
-from mas_lab.cells.losses import row_mean as row_mean
-from mas_lab.cells.losses import row_sum as row_sum
 from mas_lab.cells.normalization import group_mean as group_mean
 from mas_lab.cells.normalization import group_stats as group_stats
 from mas_lab.cells.normalization import normalize as normalize
@@ -49,7 +44,7 @@ from mas_lab.cells.selection import not_flat as not_flat
 from mas_lab.cells.selection import select as select
 from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
-from mas_lab.check.env import check_env as check_env
+from mas_lab.check import check_env as check_env
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env
 from mas_lab.env import EnvError as EnvError
@@ -67,6 +62,11 @@ from mas_lab.explain.paired_watch import PairedWatch as PairedWatch
 from mas_lab.explain.spike_rule import SpikeWatch as SpikeWatch
 from mas_lab.explain.spike_rule import spike_scores as spike_scores
 from mas_lab.explain.spike_rule import spikes as spikes
+from mas_lab.losses import Loss as Loss
+from mas_lab.losses import clipped as clipped
+from mas_lab.losses import reinforce as reinforce
+from mas_lab.losses import row_mean as row_mean
+from mas_lab.losses import row_sum as row_sum
 from mas_lab.pocket.own import make_pocket as make_pocket
 from mas_lab.policy import PolicyError as PolicyError
 from mas_lab.recipes import RECIPES as RECIPES

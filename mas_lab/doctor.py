@@ -9,8 +9,8 @@ import platform
 import sys
 import textwrap
 
-from mas_lab.backends.child import usable_cores
 from mas_lab.backends.placement import devices
+from mas_lab.child import usable_cores
 from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
 from mas_lab.tasks import sandbox as box

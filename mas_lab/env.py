@@ -8,7 +8,8 @@ steps may run in threads. One env is one file with the roles, prompts and reward
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from copy import copy
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -305,3 +306,24 @@ def unwritable(text: str) -> str:
     except UnicodeEncodeError as error:
         return f"a lone surrogate ({text[error.start]!r} at character {error.start})"
     return ""
+
+
+def max_tokens(env: Env, agent: str) -> int:
+    """Return the bound on the tokens of one completion of `agent`."""
+    return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
+
+
+def with_max_turns(env: Env, max_turns: int | None) -> Env:
+    """Return the env with another bound on the turns of one agent; `None` keeps the present bound."""
+    if max_turns is None:
+        return env
+    if is_dataclass(env) and any(f.name == "max_turns" and f.init for f in fields(env)):
+        return replace(env, max_turns=max_turns)
+    try:
+        env = copy(env)
+        env.max_turns = max_turns
+    except AttributeError:
+        raise ValueError(
+            f"rollout: {type(env).__name__} has a fixed max_turns={env.max_turns}; make it a dataclass field"
+        ) from None
+    return env

@@ -26,12 +26,12 @@ from mas_lab.cells.credits import (
 from mas_lab.cells.critics import critic
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
-from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.preferences import preference
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.fingerprint import fingerprint
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import plain
 
 

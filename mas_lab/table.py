@@ -178,7 +178,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
         raise TableError(f"{cell}: wants a table of turns (a pandas DataFrame), got {type(turns).__name__}")
     if not turns.columns.is_unique:
         twice = list(turns.columns[turns.columns.duplicated()])
-        raise TableError(f"{cell}: columns {twice} stand twice in the table; drop one of each")
+        raise TableError(f"{cell}: columns {twice} occur twice in the table; drop one of each")
     for name in columns:
         if name not in turns.columns:
             like = name not in SCHEMA and difflib.get_close_matches(str(name), map(str, turns.columns), n=1)
@@ -226,7 +226,7 @@ def keys(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def refuse_copies(turns: pd.DataFrame, cell: str) -> None:
-    """Raise `TableError` if a model call stands twice, in a table that tells its calls apart."""
+    """Raise `TableError` if a model call occurs twice, in a table that tells its calls apart."""
     names = set(turns.columns)
     if not {"candidate", "agent"} <= names or not ("node" in names or {"episode", "turn"} <= names):
         return
@@ -234,7 +234,7 @@ def refuse_copies(turns: pd.DataFrame, cell: str) -> None:
     twice = pd.DataFrame({name: column(turns, name) for name in key}).duplicated()
     if twice.any():
         raise TableError(
-            f"{cell}: ({', '.join(key)}) stands twice, at {place(turns[twice].iloc[0])}; one row is one model call, "
+            f"{cell}: ({', '.join(key)}) occurs twice, at {place(turns[twice].iloc[0])}; one row is one model call, "
             "and a padding or repeated row would count twice: drop it, or number the steps of tables that you join"
         )
 

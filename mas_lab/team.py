@@ -237,4 +237,4 @@ def differences(there: Any, here: Any, name: str = "") -> str:
         keys = dict.fromkeys([*there, *here])
         inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]
         return "; ".join(filter(None, inner))
-    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, asked is {json.dumps(here)}"
+    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, this call has {json.dumps(here)}"

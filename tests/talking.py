@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from scripted import Scripted
 
 import mas_lab as lab
-from mas_lab.backends.tool_calls import QWEN3
 from mas_lab.backends.torch.encoding import encode
 from mas_lab.policy import Completion
+from mas_lab.tool_calls import QWEN3
 
 ANSWERS = "<|im_start|>assistant\n"
 NO_THOUGHT = "<think>\n\n</think>\n\n"

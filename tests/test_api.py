@@ -119,3 +119,9 @@ def test_an_import_pulls_in_what_tables_need_and_nothing_else(line):
     assert {"torch", "plotly", "trl", "pytest"} <= asked
     found = {owner for name in loaded for owner in owners.get(name, ()) if owner in asked}
     assert found <= {"numpy", "pandas", "pyarrow", "pydantic", "tqdm"}
+
+
+def test_an_env_imports_its_own_task():
+    code = "import sys, mas_lab as lab; lab.make_env('plan_path'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, encoding="utf-8", check=True)
+    assert [name for name in lab.ENVS if f"mas_lab.tasks.{name}" in loaded.stdout.split()] == ["plan_path"]

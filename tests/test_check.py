@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 from scripted import Duel
 
-from mas_lab.check.env import LONG, check_env
+from mas_lab.check import LONG, check_env
 from mas_lab.env import EnvError, Step, Task, transcript
 
 

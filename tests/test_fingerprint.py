@@ -80,14 +80,14 @@ def started(models, run, env=None, recipe=small.RECIPE, **asked) -> None:
 
 
 CHANGED = {
-    "env.holds.attributes.size differs: the run has 5, asked is 7": ({"env": Own()}, {"env": Own(7)}),
+    "env.holds.attributes.size differs: the run has 5, this call has 7": ({"env": Own()}, {"env": Own(7)}),
     "curriculum.holds.attributes.easy differs: the run has true": [{"curriculum": First(one)} for one in (True, False)],
-    "recipe.loss.holds.attributes.beta differs: the run has 1, asked is 2": [given(loss=sharp(b)) for b in (1, 2)],
+    "recipe.loss.holds.attributes.beta differs: the run has 1, this call has 2": [given(loss=sharp(b)) for b in (1, 2)],
 } | {f"recipe.credit.holds.{words}": [given(credit=part) for part in parts] for words, parts in {
-    "keywords.per_word differs: the run has 0.5, asked is 1": [partial(bonus, per_word=one) for one in (0.5, 1)],
-    "captured.per_word differs: the run has 1, asked is 2": [closure(1), closure(2)],
+    "keywords.per_word differs: the run has 0.5, this call has 1": [partial(bonus, per_word=one) for one in (0.5, 1)],
+    "captured.per_word differs: the run has 1, this call has 2": [closure(1), closure(2)],
     "defaults.by differs": [lambda turns, by=1: turns["team_reward"], lambda turns, by=2: turns["team_reward"]],
-    "of.strict differs: the run has true, asked is false": [Judge().score, Judge(False).score],
+    "of.strict differs: the run has true, this call has false": [Judge().score, Judge(False).score],
 }.items()}  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from mas_lab.backends.tool_calls import fits
 from mas_lab.env import Message, no_message, not_plain
 from mas_lab.runs.forms import first_problem
+from mas_lab.tool_calls import fits
 
 IGNORED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
            "timeout", "verbosity", "reasoning_effort")  # fmt: skip

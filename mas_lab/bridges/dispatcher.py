@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from mas_lab.backends.runner import PendingRequests, draw_seed
 from mas_lab.bridges.chat import Refused
 from mas_lab.bridges.episode import Call, Episode
 from mas_lab.bridges.gateway import Gateway
+from mas_lab.cells.driver import draw_seed
+from mas_lab.cells.requests import PendingRequests
 from mas_lab.locks import locked
 from mas_lab.policy import Request
 from mas_lab.team import Team

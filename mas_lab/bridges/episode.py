@@ -19,11 +19,11 @@ from numbers import Real
 from threading import Lock, Thread
 from typing import Any
 
-from mas_lab.backends.tool_calls import answer_of
 from mas_lab.bridges.chat import Answered, Asked, Refused, answer_to, asked_of
 from mas_lab.cells.normalization import TALLEST
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Policy, Request
+from mas_lab.tool_calls import answer_of
 
 Program = Callable[[Task, "Endpoint"], Any]
 """Function or coroutine function `program(task, endpoint)` of a user.

@@ -14,10 +14,9 @@ import pandas as pd
 import yaml
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.runner import max_tokens, with_max_turns
 from mas_lab.bridges.export_reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
 from mas_lab.bridges.verl_settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
-from mas_lab.env import Env, Task, spec
+from mas_lab.env import Env, Task, max_tokens, spec, with_max_turns
 from mas_lab.runs.disk import RunError, Unwritten, dumps, remedy, whole, write_bytes, write_json, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
 from mas_lab.runs.run import TOKENS, WATCH, Run, load_run

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.backends.runner import Runner, with_max_turns
+from mas_lab.cells.driver import Runner
 from mas_lab.cells.episode import EpisodeState, Plan
-from mas_lab.env import Env, Message, Task, spec
+from mas_lab.env import Env, Message, Task, spec, with_max_turns
 from mas_lab.locks import ModelLock
 from mas_lab.policy import Completion, Policy, Request
 from mas_lab.recipes import from_data

@@ -20,12 +20,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mas_lab.backends.loading import open_given
-from mas_lab.backends.tool_calls import forget_patterns
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import RunError, changed_file, hashes, read_json
 from mas_lab.runs.foreign import refuse_chats
 from mas_lab.runs.forms import first_problem
 from mas_lab.team import Sampling, Team
+from mas_lab.tool_calls import forget_patterns
 
 TEAM, CARD = "team.json", "README.md"
 FORMAT = 1

@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.runner import runner_for
 from mas_lab.bridges.dispatcher import Dispatcher
 from mas_lab.bridges.episode import Episode, EpisodeResult, Program
+from mas_lab.cells.driver import runner_for
 from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, not_plain
 from mas_lab.team import Team
 from mas_lab.train.evaluate import TimedPlan
@@ -183,7 +183,7 @@ class ProgramEnv:
 
 
 class ProgramRunner:
-    """Run the episodes of a program; the arguments are those of `mas_lab.backends.runner.Runner`."""
+    """Run the episodes of a program; the arguments are those of `mas_lab.cells.driver.Runner`."""
 
     def __init__(self, env: ProgramEnv, team: Team, seed: int, step: int, workers: Any, finished: Any):
         self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
@@ -217,5 +217,5 @@ def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: 
     env.tasks(1, split, seed)
     ids = pd.Series([task.id for task in (*env.train, *env.test)])
     if ids.duplicated().any():
-        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} stands twice")
+        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} occurs twice")
     return pd.DataFrame({"check": ["tasks differ"], "times": [len(ids)]})

@@ -9,7 +9,7 @@ from typing import Any
 
 from mas_lab.bridges.export_reader import BRIDGE, CLOSE
 from mas_lab.bridges.load_team import HUB_ID
-from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 from mas_lab.team import takes_team
 from mas_lab.train.settings import Settings

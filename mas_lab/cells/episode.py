@@ -1,7 +1,7 @@
 """Hold one episode in play, and define the requests that a plan may yield.
 
 An episode is a tree of nodes (decision points) and the rows recorded so far. Leaves out: the exploration (`plans`) and
-the answers to the requests (`backends.runner`).
+the answers to the requests (`driver`).
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

@@ -11,9 +11,9 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import return_to_go
-from mas_lab.cells.losses import look
 from mas_lab.cells.scores import SAID, clean_gradients
 from mas_lab.locks import locked
+from mas_lab.losses import look
 from mas_lab.policy import PolicyError, Sample
 from mas_lab.table import TableError, place, require
 from mas_lab.team import Team

@@ -1,6 +1,6 @@
 """Cell 1, `rollout`: a team plays tasks, and every model call becomes a row of the table.
 
-Leaves out: how an episode is explored (`plans`), who answers its requests (`backends.runner`), and how tokens are drawn
+Leaves out: how an episode is explored (`plans`), who answers its requests (`driver`), and how tokens are drawn
 (the back end).
 """
 
@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.runner import require_limit, require_policies, runner_for, with_max_turns, worker_threads
+from mas_lab.backends.threads import require_limit, worker_threads
+from mas_lab.cells.driver import require_policies, runner_for
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.display.progress import progress_bar
-from mas_lab.env import Env, Task
+from mas_lab.env import Env, Task, with_max_turns
 from mas_lab.table import ROLLOUT
 from mas_lab.team import Team
 

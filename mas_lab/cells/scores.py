@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.losses import reinforce
 from mas_lab.cells.update import learners
 from mas_lab.locks import locked
+from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, Sample
 from mas_lab.table import require, trained
 from mas_lab.team import Team

@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.grouping import group
-from mas_lab.cells.losses import clipped
 from mas_lab.cells.normalization import normalize
 from mas_lab.cells.update import policy_steps
 from mas_lab.explain.diagnostics import norms_with, squared_scores
 from mas_lab.explain.moments import COMPARED, both_baselines, inflation
+from mas_lab.losses import clipped
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.losses import Loss, clipped
 from mas_lab.cells.scores import clean_gradients, each_score
 from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import both_baselines
 from mas_lab.locks import locked
+from mas_lab.losses import Loss, clipped
 from mas_lab.policy import PolicyError
 from mas_lab.table import require
 from mas_lab.team import Team

@@ -43,7 +43,7 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 
 from mas_lab.arguments import check_arguments
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage

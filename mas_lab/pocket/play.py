@@ -11,11 +11,11 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
-from mas_lab.backends.tool_calls import as_action
-from mas_lab.check.env import HOSTILE, hostile
+from mas_lab.check import HOSTILE, hostile
 from mas_lab.env import Env, EnvError, Message, Task, tools_of
 from mas_lab.pocket.families import Stage
 from mas_lab.pocket.words import UNKNOWN, Said, parts_of
+from mas_lab.tool_calls import as_action
 
 Speaker = Callable[[Any, str, list[Message], str], str]
 """A function (state, agent, messages, place) -> answer."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from mas_lab.backends.tool_calls import QWEN3
 from mas_lab.env import EnvError, Message, Tools
+from mas_lab.tool_calls import QWEN3
 
 
 class Said(NamedTuple):

@@ -35,7 +35,7 @@ class Fork(Recorder):
         if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
             told = f"was forked from {origin}" if origin else "was not forked from any run"
             raise RunError(
-                f"{self.folder} is there already and {told}, asked is a fork of {run_folder(self.of)}; choose another "
+                f"{self.folder} is there already and {told}, and this call forks {run_folder(self.of)}; choose another "
                 "folder for the fork, or leave fork= out to go on with the run that is there"
             )
         return super().begin(config, team, watch, memory)

@@ -143,8 +143,8 @@ class Checkpoint:
         Tokenizers in a folder that is not `trusted` are first tried in a child process.
         """
         from mas_lab.backends.loading import restore_policies
-        from mas_lab.backends.tool_calls import forget_patterns
         from mas_lab.backends.torch.source import Source, read_record
+        from mas_lab.tool_calls import forget_patterns
 
         places = {name: self.folder / "policies" / str(i) for i, name in enumerate(self.state["team"]["policies"])}
         tried = []

@@ -3,6 +3,7 @@
 Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
 """
 
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import fields
 from importlib import import_module
 from typing import Any
@@ -23,13 +24,33 @@ CLASSES = {
 """Module in this folder -> its env class."""
 
 
-class Catalog(dict[str, type]):
-    """Dict from name to env class that is displayed as a table.
+class Catalog(MutableMapping[str, type]):
+    """Mapping from name to env class that is displayed as a table; a class is imported at its first use.
 
     Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
     (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition) and the origin (`paper`).
     Results of the pocket models are in `docs/tasks.md`.
     """
+
+    def __init__(self, classes: Mapping[str, str | type]):
+        self._classes = dict(classes)
+
+    def __getitem__(self, name: str) -> type:
+        if isinstance(kind := self._classes[name], str):
+            self._classes[name] = getattr(import_module(f"mas_lab.tasks.{name}"), kind)
+        return self._classes[name]
+
+    def __setitem__(self, name: str, kind: type) -> None:
+        self._classes[name] = kind
+
+    def __delitem__(self, name: str) -> None:
+        del self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def __len__(self) -> int:
+        return len(self._classes)
 
     def table(self) -> pd.DataFrame:
         """Return one row per task."""
@@ -43,7 +64,7 @@ class Catalog(dict[str, type]):
         return self.table().to_html(index=False)
 
 
-ENVS = Catalog((name, getattr(import_module(f"mas_lab.tasks.{name}"), kind)) for name, kind in CLASSES.items())
+ENVS = Catalog(CLASSES)
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}
@@ -76,12 +97,13 @@ def make_env(
         ValueError: If no env has this name, or if it does not know an option or accept a value. The message lists the
             known names or options.
     """
-    classes = ENVS | {class_name(env): env for env in ENVS.values()}
-    if name not in classes:
+    known_as = {class_name(env): env for env in ENVS.values()} if ":" in name else ENVS
+    if name not in known_as:
         raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass your own env as an object")
-    known = {f.name for f in fields(classes[name]) if f.init}
+    env = known_as[name]
+    known = {f.name for f in fields(env) if f.init}
     standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}
     options = {key: value for key, value in standard.items() if key in known or value != STANDARD[key]} | task_options
-    for kind in classes[name].__mro__[:-1]:
+    for kind in env.__mro__[:-1]:
         check_arguments(kind, options, name)
-    return made(classes[name], name, options)
+    return made(env, name, options)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
-from mas_lab.backends.child import ChildEnded, workers
+from mas_lab.child import ChildEnded, workers
 from mas_lab.tasks.shared import harness
 
 FUEL = 24_000_000_000

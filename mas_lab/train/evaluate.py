@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.runner import require_limit
+from mas_lab.backends.threads import require_limit
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout

@@ -25,7 +25,7 @@ from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.display.progress import in_notebook
 from mas_lab.env import Env, EnvError, spec
 from mas_lab.locks import locked, one_trainer

@@ -21,7 +21,8 @@ from mas_lab.train.drawing import Curriculum
 from mas_lab.train.settings import Settings
 
 PACKAGE = Path(__file__).parents[1]
-DECIDE = ("table.py", "env.py", "policy.py", "team.py", "recipes.py", "cells", "tasks", "backends", "train")
+DECIDE = ("table.py", "env.py", "policy.py", "team.py", "losses.py", "tool_calls.py", "child.py", "recipes.py", "cells",
+          "tasks", "backends", "train")  # fmt: skip
 """Files and folders whose code decides the result of a training."""
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 

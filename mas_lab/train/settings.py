@@ -9,7 +9,7 @@ from math import cos, pi
 from typing import Any
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.runner import require_limit
+from mas_lab.backends.threads import require_limit
 from mas_lab.cells.update import require_max_norm
 
 SCHEDULES: dict[str, Callable[[float], float]] = {

@@ -1,7 +1,7 @@
 """`play_as`: let a person play one agent, read its prompts, answer, and see what the answers earn.
 
 The person uses widgets where they stay live, and `.say(text)` elsewhere. The team plays the other agents, and the
-episode waits at the person's turns. This module leaves out the play itself (`backends.runner`).
+episode waits at the person's turns. This module leaves out the play itself (`driver`).
 """
 
 import inspect
@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.backends.runner import Runner, draw_seed, max_tokens, require_policies
-from mas_lab.backends.tool_calls import as_action
+from mas_lab.cells.driver import Runner, draw_seed, require_policies
 from mas_lab.cells.episode import EpisodeState, Generation
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import as_table
 from mas_lab.display.progress import front_end
-from mas_lab.env import Env, Message, Task, transcript
+from mas_lab.env import Env, Message, Task, max_tokens, transcript
 from mas_lab.policy import Request
 from mas_lab.team import Team
+from mas_lab.tool_calls import as_action
 from mas_lab.widgets.document import beside, escape, table_html
 from mas_lab.widgets.live import with_fallback
 from mas_lab.widgets.text import escape_control_chars

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from mas_lab.backends.runner import with_max_turns
 from mas_lab.display.svg_rules import validate_svg
-from mas_lab.env import Env, Task, transcript
+from mas_lab.env import Env, Task, transcript, with_max_turns
 from mas_lab.train.drawing import step_seed
 from mas_lab.widgets.source import Source
 

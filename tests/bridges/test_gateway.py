@@ -417,7 +417,7 @@ def test_an_env_made_of_a_program_is_trained_scored_kept_and_resumed(models, tmp
         (lambda team: lab.ProgramEnv("program", AGENTS), EnvError, "cannot be called"),
         (lambda team: lab.play(relay, team, TASKS, max_calls=0), EnvError, "max_calls=0"),
         (lambda team: lab.play(relay, team, [{"set": {1, 2}}]), EnvError, r"task 0.* is \{1, 2\}"),
-        (lambda team: lab.check_env(lab.ProgramEnv(relay, AGENTS, TASKS, TASKS)), EnvError, "stands twice"),
+        (lambda team: lab.check_env(lab.ProgramEnv(relay, AGENTS, TASKS, TASKS)), EnvError, "occurs twice"),
         (lambda team: env_of().start(env_of().train[0]), EnvError, "plays itself"),
     ],
 )

@@ -342,7 +342,7 @@ def test_our_kl_and_our_bound_on_importance_weights_are_verls():
     from verl.trainer.ppo.core_algos import kl_penalty
     from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_and_add_to_batch
 
-    from mas_lab.cells.losses import k3
+    from mas_lab.losses import k3
 
     torch.manual_seed(0)
     trained, sampled, mask = -torch.rand(4, 5), -torch.rand(4, 5) - 0.5, torch.ones(4, 5)

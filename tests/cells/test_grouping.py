@@ -120,7 +120,7 @@ def test_an_empty_key_is_refused():
 @pytest.mark.parametrize("without", [[], ["node"], ["episode", "turn"]])
 def test_one_call_may_stand_once(without):
     turns = at_turn_0(candidate=[1, 1]).drop(columns=without)
-    with pytest.raises(TableError, match=r"\(node, candidate, agent\) stands twice, at task 't3'.*candidate 1"):
+    with pytest.raises(TableError, match=r"\(node, candidate, agent\) occurs twice, at task 't3'.*candidate 1"):
         group(turns, "task", mixed())
 
 
@@ -139,7 +139,7 @@ def test_what_is_no_table_is_refused():
     with pytest.raises(TableError, match=r"wants a table of turns .*, got list"):
         group([{"task": "t"}], "task", mixed())
     doubled = pd.concat([at_turn_0(), table(task=["t", "u"])], axis=1)
-    with pytest.raises(TableError, match=r"columns \['task'\] stand twice"):
+    with pytest.raises(TableError, match=r"columns \['task'\] occur twice"):
         group(doubled, "task", mixed())
 
 

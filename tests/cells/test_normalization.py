@@ -363,10 +363,10 @@ def test_a_table_without_one_comparison_is_refused():
 def test_trap_7_a_padding_row_is_refused_where_it_would_enter_the_statistics():
     turns = candidates_table(1)
     padded = pd.concat([turns, turns.iloc[[3]]], ignore_index=True)
-    with pytest.raises(TableError, match=r"\(node, candidate, agent\) stands twice, at task 't\d', .*turn"):
+    with pytest.raises(TableError, match=r"\(node, candidate, agent\) occurs twice, at task 't\d', .*turn"):
         RECIPES["at_grpo"].advantages(padded)
     grouped = RECIPES["at_grpo"].advantages(turns).drop(columns=["center", "scale", "advantage"])
-    with pytest.raises(TableError, match=r"normalize: .*stands twice, at task 't\d'"):
+    with pytest.raises(TableError, match=r"normalize: .*occurs twice, at task 't\d'"):
         normalize(pd.concat([grouped, grouped.iloc[[3]]], ignore_index=True))
 
 

@@ -177,7 +177,7 @@ def test_a_joint_branch_stops_at_the_reward_that_is_enough():
     ((0, 19), [0, 1], [0, 1]),
 ])  # fmt: skip
 def test_a_branch_stops_by_its_own_reward_or_with_its_siblings_by_their_mean(mode, rewards, own, mean):
-    """The right one says the rewards, the left one nothing, so that in a full cross each reward stands twice."""
+    """The right one says the rewards, the left one nothing, so that in a full cross each reward occurs twice."""
     for stop, expected in (("own", own), ("mean", mean)):
         turns = play(Duet(enough=20.0), lambda prompt, nth, _: str(rewards[nth]) if prompt == "right hears t0" else "0",
                      joint(2, mode=mode, stop=stop))  # fmt: skip
@@ -418,7 +418,7 @@ def test_an_agent_without_a_policy_and_a_task_that_stands_twice():
     env = Ladder()
     with pytest.raises(ValueError, match=r"agent 'executor' has no policy; .* the team has \['planner'\]"):
         rollout(env, Team({"planner": Scripted(by_nth)}), env.tasks(1, "train", 0))
-    with pytest.raises(ValueError, match="task 't0' stands twice"):
+    with pytest.raises(ValueError, match="task 't0' occurs twice"):
         rollout(env, team_of(env, by_nth), env.tasks(1, "train", 0) * 2)
 
 

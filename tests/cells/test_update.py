@@ -13,11 +13,11 @@ from small import AGENTS, KINDS, Relay, make_team
 
 from mas_lab.backends.loading import load_policy
 from mas_lab.cells.credits import mixed
-from mas_lab.cells.losses import Loss, clipped, k3, reinforce
 from mas_lab.cells.plans import episodes, tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateError
 from mas_lab.cells.update import update as update_fresh
+from mas_lab.losses import Loss, clipped, k3, reinforce
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError
 from mas_lab.team import Sampling, Team

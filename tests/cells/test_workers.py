@@ -7,7 +7,7 @@ import pytest
 from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.backends.runner import Job, ended, worker_threads
+from mas_lab.backends.threads import Job, ended, worker_threads
 
 
 def by_nth(prompt, nth, seed):

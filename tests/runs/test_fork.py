@@ -110,7 +110,7 @@ def test_refused_fork_leaves_nothing(a, models, tmp_path):
     refused("is there already and was not forked from any run", run="a")
     refused("holds tables, not weights", fork=lab.export(a, tmp_path / "a.zip"))
     train(models, tmp_path / "c", AT, fork=a)
-    refused(r"was forked from .*a, asked is a fork of .*c", fork=tmp_path / "c", run="c")
+    refused(r"was forked from .*a, and this call forks .*c", fork=tmp_path / "c", run="c")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.tex").touch()
     refused("not empty", run="full")

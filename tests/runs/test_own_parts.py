@@ -95,7 +95,7 @@ def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(models, runs):
         assert config["recipe"][part]["is"] == f"{__name__}.{type(getattr(OWN, part)).__name__}"
     assert config["recipe"]["credit"]["per_word"] == 0.01 and "kept" not in config["recipe"]["center"]
     assert config["recipe"] == to_data(OWN)
-    with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, asked is 0\.5"):
+    with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, this call has 0\.5"):
         list(start(models, runs / "cut", recipe=OWN.replace(credit=politeness(0.5))))
 
 

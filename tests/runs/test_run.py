@@ -272,15 +272,19 @@ def test_run_json_of_another_making_is_refused(run, models, text, words):
 
 
 ANOTHER = {
-    "seed differs: the run has 5, asked is 6": {"settings": {"seed": 6}},
-    "settings.minibatches differs: the run has 2, asked is 1": {"settings": {"minibatches": 1}},
-    "env.max_turns differs: the run has 2, asked is 3": {"env": small.Relay(max_turns=3)},
-    "recipe.loss.low differs: the run has 0.2, asked is 0.1": {"recipe": small.RECIPE.replace(loss=lab.clipped(0.1))},
+    "seed differs: the run has 5, this call has 6": {"settings": {"seed": 6}},
+    "settings.minibatches differs: the run has 2, this call has 1": {"settings": {"minibatches": 1}},
+    "env.max_turns differs: the run has 2, this call has 3": {"env": small.Relay(max_turns=3)},
+    "recipe.loss.low differs: the run has 0.2, this call has 0.1": {
+        "recipe": small.RECIPE.replace(loss=lab.clipped(0.1))
+    },
     "agents.asker differs": {"kind": "per_agent"},
     "policies.shared.lr differs": {"lr": 0.5},
     "frozen differs": {"frozen": ("asker",)},
     "policies.shared.source.digest differs": {"model": "b"},
-    "policies.shared.options.train_tokens differs: the run has 4096, asked is 100": {"options": {"train_tokens": 100}},
+    "policies.shared.options.train_tokens differs: the run has 4096, this call has 100": {
+        "options": {"train_tokens": 100}
+    },
 }
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.backends.tool_calls import as_action
 from mas_lab.tasks.calculator import program, value
+from mas_lab.tool_calls import as_action
 
 ENV = lab.make_env("calculator")
 SUM = {"name": "calculate", "arguments": {"a": 30, "op": "+", "b": 4}}

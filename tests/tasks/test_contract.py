@@ -17,7 +17,7 @@ from small import Relay
 from transformers import AutoTokenizer
 
 import mas_lab as lab
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import Env, EnvError, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env

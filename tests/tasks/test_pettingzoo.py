@@ -4,7 +4,7 @@ import pytest
 from plays import together
 
 import mas_lab as lab
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import EnvError
 
 pytestmark = pytest.mark.slow

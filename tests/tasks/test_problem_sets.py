@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.problem_sets import LeftOut, read_columns

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from attacks import ATTACKS, FORGED
 
-from mas_lab.backends.child import usable_cores
+from mas_lab.child import usable_cores
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import harness
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task, spec
 from mas_lab.paths import data_dir
 from mas_lab.tasks.search import Search, bm25, index

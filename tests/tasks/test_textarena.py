@@ -7,7 +7,7 @@ import pytest
 from plays import in_turn
 
 import mas_lab as lab
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.env import EnvError, Task
 
 pytestmark = pytest.mark.slow

@@ -155,7 +155,7 @@ def test_what_evaluate_refuses(team):
             lab.evaluate(env, team, **{"tasks": tasks, **options})
     with pytest.raises(ValueError, match="no tasks"):
         lab.evaluate(env, team, [])
-    with pytest.raises(ValueError, match=r"task 'test-\d+' stands twice"):
+    with pytest.raises(ValueError, match=r"task 'test-\d+' occurs twice"):
         lab.evaluate(env, team, [tasks[0], tasks[0]])
     with pytest.raises(ValueError, match=r"agent 'doer' has no policy"):
         lab.evaluate(env, lab.Team({"asker": team["asker"]}), tasks)

@@ -7,7 +7,7 @@ homogeneous in the advantage. Leaves out: sending them (`policy`).
 from collections.abc import Sequence
 from typing import Any
 
-from mas_lab.cells.losses import Loss, clipped, reinforce
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.policy import PolicyError, Sample
 
 WHY_NOT = {

@@ -20,8 +20,8 @@ from mas_lab.backends.tinker.losses import data, server_loss
 from mas_lab.backends.tinker.service import Service
 from mas_lab.backends.torch.encoding import AdapterBase, ChatPolicy
 from mas_lab.backends.torch.source import RECORD, Source, context_of, eos_ids, model_config, options_of, read_record
-from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import ModelLock
+from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import Asked, Capabilities, Completion, PolicyError, Request, Sample, Tokens, WaveEngine
 
 

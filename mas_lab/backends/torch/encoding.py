@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.tool_calls import opening, response_template
 from mas_lab.env import Message, Tools
 from mas_lab.policy import Completion, PolicyError, Request
+from mas_lab.tool_calls import opening, response_template
 
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
 """A prompt is refused if more than this share of its tokens, and at least this number, are the unknown token."""

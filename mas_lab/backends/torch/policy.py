@@ -1,6 +1,6 @@
 """Policies that learn with torch: full weights, or one adapter of a shared base.
 
-Leaves out: the loss (`cells.losses`), the sampler (`padded`, `fast.engine`), and the computation of log-probabilities
+Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the computation of log-probabilities
 (`padded`, `fast.packing`).
 """
 
@@ -17,8 +17,8 @@ from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import ChatPolicy
 from mas_lab.backends.torch.model import TorchModel, require_finite
 from mas_lab.backends.torch.padded import padded_batches
-from mas_lab.cells.losses import Loss, token_losses
 from mas_lab.locks import locked
+from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
 
 

@@ -13,7 +13,7 @@ from functools import reduce
 import torch
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.child import usable_cores
+from mas_lab.child import usable_cores
 from mas_lab.display.progress import in_notebook
 from mas_lab.policy import PolicyError
 

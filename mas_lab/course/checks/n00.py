@@ -5,13 +5,13 @@ import pandas as pd
 from mas_lab.backends.loading import load_policy
 from mas_lab.cells.credits import mixed
 from mas_lab.cells.grouping import group
-from mas_lab.cells.losses import clipped
 from mas_lab.cells.normalization import normalize
 from mas_lab.cells.plans import tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update
 from mas_lab.course.compare import asked, close, entries, need
 from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.losses import clipped
 from mas_lab.tasks import make_env
 from mas_lab.team import Team
 

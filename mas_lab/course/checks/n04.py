@@ -6,9 +6,9 @@ import numpy as np
 
 from mas_lab import plain
 from mas_lab.backends.loading import load_policy
-from mas_lab.cells.losses import Loss, clipped, reinforce
 from mas_lab.course.compare import asked, close, need, same_loss, same_names
 from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.tasks import make_env
 
 LOW, HIGH = 0.8, 1.2

@@ -4,7 +4,7 @@ import random
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.episode import EpisodeState, Generation, StepEnv
-from mas_lab.check.env import check_env
+from mas_lab.check import check_env
 from mas_lab.course.compare import asked, close, need, same_loss, same_rows, tables
 from mas_lab.course.exercises import NotYet, Own, exercise
 from mas_lab.tasks import make_env

@@ -11,7 +11,7 @@ import string
 from fractions import Fraction
 from functools import lru_cache
 
-from mas_lab.backends.child import ChildEnded, workers
+from mas_lab.child import ChildEnded, workers
 from mas_lab.tasks.shared.latex import read
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")

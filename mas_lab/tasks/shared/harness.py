@@ -15,7 +15,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from mas_lab.backends.child import RESULT
+from mas_lab.child import RESULT
 from mas_lab.env import unwritable
 
 HALF_THERE = {

@@ -13,7 +13,7 @@ import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.backends.torch.fast import tree_attention, trie
 from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
-from mas_lab.cells.losses import token_losses
+from mas_lab.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
 CLIPPED, BONUS, PENALTY = lab.clipped(0.2), lab.clipped(0.2, entropy=0.1), lab.clipped(0.2, kl=0.1)

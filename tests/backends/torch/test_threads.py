@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from mas_lab.backends.child import usable_cores
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
+from mas_lab.child import usable_cores
 from mas_lab.policy import PolicyError
 
 

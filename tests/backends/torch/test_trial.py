@@ -13,7 +13,7 @@ from transformers import logging
 
 from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.backends.torch.trial import FOUND
-from mas_lab.cells.losses import reinforce
+from mas_lab.losses import reinforce
 from mas_lab.policy import PolicyError, Sample
 
 LLAMA = SHAPE | {"intermediate_size": 48, "num_key_value_heads": 2, "max_position_embeddings": 128}

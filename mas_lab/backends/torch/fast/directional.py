@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 
 from mas_lab.backends.torch.fast.forward_mode import forward_mode
 from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
-from mas_lab.cells.losses import Loss, token_losses
+from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import PolicyError, Sample
 
 

@@ -19,9 +19,9 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.tool_calls import as_action
 from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript, validate_step
+from mas_lab.tool_calls import as_action
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
 """Players besides the env's own `demonstrate`; each of them says something that no env expects."""

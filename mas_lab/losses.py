@@ -17,6 +17,7 @@ from mas_lab.arguments import check_arguments
 if TYPE_CHECKING:
     from torch import Tensor
 
+AGGREGATES = ("token", "turn", "agent", "sum")
 UNITS = ("row", "group")
 """The values of `Loss.unit`."""
 RATIOS = ("token", "sequence", "action")
@@ -218,7 +219,7 @@ class clipped(Loss):
         if self.low < 0 or self._high < 0:
             raise ValueError(f"clipped: low={self.low}, high={self.high}: a clip range is not negative")
         if self.dual is not None and self.dual <= 1:
-            raise ValueError(f"clipped: dual={self.dual}; dual clip wants a constant above 1")
+            raise ValueError(f"clipped: dual={self.dual}; the constant of the dual clip is above 1")
         if self.ratio not in RATIOS:
             raise ValueError(f"clipped: ratio={self.ratio!r}; known are {', '.join(RATIOS)}")
 
@@ -320,3 +321,21 @@ def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
         f"{who} gave a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
         f"{tuple(logprobs_N.shape)}, a value per token, summed or averaged over nothing: `aggregate` does that"
     )
+
+
+def require_loss(loss: Any, aggregate: str, cell: str) -> None:
+    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
+    if aggregate not in AGGREGATES:
+        raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
+    if not isinstance(loss, Loss):
+        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
+    if loss.unit not in UNITS:
+        raise ValueError(f"{cell}: {loss!r} has unit={loss.unit!r}; known are {', '.join(UNITS)}")
+    if loss.unit == "group" and (loss.tis is not None or loss.needs_entropy):
+        raise ValueError(f"{cell}: {loss!r} sees groups, and then has neither tis nor entropy; leave them out")
+    if loss.is_sequence_level and aggregate not in ("turn", "agent"):
+        raise ValueError(
+            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
+            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
+            "aggregate='turn' or 'agent', where a row counts once"
+        )

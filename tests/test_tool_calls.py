@@ -6,10 +6,10 @@ from functools import partial
 import pytest
 
 from mas_lab.backends import tool_calls
-from mas_lab.backends.tool_calls import QWEN3, answer_of, opening, read_answer, response_template
 from mas_lab.pocket.words import make_tool_tokenizer
 from mas_lab.policy import Completion, PolicyError
 from mas_lab.tasks.calculator import CALCULATE
+from mas_lab.tool_calls import QWEN3, answer_of, opening, read_answer, response_template
 
 TOOLS = [CALCULATE]
 SUM = {"a": 30, "op": "+", "b": 4}

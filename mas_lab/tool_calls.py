@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from mas_lab.backends.child import ChildEnded, workers
+from mas_lab.child import ChildEnded, workers
 from mas_lab.env import Env, Message, Tools, not_plain, tools_of
 from mas_lab.policy import Completion, Policy, PolicyError
 

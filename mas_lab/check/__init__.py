@@ -1,1 +1,0 @@
-"""Checks at the door: of environments, and of the arguments of the cells."""
