@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from mas_lab.backends import tool_calls
+from mas_lab import tool_calls
 from mas_lab.pocket.words import make_tool_tokenizer
 from mas_lab.policy import Completion, PolicyError
 from mas_lab.tasks.calculator import CALCULATE

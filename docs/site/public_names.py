@@ -14,7 +14,7 @@ import mas_lab as lab
 
 PAGES = (
     ("nouns", "The nouns", ("table", "env", "check", "policy", "team")),
-    ("cells", "The four cells", ("cells",)),
+    ("cells", "The four cells", ("cells", "losses")),
     ("recipes", "Recipes and training", ("recipes", "train")),
     ("tasks", "Tasks", ("tasks",)),
     ("models", "Models and where they run", ("backends", "pocket")),

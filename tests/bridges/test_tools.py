@@ -9,7 +9,7 @@ import pytest
 from talking import call, exchange, last, make_tokenizer, team_of
 
 import mas_lab as lab
-from mas_lab.backends import tool_calls
+from mas_lab import tool_calls
 from mas_lab.bridges.chat import Refused
 
 USER = [{"role": "user", "content": "1 + 2"}]
