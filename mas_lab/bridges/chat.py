@@ -6,7 +6,7 @@ call is answered (`dispatcher`).
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -28,8 +28,6 @@ FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
 """Largest `n`."""
-DEEPEST = 100
-"""Most lists and objects within each other in a request."""
 
 
 class Refused(Exception):
@@ -44,21 +42,14 @@ class Refused(Exception):
 
 
 def parsed(text: str | bytes) -> Any:
-    """Return JSON data; raise ValueError if it is no JSON, or nests so deeply that reading it could exhaust a stack."""
+    """Return JSON data; raise ValueError if it is no JSON, or data that cannot be kept, as it nests too deep."""
     try:
         data = json.loads(text)
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    level = [data]
-    for _ in range(DEEPEST):
-        level = [part for one in level for part in _parts(one)]
-        if not level:
-            return data
-    raise ValueError(f"it nests deeper than {DEEPEST} lists and objects")
-
-
-def _parts(data: Any) -> Iterable[Any]:
-    return data.values() if isinstance(data, Mapping) else data if isinstance(data, list) else ()
+    if problem := not_plain(data, "it"):
+        raise ValueError(problem)
+    return data
 
 
 def _read(message: Any) -> Message:

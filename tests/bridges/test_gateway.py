@@ -272,7 +272,7 @@ REFUSED = [
         (b'{"tools": ' + b"[" * levels + b"]" * levels + b"}", told)
         for levels, told in (
             (99, "model: Field required"),
-            (100, "nests deeper than 100"),
+            (100, "nests more than 100"),
             (900, "nests deeper than 100"),
             (100_000, "the body is no JSON"),
         )
