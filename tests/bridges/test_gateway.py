@@ -273,7 +273,7 @@ REFUSED = [
         for levels, told in (
             (99, "model: Field required"),
             (100, "nests more than 100"),
-            (900, "nests deeper than 100"),
+            (900, "nests more than 100"),
             (100_000, "the body is no JSON"),
         )
     ),
