@@ -3,7 +3,7 @@
 Architectures differ in windows, caches, scaled positions and much else, and no list of them is complete. So each way
 runs a few rows with a copy of the model, and its log-probabilities are compared with those of plain passes. The copy
 shares the weights, and its windows are cut to a few tokens, so that the rows are longer. Leaves out: the change of
-LongRoPE's factors, for which `TorchModel.batch_class` sorts rows by length.
+LongRoPE's factors, for which rows are sorted by length (`TorchModel.is_long`).
 """
 
 import json
@@ -29,6 +29,10 @@ WINDOWS = ("window", "window_size", "chunk_size", "original_max_position_embeddi
 """Endings of the names of windows, chunks, and lengths above which positions are scaled."""
 SMALL = 2**25
 """Number of weights up to which the calls of modules matter and joined matrices may be copied for each batch."""
+
+
+EXACT = 2**29
+"""Number of weights up to which a copy of a 16-bit model computes in float32."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,6 @@ class Trial:
     def __init__(self, model: Any, adapters: int = 0):
         self.model, self.device = copy(model), model.device
         self.model.peft, self.model.switch, self.model.eos_ids = None, None, frozenset  # no token ends a row early
-        self.tolerance = 5e-5 if model.dtype == torch.float32 else 0.05
         vocabulary = model.net.config.get_text_config().vocab_size
         self.ids = np.random.default_rng(0).integers(1, vocabulary, PROMPTS[-1] + NEW).tolist()
         try:
@@ -113,6 +116,12 @@ class Trial:
             self.logits(self.ids)
         except Exception:  # the model needs all of its layers
             self.net = self.model.net = _copied(model.net, [])
+        # The rounding of 16 bits would hide small faults. Only a copy of the weights may get another number type.
+        small = self.net.num_parameters() <= EXACT and not hasattr(self.net, "hf_quantizer")
+        if small and model.dtype != torch.float32:
+            self.net = self.model.net = deepcopy(self.net).float()
+            self.model.dtype = torch.float32
+        self.tolerance = 5e-5 if self.model.dtype == torch.float32 else 0.05
         for module in self.net.modules():
             for values in (vars(module), vars(getattr(module, "config", module))):
                 _cut(values, model.switch is not None)

@@ -148,11 +148,18 @@ def test_a_forward_mode_derivative_is_exact_or_refused(folder_of, name, exact):
     assert total.item() == pytest.approx(sum(part.double().square().sum().item() for part in gradient), rel=1e-5)
 
 
-def test_a_trial_changes_no_weight_and_no_random_number(folder_of):
+@pytest.mark.parametrize("name", ["chunks", "two_attentions_a_layer", "linear_attention"])
+def test_sixteen_bits_hide_no_fault(folder_of, name):
+    exact, rounded = (load_policy(folder_of(name), lora=2, dtype=dtype).shared.ways for dtype in (None, "bfloat16"))
+    assert exact == rounded and not exact.tree
+
+
+@pytest.mark.parametrize("dtype", [None, "bfloat16"])
+def test_a_trial_changes_no_weight_and_no_random_number(folder_of, dtype):
     """A trial's copy shares the weights, and gives adapters of its own other values."""
     FOUND.clear()
     state = torch.get_rng_state()
-    base = load_base(folder_of("window"), adapters=1, rank=2)
+    base = load_base(folder_of("window"), adapters=1, rank=2, dtype=dtype)
     fresh = {name: weight.clone() for name, weight in base.shared.net.named_parameters()}
     adapter = base.adapter("solver")
     started = [weight.clone() for weight in adapter.parameters.values()]
@@ -160,5 +167,5 @@ def test_a_trial_changes_no_weight_and_no_random_number(folder_of):
     adapter.forward(samples_of(requests(each=1), adapter.sample(requests(each=1))))
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(one, two) for one, two in zip(started, adapter.parameters.values(), strict=True))
-    read = hf.AutoModelForCausalLM.from_pretrained(folder_of("window")).state_dict()
+    read = hf.AutoModelForCausalLM.from_pretrained(folder_of("window"), dtype=dtype or "float32").state_dict()
     assert all(torch.equal(read[name], weight) for name, weight in fresh.items())
