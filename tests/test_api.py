@@ -125,3 +125,11 @@ def test_an_env_imports_its_own_task():
     code = "import sys, mas_lab as lab; lab.make_env('plan_path'); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, encoding="utf-8", check=True)
     assert [name for name in lab.ENVS if f"mas_lab.tasks.{name}" in loaded.stdout.split()] == ["plan_path"]
+
+
+def test_every_name_is_found_in_a_new_process():
+    """Whatever was imported before: a name may be that of a module which nobody has imported yet."""
+    code = "import sys, mas_lab as lab; getattr(lab, sys.argv[1])"
+    for name in ("sandbox", "course", "ENVS", "make_env", "runs_dir"):
+        assert name in lab.__all__
+        subprocess.run([sys.executable, "-P", "-c", code, name], check=True)
