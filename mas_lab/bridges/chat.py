@@ -81,7 +81,7 @@ def _read_call(call: Any) -> dict[str, Any]:
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
         raise ValueError(f"a tool call is {call!r:.80}; give {{'id', 'type': 'function', 'function': {{'name', ...}}}}")
     arguments = function.get("arguments") or {}
-    with suppress(ValueError, RecursionError):  # a text that is no JSON stays as it is
+    with suppress(ValueError):  # a text that is no JSON stays as it is
         arguments = parsed(arguments) if isinstance(arguments, str) else arguments
     return {"id": str(call.get("id", "")), "type": "function",
             "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip

@@ -153,12 +153,12 @@ def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], 
     """Return the ids of a chat in which the `marks` that stand in messages are encoded as their characters."""
     stand_ins = {chr(PRIVATE + number): mark for number, mark in enumerate(sorted(marks, key=len, reverse=True))}
 
-    def hidden(text: str) -> str:
+    def masked(text: str) -> str:
         for stand_in, mark in stand_ins.items():
             text = text.replace(mark, stand_in)
         return text
 
-    messages, ids = _replaced(messages, hidden), []
+    messages, ids = _replaced(messages, masked), []
     text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
     for part in re.split(f"([{''.join(stand_ins)}])", text):
         if mark := stand_ins.get(part):

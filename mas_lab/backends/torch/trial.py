@@ -132,11 +132,11 @@ class Trial:
             if any(f".{adapter}." in name for adapter in names):  # as large as the layers' own outputs, and no larger
                 torch.nn.init.normal_(parameter, std=parameter.shape[-1] ** -0.5 / 2)
         # Divided by this temperature, logits have a standard deviation of 1, however confident the model is.
-        heat = max(self.logits(self.ids).std(-1).mean().item(), 1e-3)
+        temperature = max(self.logits(self.ids).std(-1).mean().item(), 1e-3)
         self.asked = [
             (SimpleNamespace(name="trial", adapter=name, activate=partial(self.activate, name)), request)
             for name in names or [None]
-            for request in (Request(tuple(self.ids[:n]), NEW, heat, seed) for seed, n in enumerate(PROMPTS * 2))
+            for request in (Request(tuple(self.ids[:n]), NEW, temperature, seed) for seed, n in enumerate(PROMPTS * 2))
         ]
 
     def activate(self, adapter: str | None) -> None:
@@ -197,6 +197,7 @@ class Trial:
         return self._has_logits(eager)
 
     def _has_logits(self, logits_of: Callable[[Any], torch.Tensor]) -> bool:
+        """Return True if `logits_of` gives the logits of the model's own forward pass, for each micro-batch."""
         from mas_lab.backends.torch.fast.packing import packed_batches
 
         with torch.no_grad(), self.model.computing():
