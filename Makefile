@@ -132,7 +132,7 @@ tinker-tests: $(READY)
 	VIRTUAL_ENV="$(abspath .venv-skyrl)" $(subst $(RUN),.venv-skyrl/bin/python,$(PIP)) install --quiet $(INSTALL_FLAGS) -r requirements/skyrl.lock
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/tinker.txt
 	PATH="$(abspath $(VENV))/bin:$$PATH" MAS_LAB_TINKER_SERVER="$(abspath .venv-skyrl)" \
-	    $(PYTEST) $(PATIENT) -m engines tests/backends/tinker $(ARGS)
+	    $(PYTEST) $(PATIENT) -m engines tests/contrib/tinker $(ARGS)
 
 # verl's own requirements bring CUDA, so that it is installed without them, in an environment of its own.
 test-verl:
@@ -143,7 +143,7 @@ test-verl:
 
 verl-tests: $(READY)
 	$(PIP) install --quiet --no-deps -r requirements/verl.txt
-	$(PYTEST) -m engines tests/bridges $(ARGS)
+	$(PYTEST) -m engines tests/contrib/test_verl.py $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

@@ -54,7 +54,7 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from mas_lab.bridges.export import export
+    from mas_lab.contrib.verl.export import export
     from mas_lab.tasks.own import own_env
 
     if (args.zip is None) == (args.out is None) or (args.to is None) != (args.out is None):
@@ -79,7 +79,7 @@ def study(args: argparse.Namespace) -> int:
 
 
 def board(args: argparse.Namespace) -> None:
-    from mas_lab.widgets.leaderboard import leaderboard
+    from mas_lab.contrib.leaderboard import leaderboard
 
     print(leaderboard(args.runs, args.out, args.rerun, say=print))
 

@@ -93,7 +93,7 @@ class Env(Protocol):
       of each agent. `success` says at the end whether the first of `agents` has earned more than any other. `evaluate`
       then counts its wins, and with `swap` the wins of the other seat. A draw is nobody's success.
     - `played(team, tasks, plan, seed, step)`: the env plays whole episodes itself, without the five methods below, as a
-      program behind the gateway does (`bridges.program`). `check_env` then returns `checked(tasks, split, seed)`.
+      program behind the gateway does (`contrib.programs`). `check_env` then returns `checked(tasks, split, seed)`.
     - `enough`: the team reward at which `joint` ends a branch, or all branches of a node (see its `stop`).
     """
 

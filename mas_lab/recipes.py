@@ -23,14 +23,13 @@ from mas_lab.cells.credits import (
     own_return,
     return_to_go,
 )
-from mas_lab.cells.critics import critic
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
 from mas_lab.cells.plans import episodes, joint, tree, without
-from mas_lab.cells.preferences import preference
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.fingerprint import fingerprint
+from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import plain
 
@@ -167,13 +166,13 @@ SHIPPED = (
     Recipe("mareinforce", **JOINT, center="none"),
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
-    # IAC and MAAC, arXiv 2601.21972: a turn against a learned value, of its agent's prompt or of all prompts.
-    Recipe("iac", episodes(8), ("agent",), critic(), loss=reinforce(), aggregate="sum"),
-    Recipe("maac", episodes(8), ("agent",), critic(central=True), loss=reinforce(), aggregate="sum"),
-    # MADPO of CoMLRL 1.4.3: joint actions of one node as pairs of a better and a worse one.
-    Recipe("madpo", **JOINT | {"credit": preference()}, center="none"),
 )
-RECIPES = {recipe.name: recipe for recipe in SHIPPED}
+CONTRIB = {"iac": "critics:IAC", "maac": "critics:MAAC", "madpo": "preferences:MADPO"}
+"""Younger methods; their modules are imported at the first use."""
+RECIPES = Registry(
+    {recipe.name: recipe for recipe in SHIPPED}
+    | {name: Entry(f"mas_lab.contrib.{place}") for name, place in CONTRIB.items()}
+)
 """The recipes of the kit by name."""
 
 
@@ -187,9 +186,12 @@ def find(recipe: str | Recipe) -> Recipe:
 
 
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
-         difference_return, preference, critic, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean,
-         not_flat, clipped, reinforce)  # fmt: skip
-PARTS = {part.__name__: part for part in KNOWN}
+         difference_return, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped,
+         reinforce)  # fmt: skip
+PARTS = Registry(
+    {part.__name__: part for part in KNOWN}
+    | {"critic": Entry("mas_lab.contrib.critics:critic"), "preference": Entry("mas_lab.contrib.preferences:preference")}
+)
 """The parts that can be made from data, by name."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from small import SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.bridges.export_reader import completion
+from mas_lab.contrib.verl.reader import completion
 
 ASKED = {**SETTINGS, "minibatches": 1, "schedule": "constant", "horizon": None, "workers": None}
 

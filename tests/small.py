@@ -18,8 +18,8 @@ import torch
 
 import mas_lab as lab
 from mas_lab.env import Step, Task
-from mas_lab.runs.foreign import mark_own
 from mas_lab.runs.manifest import TABLES, Manifest, digest
+from mas_lab.runs.trust import mark_own
 
 torch.set_num_threads(1)
 WORDS = tuple(f"w{i}" for i in range(8))

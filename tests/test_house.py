@@ -13,7 +13,7 @@ import mas_lab
 
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
-    ("paths", "plain", "display", "arguments"),
+    ("paths", "plain", "display", "arguments", "lazy"),
     ("table", "fingerprint", "env", "policy", "team", "locks", "losses", "child", "tool_calls", "check"),
     ("backends",),
     ("cells",),
@@ -22,8 +22,9 @@ FLOORS = (
     ("tasks",),
     ("train",),
     ("study",),
-    ("widgets", "course", "bridges"),
+    ("widgets", "course"),
     ("pocket", "demo", "doctor", "hosted"),
+    ("contrib",),
     ("__main__", "__init__"),
 )
 """From the ground up. Files may use files of their floor; a room (a folder) only uses floors below its own."""

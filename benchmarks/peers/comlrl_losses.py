@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, Trainer  # noqa: F401
 
 import mas_lab as lab
-from mas_lab.cells import critics
+from mas_lab.contrib import critics
 
 sys.modules.setdefault("wandb", SimpleNamespace())  # it only logs
 from comlrl.trainers.actor_critic.iac import IACTrainer  # noqa: E402

@@ -22,7 +22,7 @@ PAGES = (
     ("explain", "What a baseline did", ("explain",)),
     ("study", "Studies", ("study",)),
     ("runs", "Runs", ("runs",)),
-    ("bridges", "Programs and teams, in and out", ("bridges",)),
+    ("contrib", "Programs, teams and other trainers", ("contrib",)),
     ("around", "Around them", ("doctor", "course")),
 )
 """File, title, rooms."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
 """The class of each back end that trains in torch."""
+TINKER = "mas_lab.contrib.tinker.policy"
+"""The module of the back end whose weights are behind a server."""
 
 
 def load_policy(name: str | Path, backend: str = "torch", lora: int | None = None, lr: float | None = None,
@@ -39,7 +41,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
             its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
         **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
-            for weights behind a Tinker server `mas_lab.backends.tinker.policy.TinkerOptions`.
+            for weights behind a Tinker server `mas_lab.contrib.tinker.policy.TinkerOptions`.
 
     Returns:
         The policy.
@@ -90,9 +92,7 @@ def load_base(name: str | Path, backend: str = "torch", adapters: int = 1, rank:
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     if backend == "tinker":
-        from mas_lab.backends.tinker.policy import TinkerBase
-
-        return TinkerBase(source, adapters, rank, lr, seed, template, **options)
+        return import_module(TINKER).TinkerBase(source, adapters, rank, lr, seed, template, **options)
     make = _model_class(backend)
     from mas_lab.backends.torch.base import TorchBase
 
@@ -113,9 +113,7 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
     policies = {}
     for name, record in records.items():
         if record["backend"] == "tinker":
-            from mas_lab.backends.tinker.policy import restore
-
-            policies[name] = restore(record, bases)
+            policies[name] = import_module(TINKER).restore(record, bases)
         else:
             make = _model_class(record["backend"])
             from mas_lab.backends.torch.base import restore

@@ -30,6 +30,8 @@ Readable = Any
 """A path, or a file of a run that knows its sha256 and its steps (`manifest.Part`)."""
 INFO = "info"
 """The column that holds plain data of any form."""
+TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
+"""Columns that hold text in every row."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
 """Names of files that systems and notebooks leave in folders, in lower case."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

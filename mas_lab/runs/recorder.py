@@ -24,9 +24,9 @@ from pandas.api.types import is_numeric_dtype
 from mas_lab.fingerprint import comparable
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, remedy, whole, write_bytes, write_table
-from mas_lab.runs.foreign import mark_own, refuse_untrusted
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
-from mas_lab.runs.run import KEEPING, Checkpoint, Run, check_run
+from mas_lab.runs.run import KEEPING, Checkpoint, Run
+from mas_lab.runs.trust import mark_own, refuse_untrusted
 from mas_lab.team import Team, differences
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Recorder(Run):
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
             if is_there := self._was_started():
-                refuse_untrusted(self.folder, check_run)
+                refuse_untrusted(self.folder)
                 refuse_another(self, config)
             if missing := config.get("untold"):
                 warnings.warn(

@@ -15,7 +15,7 @@ Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
@@ -26,23 +26,19 @@ import pandas as pd
 from mas_lab import recipes
 from mas_lab.arguments import check_arguments
 from mas_lab.locks import locked
-from mas_lab.runs import forms
 from mas_lab.runs.disk import (
     Files,
     RunError,
     changed_file,
     hashes,
-    read_arrow,
     read_json,
     read_table,
     read_tables,
-    reading,
     whole,
     write_json,
 )  # fmt: skip
-from mas_lab.runs.foreign import is_own, open_zip, refuse_chats, refuse_large, refuse_untrusted
-from mas_lab.runs.forms import checked_table, require_form
-from mas_lab.runs.manifest import MANIFEST, SCORES, TABLES, Manifest, Part, steps_of
+from mas_lab.runs.manifest import MANIFEST, Manifest, Part
+from mas_lab.runs.trust import foreign, is_own, refuse_untrusted
 from mas_lab.team import Sampling, Team, describe_team, differences
 
 FORMAT = 4
@@ -51,8 +47,6 @@ KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "sco
            "score_episodes", "score_seed")  # fmt: skip
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
-TOGETHER = 16 * 2**20
-"""Most bytes of tables that are checked together; a larger one is checked alone."""
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""
 
@@ -152,7 +146,8 @@ class Checkpoint:
             record = read_record(place)
             where = Source(**record["source"]).location() if record["lora"] else place
             tried += [(str(where), record["template"])] if Path(where).is_dir() else []
-        refuse_chats(tried)
+        if tried:
+            foreign().refuse_chats(tried)
         policies = restore_policies(places, base)
         for policy in () if trusted else policies.values():
             if policy.made_with is None:
@@ -321,7 +316,7 @@ def load_run(path: str | Path) -> Run:
     check_arguments(load_run, locals())
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
-            refuse_untrusted(folder, check_run)
+            refuse_untrusted(folder)
             return open_run(folder)
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
@@ -332,7 +327,7 @@ def load_run(path: str | Path) -> Run:
 
 def open_run(path: Path) -> Run:
     """Open a run unchecked; raise RunError if its format is another one."""
-    run = Run(path if path.is_dir() else open_zip(path))
+    run = Run(path if path.is_dir() else foreign().open_zip(path))
     refuse_format(run.folder)
     return run
 
@@ -343,58 +338,6 @@ def refuse_format(folder: Files) -> None:
             f"{folder} is of format {written!r:.20}, and this version reads format {FORMAT} alone; open it with the "
             "version of mas_lab that made it"
         )
-
-
-def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -> None:
-    """Read a run of somebody else as a whole; raise RunError naming a file that is not as training writes it.
-
-    `at` gets each file before it is read.
-    """
-    at(path := Path(path))
-    with reading(path):
-        if path.is_dir():
-            files = {file for file in path.rglob("*") if file.is_file()} - set(path.glob("checkpoints/**/*"))
-            refuse_large(path, sum(file.stat().st_size for file in files))
-        run = open_run(path)
-        require_form(run.config, forms.Config, run.folder / "run.json")
-        watched = run.watched()
-        if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
-            require_form(watched, forms.Watched, run.folder / WATCH)
-        if run.is_exported:
-            require_form(run.token_texts(), forms.Tokens, run.folder / TOKENS)
-        held = [table for name in (*TABLES, SCORES) for table in _checked(run.parts(name), name, at)]
-        if run.steps != sum(len(part.steps) for part in run.parts("stats")):
-            raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
-        del held  # until here, all tables were in memory together, as they may be later
-
-
-def _checked(parts: Sequence[Part], name: str, at: Callable[[Any], None]) -> Iterator[pd.DataFrame]:
-    """Yield the tables of some files, checked; neighbours are checked together, since each check has a fixed cost."""
-    block, size = [], 0
-    for part in parts:
-        at(part)
-        [table] = read_arrow([part])
-        alike = block and table.schema.equals(block[-1][1].schema, check_metadata=True)
-        if block and not (alike and size + table.nbytes <= TOGETHER):
-            yield _checked_block(block, name)
-            block, size = [], 0
-        block.append((part, table))
-        size += table.nbytes
-    if block:
-        yield _checked_block(block, name)
-
-
-def _checked_block(block: Sequence[tuple[Part, Any]], name: str) -> pd.DataFrame:
-    from pyarrow import concat_tables
-
-    try:
-        with reading(block[0][0]):
-            table = concat_tables([table for _, table in block]).combine_chunks()
-            return checked_table(table, name, block[0][0], [step for part, _ in block for step in steps_of(part.name)])
-    except RunError:
-        for one in block if len(block) > 1 else ():  # each file alone says which one it is
-            _checked_block([one], name)
-        raise
 
 
 def run_folder(run: str | Path) -> Path:

@@ -1,56 +1,39 @@
 """Make the tasks by name.
 
-Each env is one file in this folder. `ENVS["mine"] = MyEnv` adds your own.
+Each env is one file, in this folder or in `contrib/tasks`. `ENVS["mine"] = MyEnv` adds your own.
 """
 
-from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.env import Env, class_name
+from mas_lab.lazy import Entry, Registry
 from mas_lab.tasks.own import made
 
 CLASSES = {
-    "plan_path": "PlanPath", "sokoban": "Sokoban", "sudoku": "Sudoku", "math": "Math", "math_tool": "MathTool",
-    "search": "Search", "tldr": "TLDR", "arxiv_intro": "ArxivIntro", "code_tests": "CodeTests", "code_pair": "CodePair",
-    "ladder": "Ladder", "paid_help": "PaidHelp", "finisher": "Finisher", "cascade": "Cascade", "stakes": "Stakes",
-    "calculator": "Calculator", "vote": "Vote", "orchestrator": "Orchestrator",
-    "reasoning_gym": "ReasoningGym",
+    "plan_path": "tasks.plan_path:PlanPath", "sokoban": "tasks.sokoban:Sokoban", "sudoku": "tasks.sudoku:Sudoku",
+    "math": "tasks.math:Math", "math_tool": "contrib.tasks.math_tool:MathTool", "search": "tasks.search:Search",
+    "tldr": "tasks.tldr:TLDR", "arxiv_intro": "tasks.arxiv_intro:ArxivIntro",
+    "code_tests": "tasks.code_tests:CodeTests", "code_pair": "tasks.code_pair:CodePair",
+    "ladder": "tasks.ladder:Ladder", "paid_help": "tasks.paid_help:PaidHelp", "finisher": "tasks.finisher:Finisher",
+    "cascade": "tasks.cascade:Cascade", "stakes": "tasks.stakes:Stakes",
+    "calculator": "contrib.tasks.calculator:Calculator", "vote": "tasks.vote:Vote",
+    "orchestrator": "contrib.tasks.orchestrator:Orchestrator",
+    "reasoning_gym": "contrib.tasks.reasoning_gym:ReasoningGym",
 }  # fmt: skip
-"""Module in this folder -> its env class."""
+"""Name -> module below `mas_lab` and class of the env."""
 
 
-class Catalog(MutableMapping[str, type]):
+class Catalog(Registry):
     """Mapping from name to env class that is displayed as a table; a class is imported at its first use.
 
     Each class is a frozen dataclass, and its init fields are the options of `make_env`. The columns show the agents
     (class attribute `order`: `→` one after the other, `+` at once, `?` called on a condition) and the origin (`paper`).
     Results of the pocket models are in `docs/tasks.md`.
     """
-
-    def __init__(self, classes: Mapping[str, str | type]):
-        self._classes = dict(classes)
-
-    def __getitem__(self, name: str) -> type:
-        if isinstance(kind := self._classes[name], str):
-            self._classes[name] = getattr(import_module(f"mas_lab.tasks.{name}"), kind)
-        return self._classes[name]
-
-    def __setitem__(self, name: str, kind: type) -> None:
-        self._classes[name] = kind
-
-    def __delitem__(self, name: str) -> None:
-        del self._classes[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._classes)
-
-    def __len__(self) -> int:
-        return len(self._classes)
 
     def table(self) -> pd.DataFrame:
         """Return one row per task."""
@@ -64,7 +47,7 @@ class Catalog(MutableMapping[str, type]):
         return self.table().to_html(index=False)
 
 
-ENVS = Catalog(CLASSES)
+ENVS = Catalog({name: Entry(f"mas_lab.{place}") for name, place in CLASSES.items()})
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

@@ -14,8 +14,7 @@ import pandas as pd
 import pyarrow
 from pyarrow import compute
 
-from mas_lab.runs.disk import RunError, read_arrow, read_tables
-from mas_lab.runs.forms import TEXTS
+from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import TableError, column
 from mas_lab.train import Report

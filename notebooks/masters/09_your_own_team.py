@@ -711,7 +711,7 @@ lab.course.check("09.5", yours)
 # %%
 import inspect
 
-from mas_lab.tasks import calculator
+from mas_lab.contrib.tasks import calculator
 
 print(inspect.getsource(calculator.program))
 

@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import mas_lab as lab
-from mas_lab.backends.tinker.policy import TinkerOptions
+from mas_lab.contrib.tinker.policy import TinkerOptions
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "cluster.md").read_text(encoding="utf-8")

@@ -12,9 +12,9 @@ import small
 import mas_lab as lab
 from mas_lab.runs import recorder
 from mas_lab.runs.disk import read_arrow, read_tables
-from mas_lab.runs.foreign import mark_own
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
 from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.trust import mark_own
 
 FLIPS = 50
 """Enough for every kind of file."""

@@ -12,7 +12,8 @@ from hostile import BOMBS, HOSTILE, Members, members, pack
 from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
-from mas_lab.runs import foreign
+from mas_lab.contrib.foreign import child as foreign
+from mas_lab.contrib.foreign.check import check_run
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import kept_scores, run_curve
 
@@ -77,7 +78,7 @@ def test_honest_zip_opens_everywhere(honest, tmp_path):
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_zip_is_refused_by_file(honest, tmp_path, what, monkeypatch):
     """Each check in this process, which is what the child does; the tests below have a child."""
-    monkeypatch.setattr(foreign, "refuse_unreadable", lambda path, check: check(path))
+    monkeypatch.setattr(foreign, "refuse_unreadable", lambda path: check_run(path))
     refused(*HOSTILE[what], honest, tmp_path)
 
 
@@ -119,7 +120,7 @@ def test_endless_reading_ends(honest, tmp_path, monkeypatch):
 def test_copied_run_is_read_by_a_child_process_until_it_is_trained_here(honest, spiky, models, tmp_path, monkeypatch):
     run = shutil.copytree(spiky, tmp_path / "run")
     asked = []
-    monkeypatch.setattr(foreign, "refuse_unreadable", lambda path, check: asked.append(path))
+    monkeypatch.setattr(foreign, "refuse_unreadable", lambda path: asked.append(path))
     lab.load_run(spiky), lab.load_run(run)
     assert asked == [run]
     watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01, samples=6)

@@ -1,0 +1,173 @@
+"""A class leaderboard on one page: handed-in runs at an equal number of sampled tokens.
+
+Nothing from a zip is executed. `rerun` trains the best runs again from what their run.json says, and marks those that
+come out the same. Leaves out: grades, and runs on weights that the kit does not ship.
+"""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from mas_lab.backends.loading import load_policy
+from mas_lab.backends.torch.source import Source
+from mas_lab.contrib.foreign.child import GIB, in_child, size_limit
+from mas_lab.runs.run import Run, RunError, load_run, open_run
+from mas_lab.study.entries import Entry, entries
+from mas_lab.tasks import make_env
+from mas_lab.team import Sampling, Team
+from mas_lab.train import train
+from mas_lab.widgets.document import document, escape, table_html, write
+
+STEPS, SECONDS = 1000, 1800
+"""Limits of one rerun."""
+CHILD = (
+    "import torch, transformers; from mas_lab.contrib.foreign.child import limited; "
+    "from mas_lab.contrib.leaderboard import _train; limited(_train, Exception)"
+)
+OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+FORM = ("max_turns", "score_tasks", "score_episodes")
+"""Settings that make a task easier, or its score a matter of luck."""
+HEADS = ("place", "run", "recipe", "seed", "score", "tokens", "rerun")
+TOLD = (
+    "Success on held-out tasks at the last score within the budget: the tokens that every run of the task sampled. "
+    "Runs are ranked with those of the same form of a task: the same options and the same number of held-out episodes. "
+    "Scores are those in the zips, which a student can forge. A rerun trains again from the recorded recipe."
+)
+
+
+@dataclass
+class Row:
+    """One run: what it is called, its entry, and what its rerun came to."""
+
+    run: Run
+    entry: Entry
+    rerun: str = ""
+
+
+def leaderboard(
+    paths: Iterable[str | Path],
+    out: str | Path,
+    rerun: int = 0,
+    say: Callable[[str], None] = lambda text: None,
+) -> Path:
+    """Write the page, and return its path.
+
+    Args:
+        paths: Zips made by `export`, or folders of runs.
+        out: File to write.
+        rerun: Number of best runs per task that are trained again.
+        say: Function that is told what is trained.
+
+    Returns:
+        Path of the page.
+
+    Raises:
+        RunError: No run can be ranked.
+    """
+    rows, left_out = [], []
+    for path in map(Path, paths):
+        try:
+            run = load_run(path)
+            [entry] = entries(run)
+            if not len(entry.held_out):
+                raise RunError("it has no held-out scores; train with score_every=10")
+            if not entry.held_out["success"].between(0, 1).all():
+                raise RunError("a held-out success is not a number from 0 to 1; export the run again")
+            rows.append(Row(run, entry))
+        except Exception as error:  # any error in a student's file is told in the page
+            left_out.append(f"{path.name}: {error}")
+    if not rows:
+        raise RunError("; ".join(left_out) or "no run was given")
+    forms: dict[str, list[Row]] = {}
+    for row, entry in zip(rows, entries([row.entry for row in rows]), strict=True):
+        forms.setdefault(_form(entry), []).append(row)
+    body = f'<p class="quiet">{escape(TOLD)}</p>'
+    for form, alike in forms.items():
+        body += _ranked(alike, form, rerun, say)
+    if left_out:
+        body += f"<h2>Not ranked</h2><ul>{''.join(f'<li>{escape(one)}</li>' for one in left_out)}</ul>"
+    return write(out, document("Leaderboard", body))
+
+
+def _form(entry: Entry) -> str:
+    """Return the form of the task that a run was scored on; another size, bound or number of tasks is another form."""
+    settings = entry.asked["settings"]
+    told = (f"{name}={settings[name]}" for name in FORM if settings.get(name) is not None)
+    return ", ".join((entry.env, *told))
+
+
+def _ranked(rows: list[Row], form: str, rerun: int, say: Callable[[str], None]) -> str:
+    """Return the table of one form of a task, the best run first."""
+    budget = min(int(row.entry.held_out["tokens"].iloc[-1]) for row in rows)
+
+    def within(row: Row) -> pd.Series:
+        scores = row.entry.held_out
+        return scores[scores["tokens"] <= max(budget, scores["tokens"].min())].iloc[-1]
+
+    rows = sorted(rows, key=lambda row: -within(row)["success"])
+    for row in rows[:rerun]:
+        say(f"{row.run.folder}: training again")
+        row.rerun = confirmed(row)
+    lines = [(place, Path(str(row.run.folder)).name, row.entry.recipe, row.entry.seed, round(within(row)["success"], 3),
+              int(within(row)["tokens"]), row.rerun) for place, row in enumerate(rows, start=1)]  # fmt: skip
+    return f"<h2>{escape(form)}</h2>" + table_html(pd.DataFrame(lines, columns=HEADS), f"At most {budget:,} tokens")
+
+
+def confirmed(row: Row) -> str:
+    """Train a run again, and say whether its held-out scores come out the same."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            [entry] = entries(trained_again(row.run, Path(folder) / "again"))
+        ours, theirs = entry.held_out, row.entry.held_out
+        if not len(ours):
+            raise RunError("its settings keep no held-out scores")
+    except Exception as error:  # such as an env of the student's own
+        return f"cannot be made: {error}"
+    gap = max(one - other for one, other in zip(ours["success"], theirs["success"], strict=False))
+    return (
+        "confirmed" if ours.equals(theirs) else f"differs: {ours['success'].iloc[-1]:.3f} at the end (gap {gap:+.3f})"
+    )
+
+
+def trained_again(run: Run, folder: Path) -> Run:
+    """Train from the env, team, recipe, seed and settings of run.json, and return the new run.
+
+    A child process trains. It has the memory that `load_run` may take, half an hour, and no hub.
+
+    Raises:
+        RunError: The run is a fork, has more than 1,000 steps, its weights are not shipped with the kit, or the
+            training failed or reached a limit.
+    """
+    config = run.config
+    if config.get("forked"):
+        raise RunError("it begins with the steps of another run")
+    if run.steps > STEPS:
+        raise RunError(f"it has {run.steps:,} steps, and at most {STEPS:,} are trained again")
+    for name, told in config["team"]["policies"].items():
+        if told["source"].get("kind") != "pocket" or told["backend"] != "torch" or told["lora"] is not None:
+            raise RunError(f"the weights of {name!r} are not shipped with the kit")
+        Source(**told["source"]).check()
+    path = run.folder if isinstance(run.folder, Path) else Path(run.folder.root.filename)
+    threads = min(config["threads"], os.cpu_count() or 1)
+    if in_child(CHILD, path.resolve(), folder, seconds=SECONDS, **OFFLINE, MAS_LAB_THREADS=str(threads))[0]:
+        raise RunError(f"its training takes more than {size_limit() / GIB:.3g} GiB, or {SECONDS // 60} minutes")
+    return load_run(folder)
+
+
+def _train(path: str, folder: str, say: Callable[[str], None]) -> None:
+    """Train the run at `path` again, into `folder`, as the child."""
+    run, policies = open_run(Path(path)), {}
+    config = run.config
+    for name, told in config["team"]["policies"].items():
+        shipped = Source(**told["source"]).location()
+        policies[name] = load_policy(shipped, lr=told["lr"], template=told["template"], **told["options"])
+    env = make_env(**config["env"])
+    sampling = {agent: Sampling(**told) for agent, told in config["team"]["sampling"].items()}
+    speaks = {agent: policies[name] for agent, name in config["team"]["agents"].items()}
+    team = Team(speaks, sampling, config["team"]["frozen"])
+    for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **config["settings"]):
+        pass

@@ -1,0 +1,255 @@
+"""OpenAI's chat completions: read a request, and write its answer.
+
+A request is refused if the sampled tokens could not represent its result. Leaves out: the server (`gateway`), and how a
+call is answered (`dispatcher`).
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from mas_lab.contrib.foreign.forms import first_problem
+from mas_lab.env import Message, no_message, not_plain
+from mas_lab.tool_calls import fits
+
+IGNORED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
+           "timeout", "verbosity", "reasoning_effort")  # fmt: skip
+"""Parameters that change no token of the answer."""
+NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "top_logprobs": 0,
+           "functions": []}  # fmt: skip
+"""Parameters that are accepted with these values only: training needs tokens from the full distribution."""
+INSTEAD = {"functions": "pass them as tools", "top_logprobs": "logprobs=True has the sampled tokens"}
+FORMAT = "response_format"
+"""Name of the tool for a schema without a name."""
+MOST_DRAWS = 64
+"""Largest `n`."""
+
+
+class Refused(Exception):
+    """Error for a call that gets no answer, with HTTP status, OpenAI's error code and message."""
+
+    def __init__(self, status: int, code: str, sentence: str):
+        super().__init__(sentence)
+        self.status, self.code = status, code
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}}
+
+
+def parsed(text: str | bytes) -> Any:
+    """Return JSON data; raise ValueError if it is no JSON, or data that cannot be kept, as it nests too deep."""
+    try:
+        data = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    if problem := not_plain(data, "it"):
+        raise ValueError(problem)
+    return data
+
+
+def _read(message: Any) -> Message:
+    """Return a message with its content as one text, even if it came in parts; raise ValueError if it is none."""
+    one = {key: value for key, value in dict(message).items() if value is not None or key == "content"}
+    one["role"] = "system" if one.get("role") == "developer" else one.get("role")
+    for key in ("refusal", "annotations", "audio", "function_call"):
+        one.pop(key, None)
+    if "reasoning" in one:
+        one.setdefault("reasoning_content", one.pop("reasoning"))
+    if isinstance(parts := one.get("content"), list):
+        if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in parts):
+            raise ValueError("it has a part that is no text; policies here read text alone")
+        one["content"] = "".join(str(part.get("text", "")) for part in parts)
+    if not isinstance(one["role"], str):
+        raise ValueError(f"its role is {one['role']!r:.80}; give a text")
+    if one["role"] == "assistant":
+        one["content"] = one.get("content") or ""
+    if problem := no_message(one):
+        raise ValueError(problem)
+    if "tool_calls" in one:
+        one["tool_calls"] = [_read_call(call) for call in one["tool_calls"]]
+    return one
+
+
+def _read_call(call: Any) -> dict[str, Any]:
+    """Return a call of the history with its arguments as an object, as chat templates write them."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ValueError(f"a tool call is {call!r:.80}; give {{'id', 'type': 'function', 'function': {{'name', ...}}}}")
+    arguments = function.get("arguments") or {}
+    with suppress(ValueError):  # a text that is no JSON stays as it is
+        arguments = parsed(arguments) if isinstance(arguments, str) else arguments
+    return {"id": str(call.get("id", "")), "type": "function",
+            "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip
+
+
+def _read_tool(tool: Any) -> dict[str, Any]:
+    """Return a tool as a chat template takes it, without the keys that concern the server alone, such as `strict`."""
+    function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
+        raise ValueError(f"it is {tool!r:.80}; give {{'type': 'function', 'function': {{'name', 'parameters'}}}}")
+    kept = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
+    kept.setdefault("parameters", {"type": "object", "properties": {}})
+    if problem := not_plain(kept, "it"):
+        raise ValueError(problem)
+    try:
+        if not fits(kept["parameters"]):
+            raise ValueError("it takes too long to read")
+    except Exception as error:
+        raise ValueError(f"the parameters of {kept['name']!r} are no JSON schema: {error!s:.120}") from None
+    return {"type": "function", "function": kept}
+
+
+class Asked(BaseModel):
+    """One call of `agent` with `messages`. `None` in a field: the team's sampling setting holds."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    agent: str = Field(alias="model")
+    messages: list[Annotated[dict[str, Any], AfterValidator(_read)]] = Field(min_length=1)
+    temperature: float | None = Field(None, ge=0.01, le=10)  # below, equal answers would be compared
+    max_tokens: int | None = Field(None, ge=1, validation_alias=AliasChoices("max_completion_tokens", "max_tokens"))
+    stop: list[Annotated[str, Field(min_length=1)]] = []
+    tools: list[Annotated[dict[str, Any], AfterValidator(_read_tool)]] = []
+    tool_choice: Any = "auto"
+    response_format: dict[str, Any] = {}
+    n: int = Field(1, ge=1, le=MOST_DRAWS)
+    seed: int | None = None
+    stream: bool = False
+    stream_options: dict[str, Any] = {}
+    logprobs: bool = False
+
+    @field_validator("stop", mode="before")
+    @classmethod
+    def _listed(cls, stop: Any) -> Any:
+        return [stop] if isinstance(stop, str) else stop
+
+    @property
+    def offered(self) -> list[dict[str, Any]]:
+        """Return the tools that the prompt offers."""
+        return self.tools if self.tool_choice != "none" else []
+
+    @property
+    def demand(self) -> str:
+        """Return a line of the prompt, for people, that says which call the answer had to begin with."""
+        return "" if self.tool_choice in ("auto", "none") else f"\ntool_choice: {self.tool_choice}"
+
+    @property
+    def ignored(self) -> list[str]:
+        """Return the parameters that ask for something else than is done."""
+        return ["seed"] if self.seed is not None else []
+
+
+def asked_of(body: Any) -> Asked:
+    """Parse a request's JSON, or raise `Refused` with the parameter and an alternative."""
+    if not isinstance(body, Mapping):
+        raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
+    try:
+        asked = Asked.model_validate({name: value for name, value in body.items() if value is not None})
+    except ValidationError as error:
+        raise Refused(400, "invalid_value", first_problem(error)) from None
+    for name, value in asked.model_extra.items():
+        if name not in IGNORED and (name not in NEUTRAL or value != NEUTRAL[name]):
+            instead = INSTEAD.get(name, "leave it out")
+            raise Refused(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
+    _add_format(asked)
+    asked.tool_choice = _choice(asked)
+    return asked
+
+
+def _add_format(asked: Asked) -> None:
+    """Turn a JSON schema for the answer into a tool that must be called; its arguments become the content."""
+    kind = asked.response_format.get("type", "text")
+    if kind == "text":
+        asked.response_format = {}
+        return
+    form = asked.response_format.get("json_schema")
+    if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
+        told = f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
+        raise Refused(400, "unsupported_parameter", told)
+    function = {"name": form.get("name") or FORMAT, "parameters": form.get("schema"),
+                "description": form.get("description")}  # fmt: skip
+    try:
+        asked.tools.append(_read_tool({"type": "function", "function": function}))
+    except ValueError as error:
+        raise Refused(400, "invalid_value", f"response_format: {error}") from None
+    asked.response_format = {"name": function["name"]}
+    if len(asked.tools) == 1:
+        asked.tool_choice = {"function": {"name": function["name"]}}
+    elif asked.tool_choice == "auto":
+        asked.tool_choice = "required"
+
+
+def _choice(asked: Asked) -> str:
+    """Return "auto", "none", "required", or the name of the tool that must be called; raise `Refused` otherwise."""
+    choice, names = asked.tool_choice, [tool["function"]["name"] for tool in asked.tools]
+    if isinstance(choice, Mapping):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, Mapping) else None
+        if name in names:
+            return name
+    elif choice in ("auto", "none") or (choice == "required" and names):
+        return choice if names else "none"
+    told = f"tool_choice={choice!r:.80}; give 'auto', 'none', 'required' or a function of tools ({', '.join(names)})"
+    raise Refused(400, "invalid_value", told)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One answer to a call: the message, how it ended, its tokens, and the log-probabilities of these."""
+
+    message: Message
+    finish: str
+    tokens: Sequence[str]
+    logprobs: Sequence[float]
+    prompt_tokens: int
+    number: int
+    """Number of the call in its episode."""
+
+
+def answer_to(asked: Asked, answers: Sequence[Answered]) -> dict[str, Any]:
+    """Return the answers to a request as one JSON object; its id is the number of the first call in its episode."""
+    choices = [_choice_of(asked, one, index) for index, one in enumerate(answers)]
+    prompt, said = answers[0].prompt_tokens, sum(len(one.tokens) for one in answers)
+    usage = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    return {"id": f"chatcmpl-{answers[0].number}", "object": "chat.completion", "created": int(time.time()),
+            "model": asked.agent, "choices": choices, "usage": usage}  # fmt: skip
+
+
+def _choice_of(asked: Asked, one: Answered, index: int) -> dict[str, Any]:
+    message = {"role": "assistant", "refusal": None, **one.message}
+    calls = message.pop("tool_calls", [])
+    finish = "length" if one.finish == "length" else "stop"
+    if asked.response_format and [call["function"]["name"] for call in calls] == [asked.response_format["name"]]:
+        message["content"] = json.dumps(calls[0]["function"]["arguments"])
+    elif calls:
+        finish, message["content"] = "tool_calls", message["content"] or None
+        message["tool_calls"] = [
+            call | {"function": call["function"] | {"arguments": json.dumps(call["function"]["arguments"])}}
+            for call in calls
+        ]
+    logprobs = None
+    if asked.logprobs:
+        pairs = zip(one.tokens, one.logprobs, strict=True)
+        logprobs = {"refusal": None, "content": [
+            {"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []} for text, value in pairs
+        ]}  # fmt: skip
+    return {"index": index, "finish_reason": finish, "logprobs": logprobs, "message": message}
+
+
+def chunks_of(answer: Mapping[str, Any], usage: bool) -> list[dict[str, Any]]:
+    """Return an answer as the chunks of a stream: each choice in one piece, its end, and the usage if it is wanted."""
+    head = {key: answer[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    found = []
+    for choice in answer["choices"]:
+        delta = {key: value for key, value in choice["message"].items() if key != "refusal"}
+        if "tool_calls" in delta:
+            delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(delta["tool_calls"])]
+        piece = {"index": choice["index"], "delta": delta, "logprobs": choice["logprobs"], "finish_reason": None}
+        end = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
+        found += [{**head, "choices": [piece]}, {**head, "choices": [end]}]
+    return [*found, {**head, "choices": [], "usage": answer["usage"]}] if usage else found

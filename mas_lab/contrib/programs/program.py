@@ -1,0 +1,221 @@
+"""User programs as rollouts: `play` runs them, and an env made of one is trained like any other.
+
+Leaves out: the gateway for their calls (`gateway`), and the training.
+"""
+
+import hashlib
+import json
+import random
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import pandas as pd
+
+from mas_lab.arguments import check_arguments
+from mas_lab.cells.driver import runner_for
+from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
+from mas_lab.cells.plans import episodes
+from mas_lab.cells.rollout import rollout
+from mas_lab.check import check_env
+from mas_lab.contrib.programs.dispatcher import Dispatcher
+from mas_lab.contrib.programs.episode import Episode, EpisodeResult, Program
+from mas_lab.env import EnvError, Task, not_plain
+from mas_lab.team import Team
+from mas_lab.train.evaluate import TimedPlan
+
+
+class ProgramWarning(UserWarning):
+    """Warning about a failed episode, with its name, its task and the reason."""
+
+
+def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: int = 0, **options: Any) -> pd.DataFrame:
+    """Run `program(task, endpoint)` `n` times on each task, and return the table of `rollout`.
+
+    Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
+    uses OpenAI's chat completions on loopback (`endpoint.base_url`, `endpoint.api_key`), where `model` is an agent of
+    `team`. It can also call `endpoint("solver", text)`. It returns the team's reward, {agent: number} for local
+    rewards, or a `lab.EpisodeResult`. The team's reward is recorded at the last call.
+
+    An episode fails if its program raises an exception, returns no valid reward, takes longer than `timeout_s`, makes
+    no call or more than `max_calls`, calls an unknown agent, or gives a reward to an agent that it never called. A
+    failed episode is left out with a `ProgramWarning`, unless the option `failed` gives it a reward. Episodes are
+    always whole: a program cannot be set back, so there is no tree.
+
+    A draw depends only on (seed, task, episode, agent, number of that agent's call). So the same program with the same
+    weights and the same calls gives the same table. Log-probabilities agree to the last digit if the program takes less
+    than `patience_s` between two calls.
+
+    Args:
+        program: Function or coroutine function `program(task, endpoint)`.
+        team: The `Team` whose agents the program calls.
+        tasks: `lab.Task`s or plain data. The program finds a dict as `task.data`, other data as `task.data["task"]`.
+        n: Episodes per task.
+        seed: Seed of all draws.
+        **options: Fields of `ProgramEnv`, such as `max_tokens` or `timeout_s`.
+
+    Returns:
+        A table with a row per answered call and the columns `mas_lab.table.ROLLOUT`.
+
+    Raises:
+        RolloutError: No episode is left.
+        EnvError: A task is not plain data, or an option has a wrong value.
+        ValueError: A task occurs twice, or the team samples with `top_p` or `top_k`.
+    """
+    check_arguments(play, locals(), n=1)
+    env = ProgramEnv(program, tuple(team), train=as_tasks(tasks), **options)
+    return rollout(env, team, env.train, plan=episodes(n), seed=seed)
+
+
+def as_tasks(given: Sequence[Any]) -> tuple[Task, ...]:
+    """Return tasks as they are, and plain data as tasks named by a digest of it.
+
+    Raises EnvError for anything else.
+    """
+    made = []
+    for number, one in enumerate(given):
+        if isinstance(one, Task):
+            made.append(one)
+            continue
+        if problem := not_plain(one, f"task {number}"):
+            raise EnvError(f"play: {problem}; or give a lab.Task")
+        data = one if isinstance(one, Mapping) else {"task": one}
+        digest = hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=6).hexdigest()
+        made.append(Task(f"task-{digest}", data))
+    return tuple(made)
+
+
+@dataclass(frozen=True)
+class ProgramEnv:
+    """Env made of a user's program, for `train` and `evaluate`.
+
+    It plays whole episodes, by `episodes(n)`. A resumed run repeats all draws of tokens. It does not repeat other
+    effects in the program: time, random numbers, the network, or several calls at once.
+
+    Raises:
+        EnvError: `program` cannot be called, or a limit is not above 0.
+    """
+
+    program: Program
+    """Function or coroutine function `program(task, endpoint)`; it returns rewards as for `play`."""
+    agents: tuple[str, ...]
+    """Names of the agents that the program may call."""
+    train: tuple[Task, ...] = ()
+    """Tasks of the split "train": `lab.Task`s or plain data."""
+    test: tuple[Task, ...] = ()
+    """Tasks of the split "test": `lab.Task`s or plain data."""
+    max_return: float = 1.0
+    """Team reward from which an episode is a success, unless the program returns `success` itself."""
+    max_tokens: int = 256
+    """Token limit of an answer. If the call and `Sampling` both set a limit, the smaller of those holds. If the call
+    sets none, the limit is lowered to what the prompt leaves of the policy's context."""
+    timeout_s: float = 120.0
+    """Time limit of an episode in seconds. Afterwards its thread is left behind and gets no more answers."""
+    max_calls: int = 64
+    """Maximal number of calls in an episode."""
+    at_once: int = 32
+    """Number of episodes that run at the same time, each in a thread."""
+    patience_s: float = 1.0
+    """Seconds without news after which waiting calls are answered, although other episodes have made no call yet.
+
+    If all programs are faster, the same calls are computed together each time, and a run is repeated to the last digit.
+    """
+    failed: float | None = None
+    """Team reward of a failed episode. `None`: it is left out, as is one of which no call was answered.
+
+    Leaving it out favours programs that fail where they would earn little. Let the program catch errors that an answer
+    may cause.
+    """
+
+    name = "program"
+    pocket = ""
+    max_turns = 2**31
+
+    def __post_init__(self):
+        object.__setattr__(self, "agents", tuple(self.agents))
+        object.__setattr__(self, "train", as_tasks(self.train))
+        object.__setattr__(self, "test", as_tasks(self.test))
+        if not callable(self.program):
+            raise EnvError(f"ProgramEnv: program={self.program!r:.80} cannot be called; give program(task, endpoint)")
+        for limit in ("max_tokens", "max_calls", "at_once", "timeout_s", "patience_s"):
+            if not getattr(self, limit) > 0:
+                raise EnvError(f"ProgramEnv: {limit}={getattr(self, limit)!r}; give a number above 0")
+
+    def tasks(self, n: int, split: str, seed: int) -> list[Task]:
+        """Draw `n` different tasks of a split.
+
+        Args:
+            n: Number of tasks.
+            split: "train" or "test".
+            seed: Seed of the draw.
+
+        Returns:
+            The tasks, in random order.
+
+        Raises:
+            EnvError: The split is unknown or has fewer than `n` tasks.
+        """
+        known = {"train": self.train, "test": self.test}.get(split)
+        if known is None or n > len(known):
+            raise EnvError(
+                f"ProgramEnv: {n} tasks of {split!r} were asked for, and it has "
+                f"{len(self.train)} of 'train' and {len(self.test)} of 'test'; give more by train= or test="
+            )
+        return random.Random(f"{split} {seed}").sample(list(known), n)
+
+    def rows(self, episode: Episode) -> list[dict[str, Any]]:
+        if episode.failure:
+            paid = "is left out" if self.failed is None or not episode.rows else f"earns {self.failed}"
+            warnings.warn(
+                f"episode {episode.name!r} of task {episode.task.id!r} {paid}: {episode.failure}", ProgramWarning,
+                stacklevel=2,
+            )  # fmt: skip
+            if self.failed is None:
+                return []
+            episode.earned = EpisodeResult(self.failed, success=False)
+        return episode.closed_rows(self.max_return)
+
+    def _plays_itself(self, *_: Any) -> NoReturn:
+        raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")
+
+    start = acting = observe = step = _plays_itself
+
+
+class ProgramRunner:
+    """Run the episodes of a program; the arguments are those of `mas_lab.cells.driver.Runner`."""
+
+    def __init__(self, env: ProgramEnv, team: Team, seed: int, step: int, workers: Any, finished: Any):
+        self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
+
+    def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
+        """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
+        if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
+            raise RolloutError(f"rollout: {plan} explores, and a program cannot be set back; take episodes(n)")
+        env = self.env
+        board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
+        found = [
+            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.tell)
+            for state in states
+        ]  # fmt: skip
+        board.play(found, env.at_once)
+        for state, episode in zip(states, found, strict=True):
+            if isinstance(plan, TimedPlan):
+                plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
+            state.rows = env.rows(episode)
+        if not any(state.rows for state in states):
+            first = found[0]
+            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.failure}")
+
+
+runner_for.register(ProgramEnv, lambda env: ProgramRunner)
+
+
+@check_env.register
+def _check_program(env: ProgramEnv, tasks: int = 8, split: str = "train", seed: int = 0) -> pd.DataFrame:
+    """Check the tasks; a program is tried by playing it."""
+    env.tasks(1, split, seed)
+    ids = pd.Series([task.id for task in (*env.train, *env.test)])
+    if ids.duplicated().any():
+        raise EnvError(f"ProgramEnv: task {ids[ids.duplicated()].iloc[0]!r} occurs twice")
+    return pd.DataFrame({"check": ["tasks differ"], "times": [len(ids)]})

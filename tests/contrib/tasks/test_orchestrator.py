@@ -1,0 +1,96 @@
+"""Orchestrator: splits, parts and joins, by hand."""
+
+import random
+
+import pytest
+
+import mas_lab as lab
+from mas_lab.contrib.tasks import orchestrator
+from mas_lab.contrib.tasks.orchestrator import State
+
+ENV = lab.make_env("orchestrator")
+PROBLEM = "3 + 4 + 2 * 5 * 6 + 1"  # 3 + 4 + 60 + 1 = 68; from left to right it would be (7 + 2) * 30 + 1 = 271
+
+
+def played(said, problem=PROBLEM, gold="8", env=ENV):
+    """Return the steps of an episode in which the agents say `said`, a list of texts per step."""
+    state, steps = State(problem, gold), []
+    for texts in said:
+        steps.append(env.step(state, dict(zip(env.acting(state), texts, strict=True))))
+        state = steps[-1].state
+    return steps
+
+
+def test_products_come_first_and_one_split_is_right():
+    assert orchestrator.value(PROBLEM) == 8
+    assert orchestrator.split(PROBLEM) == ["3 + 4", "2 * 5 * 6 + 1"]
+    assert orchestrator.value("3 + 4 * 2") == 1
+
+
+@pytest.mark.parametrize(("parts", "digits"), [(2, 3), (4, 5), (15, 3)])
+def test_a_problem_has_one_right_split_into_as_many_parts(parts, digits):
+    drawn = orchestrator.sums(random.Random(0), parts, digits)
+    for problem in [next(drawn) for _ in range(50)]:
+        found = orchestrator.split(problem)
+        assert len(found) == parts and len(problem.split()) == 2 * parts * digits - 1
+        assert all(2 <= len(part.split(" ")) // 2 + 1 <= 2 * digits - 2 for part in found)
+        assert eval(problem) % 10 == sum(eval(part) for part in found) % 10 == orchestrator.value(problem)
+
+
+def test_a_right_split_right_parts_and_a_right_sum_earn_the_reward():
+    steps = played([["3 + 4 and 2 * 5 * 6 + 1"], ["7 answer 7", "answer 1"], ["answer 8"]])
+    assert [step.team_reward for step in steps] == [0, 0, 1]
+    assert [dict(step.local_rewards) for step in steps] == [
+        {"orchestrator": 1}, {"worker_1": 1, "worker_2": 1}, {"orchestrator": 1}]  # fmt: skip
+    assert steps[-1].success and steps[-1].done
+
+
+def test_a_split_at_another_plus_gives_a_wrong_answer():
+    steps = played([["3 and 4 + 2 * 5 * 6 + 1"], ["answer 3", "answer 1"], ["answer 4"]])
+    assert [dict(step.local_rewards) for step in steps] == [
+        {"orchestrator": 0}, {"worker_1": 1, "worker_2": 1}, {"orchestrator": 1}]  # fmt: skip
+    assert not steps[-1].success and steps[-1].done
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["", "3 + 4", "3 + 4 + 2 * 5 * 6 + 1", "3 and 4 and 2 * 5 * 6 + 1", "3 + 4 and 2 * 5", "7 and 1", "and 8",
+     "3 + 4 + 2 * 5 * 6 + 1 and", "3 + 4 and 2 * 5 * 7 + 1", "3 + 4 and 2 * 5 * 6 + 1 answer 8", "answer 8"],
+)  # fmt: skip
+def test_a_split_that_leaves_out_adds_or_answers_ends_the_episode(said):
+    (step,) = played([[said]])
+    assert step.done and not step.success and step.team_reward == 0
+    assert (step.local_rewards["orchestrator"], step.valid["orchestrator"]) == (0, False)
+
+
+def test_an_answer_that_cannot_be_read_is_shown_as_none_and_never_summed():
+    steps = played([["3 + 4 and 2 * 5 * 6 + 1"], ["7", "answer 1"], ["answer 8"]])
+    assert dict(steps[1].valid) == {"worker_1": False, "worker_2": True}
+    assert ENV.observe(steps[1].state, "orchestrator")[0]["content"] == "join none 1"
+    assert steps[2].local_rewards["orchestrator"] == 0 and steps[2].success
+
+
+def test_each_agent_sees_what_it_may():
+    (step,) = played([["3 + 4 and 2 * 5 * 6 + 1"]])
+    assert ENV.observe(State(PROBLEM, "8"), "orchestrator")[0]["content"] == f"split {PROBLEM}"
+    assert [ENV.observe(step.state, agent)[0]["content"] for agent in ENV.workers] == [
+        "solve 3 + 4", "solve 2 * 5 * 6 + 1"]  # fmt: skip
+
+
+def test_in_full_size_workers_see_their_part_alone():
+    env = lab.make_env("orchestrator", size="full")
+    (step,) = played([["thinking <part> one? </part>\n<part>two?</part> done"]], "all?", "3", env)
+    system, part = env.observe(step.state, "worker_2")
+    assert (part["content"], step.local_rewards["orchestrator"]) == ("two?", 1) and "all?" not in system["content"]
+    steps = played([["<part>one?</part><part>two?</part>"], ["\\boxed{1}", "?"], ["\\boxed{3.0}"]], "all?", "3", env)
+    assert steps[-1].success and dict(steps[1].local_rewards) == {"worker_1": 0, "worker_2": 0}
+    said = env.observe(steps[1].state, "orchestrator")[1]["content"]
+    assert said == "all?\n\nPart: one?\nAnswer: 1\n\nPart: two?\nAnswer: none"
+    for bad in ("<part>one?</part>", "<part>one?</part><part> </part>", "no parts"):
+        assert played([[bad]], "all?", "3", env)[0].done
+
+
+def test_one_agent_alone_answers_the_whole():
+    env = lab.make_env("orchestrator", single_agent=True)
+    assert env.observe(State(PROBLEM, "8"), "solo")[0]["content"] == f"whole {PROBLEM}"
+    assert played([["answer 8"]], env=env)[0].success
