@@ -73,7 +73,7 @@ def _stride(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     return right.assign(group=names, center=center, scale=scale, advantage=advantage)
 
 
-def _lone_kept(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
+def _credit_if_lone(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     """Keep the credit of a row that is alone in its group as its advantage."""
     right = recipe.advantages(turns)
     lone = right.groupby("group")["group"].transform("size") == 1
@@ -85,14 +85,14 @@ def _padded(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     longest = int(turns["completion_ids"].map(len).max())
     pad = turns["policy"].map({name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()})
     ids = [[*ids, *[end] * (longest - len(ids))] for ids, end in zip(turns["completion_ids"], pad, strict=True)]
-    logprobs = [[*given, *[0.0] * (longest - len(given))] for given in turns["logprobs"]]
+    logprobs = [[*row, *[0.0] * (longest - len(row))] for row in turns["logprobs"]]
     return recipe.advantages(turns.assign(completion_ids=ids, logprobs=logprobs))
 
 
 MAZE = Lesson({"name": "plan_path"}, "at_grpo", tree(8), steps=12, per_agent=False, lr=1e-3)
 LADDER = Lesson({"name": "ladder", "n_agents": 6}, "dr_mas", episodes(8), steps=24, per_agent=True, lr=3e-4)
 LESSONS = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
-ADVANTAGES = {"B": _lone_kept, "D": _padded, "E": _stride}
+ADVANTAGES = {"B": _credit_if_lone, "D": _padded, "E": _stride}
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
@@ -105,7 +105,7 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
     team = lesson.team(env)
     speaking = lesson.team(env) if defect == "A" else team  # these keep their first weights
     all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", seed), [], [], 0
-    curve = [(name, seed, 0, 0, _held_out(env, team))]
+    curve = [(name, seed, 0, 0, _test_success(env, team))]
     for step in range(steps):
         turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
@@ -115,11 +115,11 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
         tables.append(turns)
         if (step + 1) % max(1, steps // 4) == 0 or step + 1 == steps:
             of_training = turns.groupby("episode")["success"].any().mean()  # the best candidates of each tree
-            success = float(of_training) if defect == "C" else _held_out(env, team)
+            success = float(of_training) if defect == "C" else _test_success(env, team)
             curve.append((name, seed, step + 1, tokens, success))
     both = (pd.concat(parts, ignore_index=True) for parts in (tables, stats))
     return Training(*both, pd.DataFrame(curve, columns=COLUMNS), team, env)
 
 
-def _held_out(env: Env, team: Team) -> float:
+def _test_success(env: Env, team: Team) -> float:
     return float(evaluate(env, team, env.tasks(64, "test", seed=0), k=2)["success"].mean())

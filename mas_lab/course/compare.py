@@ -17,10 +17,10 @@ from mas_lab.explain.moments import inflation
 PLACE = ("task", "episode", "agent", "turn", "candidate")
 
 
-def need(right: Any, told: str) -> None:
+def need(right: Any, message: str) -> None:
     """Raise `NotYet` with this text unless `right` is true."""
     if not right:
-        raise NotYet(told)
+        raise NotYet(message)
 
 
 def entries(answer: Any, count: int, what: str) -> list:
@@ -60,14 +60,14 @@ def tables(
         for task in range(int(rng.integers(2, 4))):
             for episode in range(int(rng.integers(4, 7))):
                 reward = float(rng.integers(0, 5)) / 4
-                said = [
+                calls = [
                     {"task": f"t{task}", "episode": f"t{task}e{episode}", "agent": agent, "turn": turn, "kept": True,
                      "local_reward": float(rng.integers(-2, 3)) / 4, "valid": bool(rng.random() > 0.15)}
                     for place, agent in enumerate(agents)
                     if place == 0 or rng.random() < (0.9 - 0.6 * reward) / place
                     for turn in range(int(rng.integers(1, 3)))
                 ]  # fmt: skip
-                rows += [{**row, "depth": depth, "team_reward": 0.0} for depth, row in enumerate(said)]
+                rows += [{**row, "depth": depth, "team_reward": 0.0} for depth, row in enumerate(calls)]
                 rows[-1]["team_reward"] = reward
         yield pd.DataFrame(rows).sample(frac=1, random_state=number).reset_index(drop=True)
 
@@ -93,8 +93,8 @@ def same_groups(yours: Any, ours: Sequence[str], what: str) -> None:
         apart = np.argwhere(np.not_equal(*(each[:, None] == each for each in labels)))
         if len(apart):
             first, second = apart[0]
-            told = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
-            raise NotYet(f"{what}: {place_of(both, first)} and {place_of(both, second)} {told} by {yours}")
+            message = "are compared" if labels[0][first] == labels[0][second] else "are not compared"
+            raise NotYet(f"{what}: {place_of(both, first)} and {place_of(both, second)} {message} by {yours}")
 
 
 def designed(rewards: Any, called: Any, episodes: int, agent: str = "critic", least: int = 1) -> pd.DataFrame:
@@ -119,15 +119,15 @@ def critic_statistics(rewards: Any, called: Any, episodes: int, least: int) -> p
     return critic
 
 
-def asked(answer: Callable, *given: Any) -> Any:
-    """Call `answer` on copies of `given`, and return its result.
+def result_of(answer: Callable, *arguments: Any) -> Any:
+    """Call `answer` on copies of `arguments`, and return its result.
 
     Raises `NotYet` if `answer` is not a function, raises an exception, or returns nothing.
     """
     need(callable(answer), f"give a function, not {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
     try:
-        found = answer(*(one.copy() if hasattr(one, "copy") else one for one in given))
+        found = answer(*(one.copy() if hasattr(one, "copy") else one for one in arguments))
     except Exception as error:
         raise NotYet(f"`{name}` raised {type(error).__name__}: {error}") from error
     need(found is not None and found is not ..., f"`{name}` returned nothing; write its body, and return the result")
@@ -151,10 +151,10 @@ def same(
 
 def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None:
     """Raise `NotYet` with the first case, a list of arguments, for which two functions return different numbers."""
-    for given in cases:
-        told = ", ".join(f"{name}={one}" for name, one in zip(signature(right).parameters, given, strict=True))
-        yours, ours = (np.atleast_1d(found) for found in (asked(answer, *given), right(*given)))
-        same(yours, ours, f"result for {told}", tolerance=1e-6)
+    for arguments in cases:
+        message = ", ".join(f"{name}={one}" for name, one in zip(signature(right).parameters, arguments, strict=True))
+        yours, ours = (np.atleast_1d(found) for found in (result_of(answer, *arguments), right(*arguments)))
+        same(yours, ours, f"result for {message}", tolerance=1e-6)
 
 
 def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
@@ -176,15 +176,15 @@ def same_loss(yours: Callable, ours: Callable) -> None:
     for seed in range(6):
         draw = torch.Generator().manual_seed(seed)
         old = -torch.rand(12, generator=draw) * 3 - 0.8
-        moved, advantages = (torch.randn(12, generator=draw) for _ in range(2))
-        moved = (0.4 * moved).index_fill(0, torch.tensor(seed), 0.0)  # a ratio of exactly 1
+        shift, advantages = (torch.randn(12, generator=draw) for _ in range(2))
+        shift = (0.4 * shift).index_fill(0, torch.tensor(seed), 0.0)  # a ratio of exactly 1
 
-        def token(place, moved=moved, advantages=advantages):
-            return f"token {place} (ratio {moved[place].exp():.2f}, advantage {advantages[place]:.2f})"
+        def token(place, shift=shift, advantages=advantages):
+            return f"token {place} (ratio {shift[place].exp():.2f}, advantage {advantages[place]:.2f})"
 
         found = []
         for loss in (yours, ours):
-            now = (old + moved).requires_grad_()
+            now = (old + shift).requires_grad_()
             losses = loss(now, old, advantages, torch.arange(12) // 4)
             need(isinstance(losses, torch.Tensor), f"return a tensor, not {type(losses).__name__}")
             need(losses.shape == now.shape, f"your loss has the shape {tuple(losses.shape)}; it should be (12,)")

@@ -13,9 +13,9 @@ from typing import Annotated, Any
 
 from mas_lab.course.guesses import GUESSES
 
-Given = Annotated[Any, "given"]
+NotebookData = Annotated[Any, "given"]
 """Type of a judge's parameter that is data of the notebook, not the student's answer."""
-Own = Annotated[Any, "own"]
+StudentCode = Annotated[Any, "own"]
 """Type of a judge's parameter that only a process with the student's own code can use, such as an env or a loss."""
 
 
@@ -80,7 +80,7 @@ def check(name: str, *answer: Any) -> None:
         if any(part is ... for part in answer):
             raise NotYet("put your answer in place of the `...`")
         _refuse_count(one, answer)
-        told = one.judge(*answer)
+        comment = one.judge(*answer)
     except Exception as error:
         _right.discard(name)
         print(f"○ {name} not yet: {_reason(error)}")
@@ -90,15 +90,15 @@ def check(name: str, *answer: Any) -> None:
     _right.add(name)
     exercises = of_notebook(name[:2])
     done = sum(other.name in _right for other in exercises)
-    print(f"● {name} right{f': {told}' if told else ''}    ({done} of {len(exercises)} in this notebook)")
+    print(f"● {name} right{f': {comment}' if comment else ''}    ({done} of {len(exercises)} in this notebook)")
 
 
 def _refuse_count(one: Exercise, answer: tuple) -> None:
     """Raise `NotYet` if the exercise asks for another number of values."""
-    asked = list(inspect.signature(one.judge).parameters)
-    if len(answer) != len(asked):
-        call = f'lab.course.check("{one.name}", {", ".join(asked)})'
-        raise NotYet(f"it takes {len(asked)} value{'s' * (len(asked) > 1)} and got {len(answer)}: {call}")
+    parameters = list(inspect.signature(one.judge).parameters)
+    if len(answer) != len(parameters):
+        call = f'lab.course.check("{one.name}", {", ".join(parameters)})'
+        raise NotYet(f"it takes {len(parameters)} value{'s' * (len(parameters) > 1)} and got {len(answer)}: {call}")
 
 
 def _reason(error: Exception) -> str:
@@ -120,11 +120,11 @@ def hint(name: str) -> None:
         ExerciseError: No exercise has this name.
     """
     one = _exercise(name)
-    given = _hinted[name] = min(_hinted.get(name, 0) + 1, len(one.hints) + 1)
-    if given > len(one.hints):
+    number = _hinted[name] = min(_hinted.get(name, 0) + 1, len(one.hints) + 1)
+    if number > len(one.hints):
         print("\n".join([f"{name} has no further hint. So far:", *(f"  {text}" for text in one.hints)]))
     else:
-        print(f"{name}, hint {given} of {len(one.hints)}: {one.hints[given - 1]}")
+        print(f"{name}, hint {number} of {len(one.hints)}: {one.hints[number - 1]}")
 
 
 def progress(notebook: str | None = None) -> None:

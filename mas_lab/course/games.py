@@ -45,5 +45,5 @@ class Race(chains.ChainTask):
         left, right = (answers[agent] == str(chains.value(state.problem)) for agent in self.agents)
         won = float(left) - float(right)
         valid = {agent: answer is not None for agent, answer in answers.items()}
-        told = {"left": left, "right": right}
-        return Step(State(state.problem, True), 0.0, {"left": won, "right": -won}, valid, won > 0, True, told)
+        info = {"left": left, "right": right}
+        return Step(State(state.problem, True), 0.0, {"left": won, "right": -won}, valid, won > 0, True, info)

@@ -7,18 +7,18 @@ GUESSES: dict[str, str] = {}
 """Guesses of this kernel by name."""
 
 
-def guess(name: str, said: object = None) -> None:
+def guess(name: str, text: object = None) -> None:
     """Show a field for a guess.
 
     Args:
         name: The guess, such as "03.b".
-        said: The guess itself, where no field can be shown.
+        text: The guess itself, if no field can be shown.
     """
     from IPython.display import display
     from ipywidgets import Layout, Text
 
-    if said is not None:
-        GUESSES[name] = str(said)
+    if text is not None:
+        GUESSES[name] = str(text)
     hint = "a number, a sign, or a few words"
     field = Text(GUESSES.get(name, ""), description="Your guess", placeholder=hint, layout=Layout(width="95%"))
     field.observe(lambda change: GUESSES.update({name: change["new"].strip()}), "value")

@@ -2,9 +2,9 @@
 
 The kernel imports this file to keep what `check` was given (`keep`) and to call functions (`reply`). The grader decodes
 numbers, texts, lists, arrays and tables from JSON; a function becomes one that asks the kernel. So a kernel can tell
-any answer, but no verdict. An `Own` answer, such as an env, is pickled, and judged in a third process (`judged_apart`):
-what the notebook changed in its kernel does not reach it, but the student's own classes run in it. The grader itself
-loads no pickle of a student.
+any answer, but no verdict. A `StudentCode` answer, such as an env, is pickled, and judged in a third process
+(`judged_apart`): what the notebook changed in its kernel does not reach it, but the student's own classes run in it.
+The grader itself loads no pickle of a student.
 """
 
 import base64
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.exercises import EXERCISES, Exercise, Given, Own, of_notebook
+from mas_lab.course.exercises import EXERCISES, Exercise, NotebookData, StudentCode, of_notebook
 
 GIVEN: dict[str, Any] = {}
 """In the kernel: the answer that `check` got last for each exercise, encoded; `None` if it cannot be."""
@@ -45,7 +45,7 @@ class NotPlainError(TypeError):
 
 
 def sorts(one: Exercise) -> list[Any]:
-    """Return the annotation of each value that an exercise asks for: `Given`, `Own`, or none."""
+    """Return the annotation of each value that an exercise asks for: `NotebookData`, `StudentCode`, or none."""
     return [parameter.annotation for parameter in inspect.signature(one.judge).parameters.values()]
 
 
@@ -59,8 +59,8 @@ def keep(data: bool = False) -> None:
         try:
             of_notebook(name[:2])
             asked = sorts(EXERCISES[name])
-            told = [part for part, sort in zip(answer, asked, strict=True) if (sort is Given) == data]
-            GIVEN[name] = pickled(told) if data or Own in asked else encoded(told)
+            told = [part for part, sort in zip(answer, asked, strict=True) if (sort is NotebookData) == data]
+            GIVEN[name] = pickled(told) if data or StudentCode in asked else encoded(told)
         except Exception:  # `check` says what is wrong
             GIVEN[name] = None
         verdict(name, *answer)
@@ -84,7 +84,7 @@ def verdict(one: Exercise, answer: Sequence[Any], data: Sequence[Any]) -> bool |
     """Judge an answer on the notebook's data; `None` for a placeholder."""
     answer, data = iter(answer), iter(data)
     try:
-        parts = [next(data if sort is Given else answer) for sort in sorts(one)]
+        parts = [next(data if sort is NotebookData else answer) for sort in sorts(one)]
         if any(part is ... for part in parts):
             return None
         one.judge(*parts)

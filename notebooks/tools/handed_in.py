@@ -168,7 +168,7 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
 
 
 def _own(number: str) -> tuple[str, ...]:
-    return tuple(one.name for one in of_notebook(number) if answers.Own in answers.sorts(one))
+    return tuple(one.name for one in of_notebook(number) if answers.StudentCode in answers.sorts(one))
 
 
 def _run_again(path: Path, number: str) -> dict[str, bool | None]:
@@ -204,7 +204,7 @@ def _data(number: str) -> dict[str, list[Any]]:
     """Return the data on which a notebook's exercises ask something, from a run of the shipped notebook."""
     import nbformat
 
-    if not any(answers.Given in answers.sorts(one) for one in of_notebook(number)):
+    if not any(answers.NotebookData in answers.sorts(one) for one in of_notebook(number)):
         return {}
     folder = forms.NOTEBOOKS / "solutions"  # of the teacher's zip; a checkout has masters
     [path, *_] = [one for one in (*folder.glob("*.ipynb"), *forms.masters()) if one.name.startswith(number)]
@@ -227,7 +227,7 @@ def _verdict(one: Exercise, given: Any, data: Sequence[Any], ask: execution.Ask)
     """Return the verdict of a judge that the notebook cannot reach; an answer that cannot leave its kernel is wrong."""
     if given is None:
         return False
-    if answers.Own in answers.sorts(one):
+    if answers.StudentCode in answers.sorts(one):
         return answers.judged_apart(one, str(given), data, execution.environment(), CELL)
 
     def call(number: int, arguments: Sequence[Any]) -> Any:

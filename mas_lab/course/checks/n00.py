@@ -9,8 +9,8 @@ from mas_lab.cells.normalization import normalize
 from mas_lab.cells.plans import tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update
-from mas_lab.course.compare import asked, close, entries, need
-from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.course.compare import close, entries, need, result_of
+from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 from mas_lab.losses import clipped
 from mas_lab.tasks import make_env
 from mas_lab.team import Team
@@ -36,7 +36,7 @@ def by_hand(advantages):
     "The column `kept` marks the candidates that moved the state.",
     "Count the rows whose agent is the executor and whose `kept` is False: `(a & ~b).sum()`.",
 )
-def not_chosen(turns: Given, number):
+def not_chosen(turns: NotebookData, number):
     close(number, ((turns["agent"] == "executor") & ~turns["kept"]).sum(), "the count", tolerance=1e-9)
 
 
@@ -60,10 +60,10 @@ def global_baseline(table):
     "Pass the seed on: `lab.rollout(env, team, tasks, plan=lab.tree(4), seed=seed)`.",
     'The groups are `by=("episode", "agent", "turn")`, the credit is `lab.mixed(alpha=1.0)`.',
 )
-def step(answer: Own):
+def step(answer: StudentCode):
     env = make_env("plan_path")
     tasks, steps = env.tasks(3, "train", 5), []
-    for make in (lambda *given: asked(answer, *given), _step):
+    for make in (lambda *arguments: result_of(answer, *arguments), _step):
         steps.append(make(env, Team.shared(load_policy(env.pocket), env.agents), tasks, 7))
     need(isinstance(steps[0], pd.DataFrame) and "grad_norm" in steps[0], "return the table of `lab.update`")
     yours, ours = (stats.set_index("agent")["grad_norm"] for stats in steps)

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.course.compare import agrees, asked, close, entries, explored, need, same, same_rows, tables
-from mas_lab.course.exercises import Own, exercise
+from mas_lab.course.compare import agrees, close, entries, explored, need, result_of, same, same_rows, tables
+from mas_lab.course.exercises import StudentCode, exercise
 
-ASKED = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
+PLANS = ("episodes(8)", "tree(8)", "joint(2)", "joint(8), all three together")
 COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
 
 
@@ -18,7 +18,7 @@ COUNTS = (8 * 6, 8 * 6, sum(2**level for level in range(1, 7)), 8 * 3)
     "If agents act together, a joint action takes one call of each agent.",
 )
 def calls(counts):
-    for name, yours, ours in zip(ASKED, entries(counts, len(ASKED), "counts"), COUNTS, strict=True):
+    for name, yours, ours in zip(PLANS, entries(counts, len(PLANS), "counts"), COUNTS, strict=True):
         close(yours, ours, name, tolerance=1e-9)
 
 
@@ -44,11 +44,11 @@ def logprob(answer):
 )
 def returns(answer):
     for number, table in enumerate(tables(6)):
-        yours, ours = asked(answer, explored(table)), table.groupby("episode")["team_reward"].sum()
+        yours, ours = result_of(answer, explored(table)), table.groupby("episode")["team_reward"].sum()
         right = isinstance(yours, pd.Series) and set(yours.index) == set(ours.index)
         need(right, f"return a Series whose index holds the episodes {', '.join(ours.index)}")
-        for episode, earned in ours.items():
-            close(yours[episode], earned, f"table {number}, {episode}, which earned {earned:.2f}", tolerance=1e-6)
+        for episode, expected in ours.items():
+            close(yours[episode], expected, f"table {number}, {episode}, which earned {expected:.2f}", tolerance=1e-6)
 
 
 @exercise(
@@ -59,10 +59,10 @@ def returns(answer):
 def surest(answer):
     rng = np.random.default_rng(4)
     for _ in range(4):
-        said = [(-rng.exponential(size=int(rng.integers(1, 9)))).tolist() for _ in range(8)]
-        table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": said, "temperature": 1.0})
+        logprobs = [(-rng.exponential(size=int(rng.integers(1, 9)))).tolist() for _ in range(8)]
+        table = pd.DataFrame({"agent": "planner", "candidate": range(8), "logprobs": logprobs, "temperature": 1.0})
         table = table.assign(local_reward=rng.random(8).round(2), team_reward=0.0, valid=True)
-        same_rows(asked(answer, table), table["logprobs"].map(np.mean), table, what="number")
+        same_rows(result_of(answer, table), table["logprobs"].map(np.mean), table, what="number")
 
 
 @exercise(
@@ -71,13 +71,13 @@ def surest(answer):
     "The next token's distribution is in the last position: `logits[:, -1] / temperature`, then `log_softmax(-1)`.",
     "`torch.multinomial` wants probabilities: the exponential of the log-softmax.",
 )
-def draw(answer: Own):
+def draw(answer: StudentCode):
     import torch
 
     model, prompt = load_policy("math").model, [5, 9, 4, 12, 7]
     for seed, temperature in ((0, 1.0), (1, 2.0), (2, 0.001)):
         counted, drawn = _Counted(model), torch.Generator().manual_seed(seed)
-        ids, logprobs = entries(asked(answer, counted, prompt, 12, temperature, drawn), 2, "the result")
+        ids, logprobs = entries(result_of(answer, counted, prompt, 12, temperature, drawn), 2, "the result")
         entries(ids, 12, "the ids"), entries(logprobs, 12, "the log-probabilities")
         with torch.no_grad():
             logits_TV = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float() / temperature
@@ -87,7 +87,7 @@ def draw(answer: Own):
         need(counted.read == least, f"the model read {counted.read} tokens; with a cache it reads {least}")
         likeliest = right_TV.argmax(-1).tolist()
         need(temperature > 0.01 or ids == likeliest, "at temperature 0.001, draw the likeliest token nearly always")
-    many = [asked(answer, model, prompt, 1, 2.0, drawn)[0][0] for _ in range(300)]
+    many = [result_of(answer, model, prompt, 1, 2.0, drawn)[0][0] for _ in range(300)]
     with torch.no_grad():
         p_V = model(torch.tensor([prompt])).logits[0, -1].float().div(2.0).softmax(-1)
     share, p = many.count(int(p_V.argmax())) / 300, float(p_V.max())

@@ -7,8 +7,8 @@ import pandas as pd
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, designed, explored, names, need, place_of, same_groups, same_rows, tables
-from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.course.compare import designed, explored, names, need, place_of, result_of, same_groups, same_rows, tables
+from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 
 METHODS = {
     "everyone": ("task",),
@@ -24,7 +24,7 @@ METHODS = {
     "Sort the rows by task and agent. Each task and agent should have one label.",
     "`labelled.sort_values(['task', 'agent'])` shows two labels among other ones.",
 )
-def strangers(labelled: Given, rows):
+def strangers(labelled: NotebookData, rows):
     usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
     rows, wrong = names(rows, labelled.index), set(labelled.index[labelled["group"] != usual])
     need(rows <= wrong, f"row {min(rows - wrong, default=0)} is in the right group")
@@ -48,13 +48,13 @@ def columns_of(by):
     "How many rows have this row's episode and agent? `groupby([...])[...].transform('size')` says it per row.",
     "`lab.episode_return()(turns) - self.cost * calls`",
 )
-def thrifty(credit: Own):
+def thrifty(credit: StudentCode):
     frozen = isinstance(credit, type) and dataclasses.is_dataclass(credit) and credit.__dataclass_params__.frozen
     need(frozen, "give the class, with `@dataclass(frozen=True)`, so that it cannot change during a run")
     for cost in (0.25, 0.1):
         for table in tables(6):
             calls = table.groupby(["episode", "agent"])["turn"].transform("count")
-            yours = asked(asked(credit, cost), table)
+            yours = result_of(result_of(credit, cost), table)
             same_rows(yours, episode_return()(table) - cost * calls, table, what=f"credit at cost={cost}")
 
 
@@ -74,8 +74,8 @@ def praised_and_blamed(rewards, called):
     pairs = ", ".join(f"{one:+.2f} and {other:+.2f}" for one, other in zip(praise, blame, strict=True))
     need(both.any(), f"advantages of the helper's calls, by task and by agent: {pairs}")
     best = praise.where(both).idxmax()
-    told = f"{praise[best]:+.2f} by task, {blame[best]:+.2f} by its own mean"
-    return f"in episode {table['episode'][best]} its advantage is {told}"
+    values = f"{praise[best]:+.2f} by task, {blame[best]:+.2f} by its own mean"
+    return f"in episode {table['episode'][best]} its advantage is {values}"
 
 
 @exercise(
@@ -87,7 +87,7 @@ def praised_and_blamed(rewards, called):
 def cell(answer):
     for number, by in enumerate((("task",), ("task", "agent"), ("episode", "agent", "turn"))):
         table = explored(list(tables(3))[number]).assign(prompt="one")
-        yours = asked(answer, table, by, episode_return(), True)
+        yours = result_of(answer, table, by, episode_return(), True)
         right = isinstance(yours, pd.DataFrame) and {"credit", "group"} <= set(yours) and len(yours) == len(table)
         need(right, "return the table with the columns `credit` and `group`, and all of its rows")
         same_rows(yours["credit"], episode_return()(table), table, "credit")
@@ -95,7 +95,7 @@ def cell(answer):
         need((labels.nunique() == 1).all(), f"by={by}: rows that agree in all columns have two labels")
         need(labels.first().is_unique, f"by={by}: rows that differ in a column have one label")
         other = table.assign(prompt=["another", *table["prompt"][1:]])
-        asked(answer, other, by, episode_return(), False)
+        result_of(answer, other, by, episode_return(), False)
         try:
             answer(other, by, episode_return(), True)
         except ValueError:

@@ -4,8 +4,8 @@ from mas_lab import plain
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, critic_statistics, need, same_names, same_rows, tables
-from mas_lab.course.exercises import Given, exercise
+from mas_lab.course.compare import close, critic_statistics, need, result_of, same_names, same_rows, tables
+from mas_lab.course.exercises import NotebookData, exercise
 from mas_lab.explain.moments import inflation
 
 EPISODES = 8
@@ -20,7 +20,7 @@ EPISODES = 8
 def own_advantage(answer):
     for table in tables():
         compared = normalize(group(table, ("task", "agent"), episode_return()))
-        yours = asked(answer, compared[["task", "episode", "agent", "turn", "credit"]])
+        yours = result_of(answer, compared[["task", "episode", "agent", "turn", "credit"]])
         same_rows(yours, compared["advantage"], compared)
 
 
@@ -35,7 +35,7 @@ def signal(answer):
         scored = group(table, ("task", "agent"), episode_return())[["task", "episode", "agent", "turn", "credit"]]
         for task, own in scored.groupby("task"):
             for agent, ours in inflation(own).set_index("agent")["signal"].dropna().items():
-                close(asked(answer, own, agent), ours, f"task {task}, {agent}", tolerance=1e-4)
+                close(result_of(answer, own, agent), ours, f"task {task}, {agent}", tolerance=1e-4)
 
 
 @exercise(
@@ -43,7 +43,7 @@ def signal(answer):
     "Compute (b / sigma_k) ** 2 and 1 / (n_k - 1) for each agent. The own mean pays where the first is larger.",
     "A large offset is not enough: with little more than one row per task there is little to compare.",
 )
-def pays(candidates: Given, answer):
+def pays(candidates: NotebookData, answer):
     offset = (candidates["b"] / candidates["sigma_k"]) ** 2
     threshold = (1 - candidates["n_k"] / EPISODES) / (candidates["n_k"] - 1)
     same_names(answer, list(candidates["agent"]), set(candidates.loc[offset > threshold, "agent"]), "look at {}".format)
@@ -57,10 +57,10 @@ def pays(candidates: Given, answer):
 )
 def hidden_harm(rewards, called):
     critic = critic_statistics(rewards, called, EPISODES, least=3)
-    told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
-    need(0.9 <= critic["F_k"] <= 1.1, f"{told}; F should be between 0.9 and 1.1")
-    need(critic["signal"] < 0.1, f"{told}; signal should be below 0.1")
-    return f"{told}: no norm shows it, but {1 - critic['signal']:.0%} of its squared advantages is noise"
+    values = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
+    need(0.9 <= critic["F_k"] <= 1.1, f"{values}; F should be between 0.9 and 1.1")
+    need(critic["signal"] < 0.1, f"{values}; signal should be below 0.1")
+    return f"{values}: no norm shows it, but {1 - critic['signal']:.0%} of its squared advantages is noise"
 
 
 @exercise(
@@ -77,4 +77,4 @@ def cell(answer):
                 for divide in (True, False):
                     what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
                     ours = plain.normalize(compared, once_per, divide)["advantage"]
-                    same_rows(asked(answer, compared, once_per, divide), ours, compared, what)
+                    same_rows(result_of(answer, compared, once_per, divide), ours, compared, what)

@@ -6,8 +6,8 @@ import numpy as np
 
 from mas_lab import plain
 from mas_lab.backends.loading import load_policy
-from mas_lab.course.compare import asked, close, need, same_loss, same_names
-from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.course.compare import close, need, result_of, same_loss, same_names
+from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.tasks import make_env
 
@@ -29,7 +29,7 @@ def first_steps(steps, ratio):
     "Two questions for each token: is its ratio outside 0.8 to 1.2, and does the advantage push it further out?",
     "A token with A > 0 is clipped only above 1.2, a token with A < 0 only below 0.8.",
 )
-def no_gradient(tokens: Given, answer):
+def no_gradient(tokens: NotebookData, answer):
     still = np.where(tokens["advantage"] > 0, tokens["ratio"] > HIGH, tokens["ratio"] < LOW).nonzero()[0]
     same_names(answer, range(len(tokens)), still, "look again at the token of this number".format)
 
@@ -40,7 +40,7 @@ def no_gradient(tokens: Given, answer):
     "Return a loss per token, without a sum or mean. Three operations are enough.",
 )
 def reinforce_by_hand(answer):
-    same_loss(lambda now, old, advantages, row: asked(answer, now, advantages), reinforce())
+    same_loss(lambda now, old, advantages, row: result_of(answer, now, advantages), reinforce())
 
 
 @exercise(
@@ -49,7 +49,7 @@ def reinforce_by_hand(answer):
     "Use `torch.minimum` of the products, not a clamp alone: a negative advantage picks the other side.",
 )
 def clipped_by_hand(answer):
-    same_loss(lambda now, old, advantages, row: asked(answer, now, old, advantages), clipped(0.2))
+    same_loss(lambda now, old, advantages, row: result_of(answer, now, old, advantages), clipped(0.2))
 
 
 @exercise(
@@ -57,13 +57,13 @@ def clipped_by_hand(answer):
     "The weight is `(logprobs_N - old_N).exp()`, with `clamp(max=...)` and `detach()`.",
     "There is no lower bound and no minimum. Only `logprobs_N` carries the gradient.",
 )
-def own_loss(answer: Own):
+def own_loss(answer: StudentCode):
     need(isinstance(answer, Loss), "give a `lab.Loss`, such as `cispo()`")
 
     def ours(now, old, advantages, row):
         return -(now - old).exp().clamp(max=HIGH).detach() * advantages * now
 
-    same_loss(lambda *given: asked(answer, *given), ours)
+    same_loss(lambda *arguments: result_of(answer, *arguments), ours)
 
 
 @exercise(
@@ -73,25 +73,25 @@ def own_loss(answer: Own):
     "Divide each row's sum of losses by the number of completion tokens in the whole table, before `backward()`.",
     "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` clips, and returns the norm before it.",
 )
-def step(answer: Own):
+def step(answer: StudentCode):
     import torch
 
     policy, env = load_policy("math"), make_env("math")
     players = dict.fromkeys(env.agents, plain.Policy(policy.model, policy.tokenizer, None))
     turns = plain.rollout(env, players, env.tasks(2, "train", 0), torch.Generator().manual_seed(0), episodes=2)
     rng = np.random.default_rng(0)
-    spread = [[one + move for one, move in zip(said, rng.normal(0, 0.2, len(said)), strict=True)]
-              for said in turns["logprobs"]]  # fmt: skip
+    spread = [[one + move for one, move in zip(logprobs, rng.normal(0, 0.2, len(logprobs)), strict=True)]
+              for logprobs in turns["logprobs"]]  # fmt: skip
     turns = turns.assign(logprobs=spread, advantage=rng.normal(0, 3, len(turns)), agent="one")
     found = []
     for by_hand in (True, False):
         model = copy.deepcopy(policy.model)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
         if by_hand:
-            norm = asked(answer, model, optimizer, turns)
+            norm = result_of(answer, model, optimizer, turns)
         else:
             norm = plain.update({"one": plain.Policy(model, None, optimizer)}, turns)["one"]
         found.append((norm, torch.cat([weight.detach().flatten() for weight in model.parameters()])))
-    (yours, moved), (ours, right) = found
+    (yours, changed), (ours, right) = found
     close(yours, ours, "the gradient norm", tolerance=1e-3)
-    need(torch.allclose(moved, right, atol=1e-5), "the norm is right, but the weights after the step differ")
+    need(torch.allclose(changed, right, atol=1e-5), "the norm is right, but the weights after the step differ")

@@ -3,8 +3,8 @@
 import numpy as np
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.course.compare import agrees, asked, critic_statistics, entries, need, same, same_names
-from mas_lab.course.exercises import Given, exercise
+from mas_lab.course.compare import agrees, critic_statistics, entries, need, result_of, same, same_names
+from mas_lab.course.exercises import NotebookData, exercise
 
 N = 8
 
@@ -32,7 +32,7 @@ def large_and_signal(answer):
     "Keep the wrong answers: `judged[~judged['right']]`. What is the lowest `global` advantage of each agent?",
     "`wrong.groupby('agent')['global'].min() > 0` is true if all wrong answers of an agent are reinforced.",
 )
-def praised_for_anything(judged: Given, named):
+def praised_for_anything(judged: NotebookData, named):
     lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
     praised = lowest.index[lowest > 0]
     same_names(named, judged["agent"].unique(), praised, "look at the advantages of its wrong answers".format)
@@ -58,10 +58,10 @@ def loud(rewards, called):
 )
 def quiet(rewards, called):
     critic = critic_statistics(rewards, called, N, least=2)
-    told = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
-    need(critic["F_k"] <= 1 + 1e-9, f"{told}; F should be at most 1")
-    need(critic["signal"] <= 0.1, f"{told}; F is right, but signal should be at most 0.1")
-    return told
+    values = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
+    need(critic["F_k"] <= 1 + 1e-9, f"{values}; F should be at most 1")
+    need(critic["signal"] <= 0.1, f"{values}; F is right, but signal should be at most 0.1")
+    return values
 
 
 @exercise(
@@ -75,10 +75,12 @@ def token_norms(answer):
 
     model = load_policy("math").model
     weights = list(model.parameters())
-    for prompt, said, advantage in (([5, 9, 4, 12, 7], [8, 3, 9], 2.5), ([6, 6, 3], [11, 5], -0.5)):
-        ids = torch.tensor([[*prompt, *said]])
-        logprobs_T = model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(said)), said]
+    for prompt, completion, advantage in (([5, 9, 4, 12, 7], [8, 3, 9], 2.5), ([6, 6, 3], [11, 5], -0.5)):
+        ids = torch.tensor([[*prompt, *completion]])
+        logprobs_T = (
+            model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(completion)), completion]
+        )
         ours = [torch.nn.utils.get_total_norm(torch.autograd.grad(-advantage * one, weights, retain_graph=True)).item()
                 for one in logprobs_T]  # fmt: skip
-        yours = entries(asked(answer, model, prompt, said, advantage), len(said), "the norms")
+        yours = entries(result_of(answer, model, prompt, completion, advantage), len(completion), "the norms")
         same(yours, ours, "norm", "token {}".format, tolerance=1e-3)

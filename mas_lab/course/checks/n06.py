@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import agrees, asked, close, need, same_groups
-from mas_lab.course.exercises import Given, exercise
+from mas_lab.course.compare import agrees, close, need, result_of, same_groups
+from mas_lab.course.exercises import NotebookData, exercise
 
 
 @exercise(
@@ -30,12 +30,12 @@ def leads(pick):
         valid = rng.random(size) > (0.9 if number % 8 == 0 else 0.3)
         node = {"candidate": range(size), "team_reward": team, "local_reward": local, "valid": valid}
         table = pd.DataFrame(node, index=rng.permutation(size))
-        scores = np.asarray(asked(pick, table), dtype=float)
+        scores = np.asarray(result_of(pick, table), dtype=float)
         need(scores.shape == (size,), f"return a number for each of {size} candidates; the shape is {scores.shape}")
         need(np.isfinite(scores).all(), "a credit is a finite number: the cell refuses NaN and infinity")
         led, best = int(scores.argmax()), int(np.where(valid, team + local, -np.inf).argmax())
-        told = f"your pick keeps candidate {led}; of the valid ones, {best} earned most (the first wins a tie)"
-        need(led == best or not valid.any(), f"{told}:\n{table.to_string()}")
+        message = f"your pick keeps candidate {led}; of the valid ones, {best} earned most (the first wins a tie)"
+        need(led == best or not valid.any(), f"{message}:\n{table.to_string()}")
 
 
 @exercise(
@@ -67,16 +67,16 @@ def cost(counts):
     "The whole gain is final['tree'] - final['team return']. Which part of it does an arm have?",
     "A share is 0 for 'team return' and 1 for 'tree'. Do not return these two.",
 )
-def kept(share, finals: Given):
+def share_of_gain(share, finals: NotebookData):
     def right(final):
         low, high = final["team return"], final["tree"]
         return {arm: (one - low) / (high - low) for arm, one in final.items() if arm not in ("team return", "tree")}
 
     rng = np.random.default_rng(65)
     for final in (finals, *({arm: float(rng.uniform(0.3, 0.95)) for arm in finals} for _ in range(5))):
-        found, ours = dict(asked(share, final)), right(final)
+        found, ours = dict(result_of(share, final)), right(final)
         need(set(found) == set(ours), f"return the shares of these arms: {', '.join(ours)}")
         for arm, one in ours.items():
             close(found[arm], one, f"the share of {arm!r} where finals are {final}", 1e-6)
-    most, kept = max(right(finals).items(), key=lambda one: one[1])
-    return f"{most!r} alone keeps {kept:.0%} of the gain"
+    most, largest = max(right(finals).items(), key=lambda one: one[1])
+    return f"{most!r} alone keeps {largest:.0%} of the gain"

@@ -3,8 +3,8 @@
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import asked, close, need, same_names, same_rows, tables
-from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.course.compare import close, need, result_of, same_names, same_rows, tables
+from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 from mas_lab.explain.advice import advise
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
@@ -22,7 +22,7 @@ def gain(answer):
     for table in tables():
         for row in advise(group(table, "task", episode_return())).itertuples():
             if row.n_k > 1 and row.signal > 0 and row.N > 1:
-                found = asked(answer, float(row.n_k), float(row.N), float(row.signal))
+                found = result_of(answer, float(row.n_k), float(row.N), float(row.signal))
                 close(found, row.gain, f"n_k {row.n_k:.3f}, N {row.N:.3f}, signal {row.signal:.3f}", tolerance=1e-6)
 
 
@@ -32,15 +32,15 @@ def gain(answer):
     "A higher pay makes the offset and the gain smaller. Halve the interval until the gain is near 1.",
     "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
 )
-def pay_for_a_gain_of_one(turns: Given, pay):
+def pay_for_a_gain_of_one(turns: NotebookData, pay):
     need(0 < pay <= 1, f"the pay must be above 0 and at most 1; it is {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
     found = advise(group(paid, "task", episode_return())).set_index("agent").loc["helper", "gain"]
-    told = f"at a pay of {pay:.2f} the helper's gain is {found:.2f}"
-    need(abs(found - 1) <= NEAR, told)
-    return told
+    message = f"at a pay of {pay:.2f} the helper's gain is {found:.2f}"
+    need(abs(found - 1) <= NEAR, message)
+    return message
 
 
 @exercise(
@@ -65,9 +65,9 @@ def whose_own_mean_pays(answer):
 )
 def own_by_episode(answer):
     for table in tables():
-        wanted = normalize(group(table, ("task", "agent"), episode_return(invalid=0.1)), once_per="episode")
-        given = wanted[["task", "episode", "agent", "turn", "credit"]]
-        same_rows(asked(answer, given), wanted["advantage"], given)
+        compared = normalize(group(table, ("task", "agent"), episode_return(invalid=0.1)), once_per="episode")
+        rows = compared[["task", "episode", "agent", "turn", "credit"]]
+        same_rows(result_of(answer, rows), compared["advantage"], rows)
 
 
 @exercise(
@@ -76,7 +76,7 @@ def own_by_episode(answer):
     "Two calls of `lab.load_policy` give two sets of weights; one policy under two names is one set.",
     '"math" is large, "math_small" is small. A policy has the learning rate: `lab.load_policy(name, lr=...)`.',
 )
-def team_of_two_sizes(team: Own):
+def team_of_two_sizes(team: StudentCode):
     need(set(team) == {"solver", "verifier", "fixer"}, f"the team has {', '.join(team)}, not solver, verifier, fixer")
     weights = {agent: sum(part.numel() for part in team[agent].model.parameters()) for agent in team}
     right = weights["verifier"] < weights["solver"] == weights["fixer"]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import agrees, asked, close, entries, need, same_rows, tables
+from mas_lab.course.compare import agrees, close, entries, need, result_of, same_rows, tables
 from mas_lab.course.exercises import exercise
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
@@ -18,7 +18,7 @@ BRANCHES = {
     1.0: {"a": 2.0, "b": 1.8, "a0": 2.0, "a1": 0.0, "b0": 0.5, "b1": -0.1},
 }
 """Returns of 08.4, by gamma: of two joint actions at the first turn, and of two after each of them."""
-ENOUGH, TOLD_NOTHING = 2.5, 2.4
+ENOUGH, ENOUGH_OURS = 2.5, 2.4
 """Scores that a pair must reach: in 08.5 under the published rewards, in 08.6 under the kit's own."""
 
 
@@ -29,8 +29,8 @@ ENOUGH, TOLD_NOTHING = 2.5, 2.4
 )
 def joint_by_hand(advantages):
     for agent in AGENTS:
-        for earned, yours in zip(RETURNS, entries(advantages[agent], len(RETURNS), agent), strict=True):
-            close(yours, earned - sum(RETURNS) / len(RETURNS), f"{agent}, the joint action of return {earned}")
+        for expected, yours in zip(RETURNS, entries(advantages[agent], len(RETURNS), agent), strict=True):
+            close(yours, expected - sum(RETURNS) / len(RETURNS), f"{agent}, the joint action of return {expected}")
 
 
 @exercise(
@@ -41,7 +41,7 @@ def joint_by_hand(advantages):
 )
 def leave_one_out(marloo):
     for table in (group(one, ("task", "agent"), episode_return()) for one in tables()):
-        same_rows(asked(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
+        same_rows(result_of(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
 
 
 @exercise(
@@ -93,8 +93,8 @@ def scored(pair, rewards: str) -> float:
 )
 def game_the_published(pair):
     reward = scored(pair, "published")
-    told = set(content(words(" ".join(pair)))) & set(content(words(story())))
-    need(not told, f"{sorted(told)[:1]} is a word of the story: use no word of it")
+    copied = set(content(words(" ".join(pair)))) & set(content(words(story())))
+    need(not copied, f"{sorted(copied)[:1]} is a word of the story: use no word of it")
     need(reward >= ENOUGH, f"the published rule pays {reward:.2f}; reach {ENOUGH}")
     return f"{reward:.2f} of 3 without a word of the story; our rule pays {scored(pair, 'ours'):.2f}"
 
@@ -107,7 +107,7 @@ def game_the_published(pair):
 )
 def game_ours(pair):
     reward = scored(pair, "ours")
-    told = {two for text in pair for two in pairwise(words(text))} & set(pairwise(words(story())))
-    need(not told, f"{sorted(told)[:1]} is a pair of words of the story: break it")
-    need(reward >= TOLD_NOTHING, f"our rule pays {reward:.2f}; reach {TOLD_NOTHING}")
+    copied = {two for text in pair for two in pairwise(words(text))} & set(pairwise(words(story())))
+    need(not copied, f"{sorted(copied)[:1]} is a pair of words of the story: break it")
+    need(reward >= ENOUGH_OURS, f"our rule pays {reward:.2f}; reach {ENOUGH_OURS}")
     return f"{reward:.2f} of 3 for a bag of words: a high score is necessary, but not sufficient"

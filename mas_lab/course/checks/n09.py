@@ -5,8 +5,8 @@ import random
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.episode import EpisodeState, Generation, StepEnv
 from mas_lab.check import check_env
-from mas_lab.course.compare import asked, close, need, same_loss, same_rows, tables
-from mas_lab.course.exercises import NotYet, Own, exercise
+from mas_lab.course.compare import close, need, result_of, same_loss, same_rows, tables
+from mas_lab.course.exercises import NotYet, StudentCode, exercise
 from mas_lab.tasks import make_env
 
 PULL = 0.5
@@ -19,7 +19,7 @@ PULL = 0.5
     "A text that is no number earns 0.",
     "Build a new state. Is a reward of exactly 1.0 above 1.0?",
 )
-def repaired(env: Own):
+def repaired(env: StudentCode):
     check_env(env, tasks=8)
     for task in env.tasks(8, "train", 0):
         total, state = task.data["sum"], env.start(task)
@@ -30,13 +30,15 @@ def repaired(env: Own):
             close(step.team_reward, max(0.0, 1 - off / total), f"{what}: the reward", 1e-6)
             need(step.success == (off == 0), f"{what}: success is {step.success}")
         step = env.step(state, {"left": str(total), "right": "x"})
-        told = f"{task.id}, the agent right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
-        need(step.team_reward == 0 and step.valid == {"left": True, "right": False}, told)
+        message = (
+            f"{task.id}, the agent right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
+        )
+        need(step.team_reward == 0 and step.valid == {"left": True, "right": False}, message)
 
 
 ANSWERS = (("long answer", "short"), ("b", "a longer b"), ("same", "even"), ("the third", "3"))
 """Two candidates for each call, again from the first after the last. Of two with equal lengths, the first is kept."""
-KEPT = ["short", "b", "same", "3"] * 2
+SHORTEST = ["short", "b", "same", "3"] * 2
 
 
 def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
@@ -47,7 +49,7 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
 
     def answered(one):
         if isinstance(one, StepEnv):
-            return env.step(one.at.state, {said.agent: said.text for said in one.said})
+            return env.step(one.at.state, {each.agent: each.text for each in one.said})
         requested.append((one.at.depth, one.candidate))
         return Generation(one.agent, one.candidate, ANSWERS[one.at.depth % 4][one.candidate], {})
 
@@ -63,16 +65,16 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
 @exercise(
     "09.2",
     "`episodes` asks for one `lab.Generate(at, agent)`. Ask for two that differ in the third argument, `candidate`.",
-    "`said = yield [Generate(at, agent, i) for i in range(2)]`, then `min(said, key=lambda one: len(one.text))`.",
+    "`answers = yield [Generate(at, agent, i) for i in range(2)]`, then `min(answers, key=lambda one: len(one.text))`.",
     "Step, record and continue with `[kept]`, a list of one.",
 )
-def asks_twice(plan: Own):
+def asks_twice(plan: StudentCode):
     rows, requested = played(plan)
     twice = sorted(requested) == [(call, candidate) for call in range(8) for candidate in range(2)]
     need(twice, f"requests (call, candidate): {requested}; ask for 0 and 1, because equal numbers give equal draws")
-    kept = [ANSWERS[row["depth"] % 4][row["candidate"]] for row in rows if row["kept"]]
-    need(len(rows) == len(kept) == 8, f"{len(rows)} rows, {len(kept)} of them kept; record only the kept answer")
-    need(kept == KEPT, f"of {ANSWERS} you kept {kept}")
+    chosen = [ANSWERS[row["depth"] % 4][row["candidate"]] for row in rows if row["kept"]]
+    need(len(rows) == len(chosen) == 8, f"{len(rows)} rows, {len(chosen)} of them kept; record only the kept answer")
+    need(chosen == SHORTEST, f"of {ANSWERS} you kept {chosen}")
 
 
 @exercise(
@@ -80,10 +82,10 @@ def asks_twice(plan: Own):
     "`lab.episode_return()` gives each row the return of its episode.",
     '`turns.groupby("episode")["episode"].transform("size")` is the number of calls of an episode.',
 )
-def shared_by_turns(credit: Own):
+def shared_by_turns(credit: StudentCode):
     for table in tables():
         calls = table.groupby("episode")["episode"].transform("size")
-        same_rows(asked(credit, table), episode_return()(table) / calls, table, "credit")
+        same_rows(result_of(credit, table), episode_return()(table) / calls, table, "credit")
 
 
 @exercise(
@@ -91,11 +93,11 @@ def shared_by_turns(credit: Own):
     "`logprobs_N - old_N` is the logarithm of the ratio; call it `moved_N`.",
     "The penalty is half of `self.pull`, times `moved_N` squared. Add it, because training makes a loss small.",
 )
-def a_spring(loss: Own):
+def a_spring(loss: StudentCode):
     def ours(now, old, advantages, row):
         return -(now - old).exp() * advantages + PULL / 2 * (now - old) ** 2
 
-    same_loss(lambda *given: asked(loss, *given), ours)
+    same_loss(lambda *arguments: result_of(loss, *arguments), ours)
 
 
 @exercise(
@@ -104,7 +106,7 @@ def a_spring(loss: Own):
     "An example: a hinter sees a number from 1 to 9 and says `higher` or `lower` to a guesser.",
     "If `demonstrate` is right too often, let it draw at random in a third of its answers.",
 )
-def an_env_of_ones_own(env: Own):
+def an_env_of_ones_own(env: StudentCode):
     check_env(env, tasks=4)
     own = len(env.agents) > 1 and tuple(env.agents) not in (("ann", "ben"), ("left", "right"))
     need(own, f"agents are {env.agents}; use two or more roles that this notebook does not have")

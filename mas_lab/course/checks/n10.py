@@ -49,4 +49,4 @@ def mismatch(answer):
 
     rng = np.random.default_rng(1)
     drawn = [(-rng.exponential(size=20), rng.normal(scale=scale, size=20)) for scale in (1e-3, 0.2, 1e-3, 0.2)]
-    agrees(answer, right, [(sampled + moved, sampled) for sampled, moved in drawn])
+    agrees(answer, right, [(sampled + shift, sampled) for sampled, shift in drawn])

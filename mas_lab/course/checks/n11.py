@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mas_lab.course.compare import asked, need, same
-from mas_lab.course.exercises import Given, Own, exercise
+from mas_lab.course.compare import need, result_of, same
+from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 
 
 @exercise(
@@ -11,7 +11,7 @@ from mas_lab.course.exercises import Given, Own, exercise
     "Training takes sixteen bytes per weight. Which weights must be trained?",
     "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
 )
-def fits_everywhere(wish: Own, devices: Given):
+def fits_everywhere(wish: StudentCode, devices: NotebookData):
     from mas_lab.backends.placement import Placement
 
     need(not wish.frozen, "a frozen solver fits, but learns nothing")
@@ -30,11 +30,11 @@ def mean_over_ranks(answer):
     for ranks in (2, 3, 5):
         rows = rng.integers(1, 9, size=ranks)
         gradients = [rng.normal(size=(int(count), 4)) for count in rows]
-        yours = asked(answer, np.array([part.mean(axis=0) for part in gradients]), rows)
+        yours = result_of(answer, np.array([part.mean(axis=0) for part in gradients]), rows)
         same(yours, np.concatenate(gradients).mean(axis=0), "gradient", f"ranks of {rows} rows, weight {{}}".format)
 
 
 @exercise("11.3", "`num_processes` counts the processes of all machines.", "Machines count from 0.")
-def second_machine(told):
+def second_machine(settings):
     for name, right in (("num_machines", 2), ("num_processes", 8), ("machine_rank", 1)):
-        need(told[name] == right, f"{name} is not {told[name]}")
+        need(settings[name] == right, f"{name} is not {settings[name]}")

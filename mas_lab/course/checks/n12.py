@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mas_lab.course.compare import agrees, asked, close, names, need
+from mas_lab.course.compare import agrees, close, names, need, result_of
 from mas_lab.course.exercises import exercise
 from mas_lab.recipes import RECIPES
 from mas_lab.study.comparison import FEW
@@ -30,7 +30,7 @@ NEAR = 0.03
 )
 def interval(answer):
     for scores in SCORES:
-        low, high = asked(answer, np.array(scores), 4000, np.random.default_rng(0))
+        low, high = result_of(answer, np.array(scores), 4000, np.random.default_rng(0))
         right, spread = bootstrap_interval([scores]), max(scores) - min(scores)
         close(low / spread, right[0] / spread, f"the low end of {scores}, in units of their spread", NEAR)
         close(high / spread, right[1] / spread, f"the high end of {scores}, in units of their spread", NEAR)
@@ -49,7 +49,7 @@ def better(answer):
 
 UNEQUAL = {"rates tried", "sampled tokens", "score"}
 EQUAL = ("task", "seeds", "first weights", "episodes", "optimizer steps", "held-out tasks")
-NOT_ASKED = {"recipe": "what is compared", "success": "a result", "processor seconds": "a result"}
+NOT_INPUTS = {"recipe": "what is compared", "success": "a result", "processor seconds": "a result"}
 """Rows of the report in 12.3."""
 
 
@@ -59,9 +59,9 @@ NOT_ASKED = {"recipe": "what is compared", "success": "a result", "processor sec
     "Three inputs are unequal: one involves luck, one is a choice, one depends on how far a team gets.",
 )
 def not_equal(named):
-    named = names(named, (*UNEQUAL, *EQUAL, *NOT_ASKED))
+    named = names(named, (*UNEQUAL, *EQUAL, *NOT_INPUTS))
     for name in named - UNEQUAL:
-        need(False, f"{name!r} is {NOT_ASKED.get(name, 'the same for both')}; name the unequal inputs")
+        need(False, f"{name!r} is {NOT_INPUTS.get(name, 'the same for both')}; name the unequal inputs")
     need(named == UNEQUAL, f"{3 - len(named)} more inputs are unequal")
 
 
@@ -71,8 +71,8 @@ def not_equal(named):
     'A sweep replaces the one `lr` of the team: `"sweep": {"lr": [...], "seeds": [...]}`, with other seeds.',
     "An interval needs five seeds. The sweep needs three rates or more, with two seeds or more.",
 )
-def design_of_a_study(said):
-    design = Design.of(said, Place(Path("study")))
+def design_of_a_study(study):
+    design = Design.of(study, Place(Path("study")))
     swept, [task] = design.sweeps(), design.tasks
     need(swept, "every arm runs at one learning rate, which may suit one arm better: sweep it")
     env, team = swept[0].config["env"], swept[0].config["team"]

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import asked, close, need, place_of
-from mas_lab.course.exercises import Given, exercise
+from mas_lab.course.compare import close, need, place_of, result_of
+from mas_lab.course.exercises import NotebookData, exercise
 
 KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
 
@@ -18,7 +18,7 @@ def _named(defect, right):
     "Which column of `stats` compares sampler and trainer on the same tokens?",
     "`run.stats.groupby('step')['mismatch'].max()` is close to 0 if sampler and trainer have equal weights.",
 )
-def stale(run: Given, defect, step):
+def stale(run: NotebookData, defect, step):
     _named(defect, "stale weights")
     apart = run.stats.groupby("step")["mismatch"].max()
     close(step, (apart > 1e-3).idxmax(), "the first step with other weights", tolerance=1e-9)
@@ -30,7 +30,7 @@ def stale(run: Given, defect, step):
     "An advantage compares rows. Which rows have no other row to be compared with?",
     "`run.turns.groupby('group')['group'].transform('size')` is 1 for a lone row. What is its advantage?",
 )
-def lone(run: Given, defect, row):
+def lone(run: NotebookData, defect, row):
     _named(defect, "lone row")
     one = run.turns.iloc[row]
     size = (run.turns["group"] == one["group"]).sum()
@@ -44,7 +44,7 @@ def lone(run: Given, defect, row):
     "In this training the best of eight candidates moved the state. Who chooses when the team plays alone?",
     "`lab.evaluate(run.env, run.team, run.env.tasks(64, 'test', seed=1), k=2)['success'].mean()`",
 )
-def best_of(run: Given, defect, success):
+def best_of(run: NotebookData, defect, success):
     from mas_lab.train.evaluate import evaluate
 
     _named(defect, "best of K")
@@ -59,7 +59,7 @@ def best_of(run: Given, defect, success):
     "How many tokens does a completion have? How many should it have?",
     "Nothing is sampled after the end-of-sequence token (1). What follows the first 1 of `completion_ids`?",
 )
-def padding(run: Given, defect, row, tokens):
+def padding(run: NotebookData, defect, row, tokens):
     _named(defect, "padding")
     behind = _behind_the_end(run.turns["completion_ids"].iloc[row])
     need(behind, f"{place_of(run.turns, row)}: nothing follows its end")
@@ -71,13 +71,13 @@ def padding(run: Given, defect, row, tokens):
     "Take one group, and read its prompts.",
     "`run.turns.groupby('group')['agent'].nunique()` should be 1 under this recipe.",
 )
-def mixed_up(run: Given, defect, first, second):
+def mixed_up(run: NotebookData, defect, first, second):
     _named(defect, "group key")
     one, other = run.turns.iloc[first], run.turns.iloc[second]
-    together = one["group"] == other["group"]
-    need(together, f"rows {first} and {second} are in two groups, {one['group']} and {other['group']}")
-    alike = (one["task"], one["agent"]) == (other["task"], other["agent"])
-    need(not alike, f"rows {first} and {second} are of one agent and one task, so they may be compared")
+    same_group = one["group"] == other["group"]
+    need(same_group, f"rows {first} and {second} are in two groups, {one['group']} and {other['group']}")
+    same_question = (one["task"], one["agent"]) == (other["task"], other["agent"])
+    need(not same_question, f"rows {first} and {second} are of one agent and one task, so they may be compared")
     return f"{one['agent']} on task {one['task']} was compared with {other['agent']} on task {other['task']}"
 
 
@@ -88,10 +88,10 @@ def mixed_up(run: Given, defect, first, second):
     "and groups of more than one (task, agent).",
     "Test for padding first, because it also makes `mismatch` large.",
 )
-def guard(answer, runs: Given):
+def guard(answer, runs: NotebookData):
     for name, run in runs.items():
-        told, ours = asked(answer, run.turns, run.stats), found(run.turns, run.stats)
-        need(told == ours, f"run {name}: your guard says {told!r}{', but nothing is wrong' * (ours == 'fine')}")
+        verdict, ours = result_of(answer, run.turns, run.stats), found(run.turns, run.stats)
+        need(verdict == ours, f"run {name}: your guard says {verdict!r}{', but nothing is wrong' * (ours == 'fine')}")
 
 
 def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
