@@ -39,8 +39,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = import_module(_HOMES[name])
-    is_held = home.__name__ != __name__ and hasattr(home, name)  # else it is a module that is not imported yet
-    globals()[name] = getattr(home, name) if is_held else import_module(f"{home.__name__}.{name}")
+    is_attribute = home.__name__ != __name__ and hasattr(home, name)  # else it is a module that is not imported yet
+    globals()[name] = getattr(home, name) if is_attribute else import_module(f"{home.__name__}.{name}")
     return globals()[name]
 
 

@@ -87,9 +87,9 @@ def board(args: argparse.Namespace) -> None:
 def schema(args: argparse.Namespace) -> None:
     from mas_lab.table import schema
 
-    told = schema(args.of)
-    widths = {name: told[name].str.len().max() for name in told.columns[:-1]}
-    for row in told.to_dict("records"):
+    table = schema(args.of)
+    widths = {name: table[name].str.len().max() for name in table.columns[:-1]}
+    for row in table.to_dict("records"):
         print(*(f"{row[name]:<{width}}" for name, width in widths.items()), row["meaning"], sep="  ")
 
 
@@ -171,8 +171,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"mas_lab {args.command}: stopped; run the same command again", file=sys.stderr)
         return 130
     except Exception as error:
-        told = isinstance(error, FileNotFoundError | FileExistsError) or type(error).__module__.startswith("mas_lab.")
-        if not told:
+        is_file_error = isinstance(error, FileNotFoundError | FileExistsError)
+        if not (is_file_error or type(error).__module__.startswith("mas_lab.")):
             raise
         print(f"mas_lab {args.command}: {error}", file=sys.stderr)
         return 1

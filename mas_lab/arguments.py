@@ -43,24 +43,26 @@ class ArgumentError(TypeError, ValueError):
     """Error for an argument of another type or out of range; it names the function, the argument and the remedy."""
 
 
-def check_arguments(function: Callable, given: Mapping[str, Any], cell: str = "", **least: float) -> None:
+def check_arguments(function: Callable, arguments: Mapping[str, Any], cell: str = "", **least: float) -> None:
     """Raise ArgumentError for the first argument that is not what its annotation says, or is too small.
 
-    `given` has the arguments by name, such as `locals()`, and `least` the smallest values; such a number must be finite
-    too. `cell` stands first in the message in place of the function's name.
+    `arguments` has the arguments by name, such as `locals()`, and `least` the smallest values; such a number must also
+    be finite. `cell` replaces the function's name in the message.
     """
     for name, hint in function.__annotations__.items():
-        value, low = given.get(name), least.get(name)
+        value, low = arguments.get(name), least.get(name)
         outside = isinstance(value, Real) and low is not None and not low <= value < inf
-        if name in given and (not fits(value, hint) or outside):
+        if name in arguments and (not fits(value, hint) or outside):
             kind = "a class" if isinstance(value, type) else type(value).__name__
-            told = f"{' '.join(repr(value).split()):.80} ({kind})"
-            wanted = _words(hint) + (f" ({low} or more{', not infinite' * (value == inf)})" if low is not None else "")
+            got = f"{' '.join(repr(value).split()):.80} ({kind})"
+            expected = _words(hint)
+            if low is not None:
+                expected += f" ({low} or more{', not infinite' * (value == inf)})"
             if isinstance(value, type):
-                wanted += f", an instance and not the class: {value.__name__}(...)"
+                expected += f", an instance and not the class: {value.__name__}(...)"
             elif name in EXAMPLES and hint is not int:
-                wanted += f", such as {EXAMPLES[name]}"
-            raise ArgumentError(f"{cell or function.__name__}: {name}={told}; give {wanted}")
+                expected += f", such as {EXAMPLES[name]}"
+            raise ArgumentError(f"{cell or function.__name__}: {name}={got}; give {expected}")
 
 
 def fits(value: Any, hint: Any) -> bool:

@@ -58,11 +58,11 @@ def versions() -> str:
 
 def threads() -> str:
     """Return the cores that this process may use, and the number of torch's threads."""
-    told = [f"{usable_cores()} of {os.cpu_count()} cores usable"]
+    parts = [f"{usable_cores()} of {os.cpu_count()} cores usable"]
     if "torch" in sys.modules:
-        told.append(f"torch uses {sys.modules['torch'].get_num_threads()}")
-    told.append(f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}")
-    return ", ".join(told)
+        parts.append(f"torch uses {sys.modules['torch'].get_num_threads()}")
+    parts.append(f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}")
+    return ", ".join(parts)
 
 
 def sandbox() -> str:

@@ -82,8 +82,8 @@ def gpus() -> tuple[str, ...]:
     """Return the names of the NVIDIA GPUs that the driver knows; torch may not be installed yet."""
     if shutil.which("nvidia-smi") is None:
         return ()
-    asked = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    done = subprocess.run(asked, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
+    done = subprocess.run(query, capture_output=True, encoding="utf-8", errors="replace", check=False)
     return tuple(line.strip() for line in done.stdout.splitlines() if line.strip()) if done.returncode == 0 else ()
 
 
@@ -132,9 +132,9 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
 def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     """Return such as "needs pandas>=2.2, here 2.1.4" for each requirement whose installed version does not fit."""
     Requirement = importlib.import_module("pip._vendor.packaging.requirements").Requirement  # pip is asked next anyway
-    asked = [Requirement(need) for need in needs]
-    asked = [one for one in asked if one.marker is None or one.marker.evaluate({"extra": ""})]
-    here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in asked}
+    requirements = [Requirement(need) for need in needs]
+    requirements = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
+    here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in requirements}
     return [f"needs {one.name}{one.specifier}, here {version}" for one, version in here.items()
             if version is not None and not one.specifier.contains(version, prereleases=True)]  # fmt: skip
 

@@ -200,8 +200,8 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
     if problems:
         row, name, why = min(problems)
         value = plain(turns[name].iloc[row])
-        shown = reprlib.repr(value) if isinstance(value, list) else repr(value)
-        raise TableError(f"{cell}: column '{name}' is {why} ({shown}) at {place(turns.iloc[row])}")
+        written = reprlib.repr(value) if isinstance(value, list) else repr(value)
+        raise TableError(f"{cell}: column '{name}' is {why} ({written}) at {place(turns.iloc[row])}")
 
 
 def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
@@ -299,14 +299,14 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
     agents = column(turns, "agent") if "agent" in turns.columns else pd.Series("", index=turns.index)
     seat_of = {agent: seat for seat, agent in enumerate(dict.fromkeys(agents.sort_index()))}
     seats = agents.map(seat_of).groupby(rows["node"]).rank(method="dense").astype(int) - 1
-    together = seats.groupby(rows["node"]).transform("max") + 1
+    acting = seats.groupby(rows["node"]).transform("max") + 1
     crossed = any(len(set(parent.rpartition(".")[2].split("-"))) > 1 for parent in column(turns, "parent"))
 
     def name(node: str, candidate: int, seat: int, n: int) -> str:
         places = ["*" if crossed and other != seat else str(candidate) for other in range(n)]
         return f"{node}.{'-'.join(places)}"
 
-    named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, together, strict=True)]
+    named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, acting, strict=True)]
     return pd.Series(named, index=turns.index, name="action")
 
 

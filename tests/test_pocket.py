@@ -19,7 +19,7 @@ from mas_lab.pocket import own
 from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
-from mas_lab.pocket.words import MARKED, UNKNOWN, Said, different, make_tokenizer, make_tool_tokenizer
+from mas_lab.pocket.words import MARKED, UNKNOWN, Demonstration, different, make_tokenizer, make_tool_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
 
@@ -229,7 +229,7 @@ def test_without_trl_it_says_what_to_install(tmp_path, monkeypatch):
 
 def test_an_env_of_prose_is_told_to_say_less():
     letters = random.Random(0)
-    prose = [Said([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
+    prose = [Demonstration([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
     with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
     with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):

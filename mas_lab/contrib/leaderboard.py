@@ -32,7 +32,7 @@ OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 FORM = ("max_turns", "score_tasks", "score_episodes")
 """Settings that make a task easier, or its score a matter of luck."""
 HEADS = ("place", "run", "recipe", "seed", "score", "tokens", "rerun")
-TOLD = (
+NOTE = (
     "Success on held-out tasks at the last score within the budget: the tokens that every run of the task sampled. "
     "Runs are ranked with those of the same form of a task: the same options and the same number of held-out episodes. "
     "Scores are those in the zips, which a student can forge. A rerun trains again from the recorded recipe."
@@ -85,9 +85,9 @@ def leaderboard(
     forms: dict[str, list[Row]] = {}
     for row, entry in zip(rows, entries([row.entry for row in rows]), strict=True):
         forms.setdefault(_form(entry), []).append(row)
-    body = f'<p class="quiet">{escape(TOLD)}</p>'
-    for form, alike in forms.items():
-        body += _ranked(alike, form, rerun, say)
+    body = f'<p class="quiet">{escape(NOTE)}</p>'
+    for form, same_form in forms.items():
+        body += _ranked(same_form, form, rerun, say)
     if left_out:
         body += f"<h2>Not ranked</h2><ul>{''.join(f'<li>{escape(one)}</li>' for one in left_out)}</ul>"
     return write(out, document("Leaderboard", body))
@@ -96,8 +96,8 @@ def leaderboard(
 def _form(entry: Entry) -> str:
     """Return the form of the task that a run was scored on; another size, bound or number of tasks is another form."""
     settings = entry.asked["settings"]
-    told = (f"{name}={settings[name]}" for name in FORM if settings.get(name) is not None)
-    return ", ".join((entry.env, *told))
+    changed = (f"{name}={settings[name]}" for name in FORM if settings.get(name) is not None)
+    return ", ".join((entry.env, *changed))
 
 
 def _ranked(rows: list[Row], form: str, rerun: int, say: Callable[[str], None]) -> str:
@@ -147,10 +147,10 @@ def trained_again(run: Run, folder: Path) -> Run:
         raise RunError("it begins with the steps of another run")
     if run.steps > STEPS:
         raise RunError(f"it has {run.steps:,} steps, and at most {STEPS:,} are trained again")
-    for name, told in config["team"]["policies"].items():
-        if told["source"].get("kind") != "pocket" or told["backend"] != "torch" or told["lora"] is not None:
+    for name, policy in config["team"]["policies"].items():
+        if policy["source"].get("kind") != "pocket" or policy["backend"] != "torch" or policy["lora"] is not None:
             raise RunError(f"the weights of {name!r} are not shipped with the kit")
-        Source(**told["source"]).check()
+        Source(**policy["source"]).check()
     path = run.folder if isinstance(run.folder, Path) else Path(run.folder.root.filename)
     threads = min(config["threads"], os.cpu_count() or 1)
     if in_child(CHILD, path.resolve(), folder, seconds=SECONDS, **OFFLINE, MAS_LAB_THREADS=str(threads))[0]:
@@ -162,11 +162,11 @@ def _train(path: str, folder: str, say: Callable[[str], None]) -> None:
     """Train the run at `path` again, into `folder`, as the child."""
     run, policies = open_run(Path(path)), {}
     config = run.config
-    for name, told in config["team"]["policies"].items():
-        shipped = Source(**told["source"]).location()
-        policies[name] = load_policy(shipped, lr=told["lr"], template=told["template"], **told["options"])
+    for name, policy in config["team"]["policies"].items():
+        shipped = Source(**policy["source"]).location()
+        policies[name] = load_policy(shipped, lr=policy["lr"], template=policy["template"], **policy["options"])
     env = make_env(**config["env"])
-    sampling = {agent: Sampling(**told) for agent, told in config["team"]["sampling"].items()}
+    sampling = {agent: Sampling(**one) for agent, one in config["team"]["sampling"].items()}
     speaks = {agent: policies[name] for agent, name in config["team"]["agents"].items()}
     team = Team(speaks, sampling, config["team"]["frozen"])
     for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **config["settings"]):

@@ -19,7 +19,7 @@ from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.env import Env
 from mas_lab.paths import data_dir
 from mas_lab.pocket.families import Design, families
-from mas_lab.pocket.play import Said, as_rows, demonstrations
+from mas_lab.pocket.play import Demonstration, as_rows, demonstrations
 from mas_lab.pocket.warm_start import make_model, require_trl, supervise
 from mas_lab.pocket.words import make_tokenizer, make_tool_tokenizer
 from mas_lab.tasks import make_env
@@ -41,7 +41,7 @@ class Order:
     command: str
     """The command that repeats the build."""
 
-    def demonstrated(self) -> list[list[Said]]:
+    def demonstrated(self) -> list[list[Demonstration]]:
         """Return the demonstrated answers, a list per stage."""
         forms = tuple(self.forms.values())
         return [demonstrations(forms, stage, self.design.episodes, self.seed + number)
@@ -63,8 +63,8 @@ def build(family: str, out: str | Path | None = None, seed: int = 0) -> Path:
     return make(order, order.demonstrated(), Path(out) if out is not None else data_dir() / "pocket" / family)
 
 
-def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
-    """Train a fresh model on the answers in `shown`, a list per stage, and write it to `folder`."""
+def make(order: Order, answers: Sequence[Sequence[Demonstration]], folder: Path) -> Path:
+    """Train a fresh model on `answers`, a list per stage, and write it to `folder`."""
     require_trl()
     from transformers import set_seed
 
@@ -79,8 +79,8 @@ def make(order: Order, shown: Sequence[Sequence[Said]], folder: Path) -> Path:
         else:
             tokenizer = make_tokenizer(order.words, design.marks, design.context)
         model = make_model(design, tokenizer)
-        for stage, said in zip(design.stages, shown, strict=True):
-            rows = as_rows(said, tokenizer, order.name)
+        for stage, of_stage in zip(design.stages, answers, strict=True):
+            rows = as_rows(of_stage, tokenizer, order.name)
             supervise(model, rows, tokenizer, stage, design, order.seed, bar)
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)

@@ -47,7 +47,7 @@ from mas_lab.check import check_env
 from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage
-from mas_lab.pocket.play import Said, hostile_play, longest_answer, name_of
+from mas_lab.pocket.play import Demonstration, hostile_play, longest_answer, name_of
 from mas_lab.pocket.words import different, parts_of
 
 LR = 3e-3
@@ -108,11 +108,12 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     made = repr(env) if is_dataclass(env) else f"{type(env).__qualname__}()"
     command = f"lab.make_pocket({made}, out, steps={steps}, seed={seed}, tasks={tasks})"
     order = Order(name, design, {json.dumps({}): (1.0, env)}, (), seed, command)
-    badly = [said for found in _drawn(env, tasks, seed) for said in hostile_play(env, found, seed)]
-    shown = order.demonstrated()
-    played = [*shown[0], *badly]
+    badly = [turn for found in _drawn(env, tasks, seed) for turn in hostile_play(env, found, seed)]
+    demonstrated = order.demonstrated()
+    played = [*demonstrated[0], *badly]
     words = different(played, getattr(env, "words", ()), name)
-    return make(replace(order, words=words, design=replace(design, context=_context(env, played, name))), shown, out)
+    order = replace(order, words=words, design=replace(design, context=_context(env, played, name)))
+    return make(order, demonstrated, out)
 
 
 def _refuse(env: Env, out: Path) -> None:
@@ -129,12 +130,12 @@ def _drawn(env: Env, tasks: int, seed: int) -> list[list[Task]]:
     found = [env.tasks(tasks, split, seed) for split in ("train", "test")]
     train, test = map(len, found)
     if not train == test == tasks:
-        told = f"make_pocket: tasks={tasks} are asked for, and the env gives {train} of 'train' and {test} of 'test'"
-        raise EnvError(f"{told}; pass tasks={min(train, test)}")
+        message = f"make_pocket: tasks={tasks} are too many: the env gives {train} of 'train' and {test} of 'test'"
+        raise EnvError(f"{message}; pass tasks={min(train, test)}")
     return found
 
 
-def _context(env: Env, played: Sequence[Said], name: str) -> int:
+def _context(env: Env, played: Sequence[Demonstration], name: str) -> int:
     """Return a context length for twice the longest chat seen; raise EnvError if that is too long."""
     longest = max(
         sum(2 + _length(message["content"] or "", one) for message in one.messages)  # 2: room for marks
@@ -151,5 +152,5 @@ def _context(env: Env, played: Sequence[Said], name: str) -> int:
     )
 
 
-def _length(text: str, one: Said) -> int:
+def _length(text: str, one: Demonstration) -> int:
     return len(parts_of(text, bool(one.tools)))

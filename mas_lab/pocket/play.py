@@ -14,7 +14,7 @@ from typing import Any
 from mas_lab.check import HOSTILE, hostile
 from mas_lab.env import Env, EnvError, Message, Task, tools_of
 from mas_lab.pocket.families import Stage
-from mas_lab.pocket.words import UNKNOWN, Said, parts_of
+from mas_lab.pocket.words import UNKNOWN, Demonstration, parts_of
 from mas_lab.tool_calls import as_action
 
 Speaker = Callable[[Any, str, list[Message], str], str]
@@ -23,16 +23,16 @@ Forms = Sequence[tuple[float, Env]]
 """(share of the demonstrations, env) for each form that a model plays."""
 
 
-def demonstrations(forms: Forms, stage: Stage, episodes: int, seed: int) -> list[Said]:
+def demonstrations(forms: Forms, stage: Stage, episodes: int, seed: int) -> list[Demonstration]:
     """Return enough answers that the stage sees each once, form by form; `episodes` tasks are drawn at a time."""
-    said = []
+    answers = []
     for number, (share, env) in enumerate(forms):
         env = replace(env, **stage.options) if stage.options else env
-        said += islice(_demonstrated(env, episodes, seed, number), round(share * stage.steps * stage.batch))
-    return said
+        answers += islice(_demonstrated(env, episodes, seed, number), round(share * stage.steps * stage.batch))
+    return answers
 
 
-def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[Said]:
+def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[Demonstration]:
     """Yield the answers of one demonstrated episode after the other, without end."""
     rng = random.Random(f"{seed} {number}")
     for part in count(1000 * seed):
@@ -60,7 +60,7 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
     return speak
 
 
-def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
+def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Demonstration]:
     """Play every task with each hostile text of `check_env`, cut to the length of an answer."""
     for task in tasks:
         for player in HOSTILE:
@@ -73,7 +73,7 @@ def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Said]:
             yield from play(env, task, speak)
 
 
-def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
+def play(env: Env, task: Task, speak: Speaker) -> Iterator[Demonstration]:
     """Yield the messages and the answer of every turn of one episode."""
     state, done, turns = env.start(task), False, Counter()
     while not done:
@@ -84,12 +84,15 @@ def play(env: Env, task: Task, speak: Speaker) -> Iterator[Said]:
             tools = tools_of(env, agent)
             more = [key for message in messages for key in message if key not in ("role", "content")]
             if not tools and (more or any(message["content"] is None for message in messages)):
-                told = f"a message has {more[0] if more else 'no content'!r}, and a pocket model reads role and content"
-                raise EnvError(f"{place}: {told} alone; say it there, in words")
+                excess = more[0] if more else "no content"
+                raise EnvError(
+                    f"{place}: a message has {excess!r}, and a pocket model reads role and content alone; say it "
+                    "there, in words"
+                )
             text = speak(state, agent, messages, place)
             actions[agent] = as_action(env, agent, text, sum(turns.values()))
             turns[agent] += 1
-            yield Said(messages, text, tools)
+            yield Demonstration(messages, text, tools)
         step = env.step(state, actions)
         state, done = step.state, step.done
 
@@ -103,11 +106,11 @@ def longest_answer(env: Env, agent: str) -> int:
     return env.max_tokens[agent] if isinstance(env.max_tokens, Mapping) else env.max_tokens
 
 
-def as_rows(said: Sequence[Said], tokenizer, name: str) -> list[dict[str, list[int]]]:
+def as_rows(answers: Sequence[Demonstration], tokenizer, name: str) -> list[dict[str, list[int]]]:
     """Return training rows: `input_ids` (prompt, answer, eos) and `completion_mask` (1 on the answer and its eos)."""
     write = partial(tokenizer.apply_chat_template, add_generation_prompt=True, tokenize=False)
-    prompts = [write(one.messages, tools=list(one.tools) or None) for one in said]
-    both = [tokenizer(texts)["input_ids"] for texts in (prompts, [one.text for one in said])]
+    prompts = [write(one.messages, tools=list(one.tools) or None) for one in answers]
+    both = [tokenizer(texts)["input_ids"] for texts in (prompts, [one.text for one in answers])]
     rows, unknown = [], tokenizer.convert_tokens_to_ids(UNKNOWN)
     for prompt, answer in zip(*both, strict=True):
         answer = [*answer, tokenizer.eos_token_id]

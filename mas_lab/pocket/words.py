@@ -13,7 +13,7 @@ from mas_lab.env import EnvError, Message, Tools
 from mas_lab.tool_calls import QWEN3
 
 
-class Said(NamedTuple):
+class Demonstration(NamedTuple):
     """One demonstrated answer."""
 
     messages: list[Message]
@@ -102,7 +102,7 @@ def _template(marks: Sequence[str]) -> str:
     return "{%- for message in messages %}{%- " + known + "{%- else %}" + others + "{%- endif %}{%- endfor %}" + opened
 
 
-def different(played: Iterable[Said], more: Iterable[str], name: str) -> list[str]:
+def different(played: Iterable[Demonstration], more: Iterable[str], name: str) -> list[str]:
     """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many."""
     found = dict.fromkeys(more)
     for messages, answer, tools in played:

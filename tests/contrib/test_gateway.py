@@ -20,7 +20,7 @@ from small import AGENTS, LENGTH, WORDS, make_team, score
 
 import mas_lab as lab
 from mas_lab.cells.episode import RolloutError
-from mas_lab.contrib.programs.chat import Refused
+from mas_lab.contrib.programs.chat import RequestError
 from mas_lab.contrib.programs.gateway import Gateway
 from mas_lab.contrib.programs.program import ProgramWarning
 from mas_lab.env import EnvError
@@ -148,7 +148,7 @@ def test_a_refused_call_leaves_no_gap_and_one_that_nobody_waits_for_no_row(team)
 
     def leaves(task, endpoint):
         def goes_on():
-            with contextlib.suppress(Refused):  # the episode has ended meanwhile
+            with contextlib.suppress(RequestError):  # the episode has ended meanwhile
                 relay(task, endpoint)
 
         abandoned = threading.Thread(target=goes_on, daemon=True)

@@ -14,8 +14,8 @@ from small import AGENTS, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab import __main__ as cli
-from mas_lab.contrib.verl.reader import Handed, HandOverError, Speaker, completion, play, recorded_rows
-from mas_lab.contrib.verl.settings import Asked, refusals, verl_settings
+from mas_lab.contrib.verl.reader import HandOverError, Speaker, VerlFolder, completion, play, recorded_rows
+from mas_lab.contrib.verl.settings import RunFacts, refusals, verl_settings
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data, to_data
 
@@ -34,7 +34,7 @@ def folder(run, tmp_path_factory):
 
 @pytest.fixture
 def handed(folder):
-    return Handed(folder)
+    return VerlFolder(folder)
 
 
 def test_the_folder_holds_the_run(folder, handed, run):
@@ -134,7 +134,7 @@ def test_a_cancelled_episode_ends_its_thread_and_its_requests(models):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(played, 1)
         await asyncio.sleep(0.5)
-        assert asked and all(one.cancelled() for one in asked) and not speaker.asked
+        assert asked and all(one.cancelled() for one in asked) and not speaker.futures
 
     asyncio.run(cancelled())
 
@@ -155,7 +155,7 @@ POLICY = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "o
 
 
 def asked(recipe=None, policy=None, curriculum=None, **settings):
-    return Asked(
+    return RunFacts(
         RECIPE.replace(**(recipe or {})), lab.Settings(tasks=4, **settings), {"shared": {**POLICY, **(policy or {})}},
         {"doer": {"temperature": 0.8}}, 20, 5, curriculum,
     )  # fmt: skip
@@ -210,7 +210,7 @@ def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
     list(lab.train(env, team, recipe, 1, run=tmp_path / "run", tasks=2, check=False, max_turns=2))
-    handed = Handed(lab.export(tmp_path / "run", tmp_path / "out", to="verl"))
+    handed = VerlFolder(lab.export(tmp_path / "run", tmp_path / "out", to="verl"))
     assert handed.env == lab.make_env("plan_path", size=3, max_turns=2)
 
 
@@ -257,7 +257,7 @@ def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
 def test_a_frozen_agents_rows_are_compared_and_not_trained_on(models, tmp_path):
     team = lab.Team.shared(lab.load_policy(models / "a", lr=1e-2), AGENTS, frozen=("asker",))
     run = trained(models, tmp_path / "run", lab.RECIPES["grpo"].replace(plan=lab.episodes(3)), team=team)
-    handed = Handed(lab.export(run, tmp_path / "out", to="verl", env=Relay()))
+    handed = VerlFolder(lab.export(run, tmp_path / "out", to="verl", env=Relay()))
     rows = recorded_rows(handed.batch())
     found = handed.advantages(rows)
     frozen = found["agent"] == "asker"

@@ -10,7 +10,7 @@ from talking import call, exchange, last, make_tokenizer, team_of
 
 import mas_lab as lab
 from mas_lab import tool_calls
-from mas_lab.contrib.programs.chat import Refused
+from mas_lab.contrib.programs.chat import RequestError
 
 USER = [{"role": "user", "content": "1 + 2"}]
 SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
@@ -274,7 +274,7 @@ def test_a_request_that_nests_too_deep_is_refused(levels):
 
     def program(task, endpoint):
         for more in ({"messages": [message]}, tool_with({"enum": nested})):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(RequestError) as refused:
                 endpoint.ask(ASKED | more)
             found.append((refused.value.status, "deep" in str(refused.value)))
         endpoint("solver", "hello")

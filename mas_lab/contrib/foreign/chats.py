@@ -37,17 +37,17 @@ def try_chats(tokenizers: str, at: Callable[[str], None]) -> None:
     for where, template in json.loads(tokenizers):
         at(where)
         tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False)
-        held = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else json.dumps(tokenizer.get_vocab())
-        _require(len(tokenizer.decode(list(range(len(tokenizer))))), len(held), where)
-        for messages, options in _chats("".join(sorted(set(held))[:CHARACTERS]), tokenizer.all_special_tokens):
+        content = tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else json.dumps(tokenizer.get_vocab())
+        _require(len(tokenizer.decode(list(range(len(tokenizer))))), len(content), where)
+        for messages, options in _chats("".join(sorted(set(content))[:CHARACTERS]), tokenizer.all_special_tokens):
             try:
                 ids = tokenizer.apply_chat_template(messages, **{"return_dict": False, **options, **template})
             except MemoryError:
                 raise
             except Exception:  # a template may refuse a role, which is an error when a prompt has it
                 continue
-            said = len(json.dumps([messages, options]))
-            _require(max(len(ids), len(tokenizer.decode(ids)) // GROWTH), said, where)
+            length = len(json.dumps([messages, options]))
+            _require(max(len(ids), len(tokenizer.decode(ids)) // GROWTH), length, where)
 
 
 def _chats(own: str, marks: list[str]) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:

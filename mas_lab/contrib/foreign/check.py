@@ -16,7 +16,7 @@ from mas_lab.runs.disk import RunError, read_arrow, reading
 from mas_lab.runs.manifest import SCORES, TABLES, Part, steps_of
 from mas_lab.runs.run import TOKENS, WATCH, open_run
 
-TOGETHER = 16 * 2**20
+BLOCK = 16 * 2**20
 """Most bytes of tables that are checked together; a larger one is checked alone."""
 
 
@@ -37,10 +37,10 @@ def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -
             require_form(watched, forms.Watched, run.folder / WATCH)
         if run.is_exported:
             require_form(run.token_texts(), forms.Tokens, run.folder / TOKENS)
-        held = [table for name in (*TABLES, SCORES) for table in _checked(run.parts(name), name, at)]
+        tables = [table for name in (*TABLES, SCORES) for table in _checked(run.parts(name), name, at)]
         if run.steps != sum(len(part.steps) for part in run.parts("stats")):
             raise RunError(f"{path}: its turns and stats are not of the same steps; export it again")
-        del held  # until here, all tables were in memory together, as they may be later
+        del tables  # until here, all tables were in memory together, as they may be later
 
 
 def _checked(parts: Sequence[Part], name: str, at: Callable[[Any], None]) -> Iterator[pd.DataFrame]:
@@ -49,8 +49,8 @@ def _checked(parts: Sequence[Part], name: str, at: Callable[[Any], None]) -> Ite
     for part in parts:
         at(part)
         [table] = read_arrow([part])
-        alike = block and table.schema.equals(block[-1][1].schema, check_metadata=True)
-        if block and not (alike and size + table.nbytes <= TOGETHER):
+        same_schema = block and table.schema.equals(block[-1][1].schema, check_metadata=True)
+        if block and not (same_schema and size + table.nbytes <= BLOCK):
             yield _checked_block(block, name)
             block, size = [], 0
         block.append((part, table))

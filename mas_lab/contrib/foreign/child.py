@@ -80,10 +80,10 @@ def in_child(code: str, *arguments: str | Path, seconds: float, **environment: s
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             timeout=seconds,
         )  # fmt: skip
-        failed, said = done.returncode != 0, done.stdout
+        failed, output = done.returncode != 0, done.stdout
     except subprocess.TimeoutExpired as error:
-        failed, said = True, error.stdout or b""
-    read, _, refusal = said.decode("utf-8", "surrogateescape").partition("\0")
+        failed, output = True, error.stdout or b""
+    read, _, refusal = output.decode("utf-8", "surrogateescape").partition("\0")
     if refusal:
         raise RunError(refusal)
     return failed, read

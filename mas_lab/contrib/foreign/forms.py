@@ -91,7 +91,7 @@ KINDS = {
 }  # fmt: skip
 """What columns hold."""
 KIND_OF = {column: kind for kind, columns in KINDS.items() for column in columns}
-HELD = {
+REQUIRED = {
     "turns": ["step", "task", "episode", "agent", "turn", "policy", "prompt", "completion", "prompt_ids",
               "completion_ids", "logprobs", "valid", "team_reward", "success", "credit", "group", "advantage"],
     "stats": ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "skipped"],
@@ -126,7 +126,7 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: Sequence[
     from pyarrow import compute
 
     table.validate(full=True)
-    if missing := [column for column in HELD.get(name, ()) if column not in table.column_names]:
+    if missing := [column for column in REQUIRED.get(name, ()) if column not in table.column_names]:
         raise RunError(f"{path}: column {missing[0]!r} is missing; it was not written by train()")
     for column in KIND_OF.keys() & set(table.column_names):
         if not _holds(KIND_OF[column], table[column].combine_chunks()):
@@ -135,8 +135,8 @@ def checked_table(table: "pyarrow.Table", name: str, path: Any, steps: Sequence[
         raise RunError(f"{path}: column 'step' holds {found!r:.100}, not {steps[0]} to {steps[-1]}")
     frame = to_pandas(table)
     if name == "turns":
-        said = compute.list_value_length(table["completion_ids"])
-        if not compute.list_value_length(table["logprobs"]).equals(said):
+        lengths = compute.list_value_length(table["completion_ids"])
+        if not compute.list_value_length(table["logprobs"]).equals(lengths):
             raise RunError(f"{path}: a row has not one of logprobs for each of completion_ids")
         require(frame, [column for column in frame.columns if column in SCHEMA and SCHEMA[column].check], str(path))
         require_advantage_per_token(frame, str(path))

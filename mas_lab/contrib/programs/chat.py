@@ -30,7 +30,7 @@ MOST_DRAWS = 64
 """Largest `n`."""
 
 
-class Refused(Exception):
+class RequestError(Exception):
     """Error for a call that gets no answer, with HTTP status, OpenAI's error code and message."""
 
     def __init__(self, status: int, code: str, sentence: str):
@@ -92,19 +92,19 @@ def _read_tool(tool: Any) -> dict[str, Any]:
     function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
     if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
         raise ValueError(f"it is {tool!r:.80}; give {{'type': 'function', 'function': {{'name', 'parameters'}}}}")
-    kept = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
-    kept.setdefault("parameters", {"type": "object", "properties": {}})
-    if problem := not_plain(kept, "it"):
+    read = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
+    read.setdefault("parameters", {"type": "object", "properties": {}})
+    if problem := not_plain(read, "it"):
         raise ValueError(problem)
     try:
-        if not fits(kept["parameters"]):
+        if not fits(read["parameters"]):
             raise ValueError("it takes too long to read")
     except Exception as error:
-        raise ValueError(f"the parameters of {kept['name']!r} are no JSON schema: {error!s:.120}") from None
-    return {"type": "function", "function": kept}
+        raise ValueError(f"the parameters of {read['name']!r} are no JSON schema: {error!s:.120}") from None
+    return {"type": "function", "function": read}
 
 
-class Asked(BaseModel):
+class ChatRequest(BaseModel):
     """One call of `agent` with `messages`. `None` in a field: the team's sampling setting holds."""
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -144,49 +144,51 @@ class Asked(BaseModel):
         return ["seed"] if self.seed is not None else []
 
 
-def asked_of(body: Any) -> Asked:
-    """Parse a request's JSON, or raise `Refused` with the parameter and an alternative."""
+def parse_request(body: Any) -> ChatRequest:
+    """Parse a request's JSON, or raise `RequestError` with the parameter and an alternative."""
     if not isinstance(body, Mapping):
-        raise Refused(400, "invalid_json", "the body is no JSON object with model and messages")
+        raise RequestError(400, "invalid_json", "the body is no JSON object with model and messages")
     try:
-        asked = Asked.model_validate({name: value for name, value in body.items() if value is not None})
+        chat = ChatRequest.model_validate({name: value for name, value in body.items() if value is not None})
     except ValidationError as error:
-        raise Refused(400, "invalid_value", first_problem(error)) from None
-    for name, value in asked.model_extra.items():
+        raise RequestError(400, "invalid_value", first_problem(error)) from None
+    for name, value in chat.model_extra.items():
         if name not in IGNORED and (name not in NEUTRAL or value != NEUTRAL[name]):
             instead = INSTEAD.get(name, "leave it out")
-            raise Refused(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
-    _add_format(asked)
-    asked.tool_choice = _choice(asked)
-    return asked
+            raise RequestError(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
+    _add_format(chat)
+    chat.tool_choice = _choice(chat)
+    return chat
 
 
-def _add_format(asked: Asked) -> None:
+def _add_format(chat: ChatRequest) -> None:
     """Turn a JSON schema for the answer into a tool that must be called; its arguments become the content."""
-    kind = asked.response_format.get("type", "text")
+    kind = chat.response_format.get("type", "text")
     if kind == "text":
-        asked.response_format = {}
+        chat.response_format = {}
         return
-    form = asked.response_format.get("json_schema")
+    form = chat.response_format.get("json_schema")
     if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
-        told = f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
-        raise Refused(400, "unsupported_parameter", told)
+        message = (
+            f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
+        )
+        raise RequestError(400, "unsupported_parameter", message)
     function = {"name": form.get("name") or FORMAT, "parameters": form.get("schema"),
                 "description": form.get("description")}  # fmt: skip
     try:
-        asked.tools.append(_read_tool({"type": "function", "function": function}))
+        chat.tools.append(_read_tool({"type": "function", "function": function}))
     except ValueError as error:
-        raise Refused(400, "invalid_value", f"response_format: {error}") from None
-    asked.response_format = {"name": function["name"]}
-    if len(asked.tools) == 1:
-        asked.tool_choice = {"function": {"name": function["name"]}}
-    elif asked.tool_choice == "auto":
-        asked.tool_choice = "required"
+        raise RequestError(400, "invalid_value", f"response_format: {error}") from None
+    chat.response_format = {"name": function["name"]}
+    if len(chat.tools) == 1:
+        chat.tool_choice = {"function": {"name": function["name"]}}
+    elif chat.tool_choice == "auto":
+        chat.tool_choice = "required"
 
 
-def _choice(asked: Asked) -> str:
-    """Return "auto", "none", "required", or the name of the tool that must be called; raise `Refused` otherwise."""
-    choice, names = asked.tool_choice, [tool["function"]["name"] for tool in asked.tools]
+def _choice(chat: ChatRequest) -> str:
+    """Return "auto", "none", "required", or the name of the tool that must be called."""
+    choice, names = chat.tool_choice, [tool["function"]["name"] for tool in chat.tools]
     if isinstance(choice, Mapping):
         function = choice.get("function", choice)
         name = function.get("name") if isinstance(function, Mapping) else None
@@ -194,12 +196,12 @@ def _choice(asked: Asked) -> str:
             return name
     elif choice in ("auto", "none") or (choice == "required" and names):
         return choice if names else "none"
-    told = f"tool_choice={choice!r:.80}; give 'auto', 'none', 'required' or a function of tools ({', '.join(names)})"
-    raise Refused(400, "invalid_value", told)
+    message = f"tool_choice={choice!r:.80}; give 'auto', 'none', 'required' or a function of tools ({', '.join(names)})"
+    raise RequestError(400, "invalid_value", message)
 
 
 @dataclass(frozen=True)
-class Answered:
+class ChatAnswer:
     """One answer to a call: the message, how it ended, its tokens, and the log-probabilities of these."""
 
     message: Message
@@ -211,20 +213,20 @@ class Answered:
     """Number of the call in its episode."""
 
 
-def answer_to(asked: Asked, answers: Sequence[Answered]) -> dict[str, Any]:
+def answer_to(chat: ChatRequest, answers: Sequence[ChatAnswer]) -> dict[str, Any]:
     """Return the answers to a request as one JSON object; its id is the number of the first call in its episode."""
-    choices = [_choice_of(asked, one, index) for index, one in enumerate(answers)]
-    prompt, said = answers[0].prompt_tokens, sum(len(one.tokens) for one in answers)
-    usage = {"prompt_tokens": prompt, "completion_tokens": said, "total_tokens": prompt + said}
+    choices = [_choice_of(chat, one, index) for index, one in enumerate(answers)]
+    prompt, completion = answers[0].prompt_tokens, sum(len(one.tokens) for one in answers)
+    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     return {"id": f"chatcmpl-{answers[0].number}", "object": "chat.completion", "created": int(time.time()),
-            "model": asked.agent, "choices": choices, "usage": usage}  # fmt: skip
+            "model": chat.agent, "choices": choices, "usage": usage}  # fmt: skip
 
 
-def _choice_of(asked: Asked, one: Answered, index: int) -> dict[str, Any]:
+def _choice_of(chat: ChatRequest, one: ChatAnswer, index: int) -> dict[str, Any]:
     message = {"role": "assistant", "refusal": None, **one.message}
     calls = message.pop("tool_calls", [])
     finish = "length" if one.finish == "length" else "stop"
-    if asked.response_format and [call["function"]["name"] for call in calls] == [asked.response_format["name"]]:
+    if chat.response_format and [call["function"]["name"] for call in calls] == [chat.response_format["name"]]:
         message["content"] = json.dumps(calls[0]["function"]["arguments"])
     elif calls:
         finish, message["content"] = "tool_calls", message["content"] or None
@@ -233,7 +235,7 @@ def _choice_of(asked: Asked, one: Answered, index: int) -> dict[str, Any]:
             for call in calls
         ]
     logprobs = None
-    if asked.logprobs:
+    if chat.logprobs:
         pairs = zip(one.tokens, one.logprobs, strict=True)
         logprobs = {"refusal": None, "content": [
             {"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []} for text, value in pairs

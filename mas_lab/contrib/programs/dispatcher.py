@@ -11,7 +11,7 @@ from typing import Any
 
 from mas_lab.cells.driver import draw_seed
 from mas_lab.cells.requests import PendingRequests
-from mas_lab.contrib.programs.chat import Refused
+from mas_lab.contrib.programs.chat import RequestError
 from mas_lab.contrib.programs.episode import Call, Episode
 from mas_lab.contrib.programs.gateway import Gateway
 from mas_lab.locks import locked
@@ -39,8 +39,8 @@ class Dispatcher:
         self.team, self.seed, self.step, self.max_tokens, self.finished = team, seed, step, max_tokens, finished
         self.patience_s, self._news_at = patience_s, time.monotonic()
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
-        self.asked: list[Call] = []
-        self.pending: PendingRequests[tuple[Call, Request]] = PendingRequests(team, lambda kept: kept[0].place)
+        self.waiting: list[Call] = []
+        self.pending: PendingRequests[tuple[Call, Request]] = PendingRequests(team, lambda accepted: accepted[0].place)
 
     def tell(self, episode: Episode, call: Call | None) -> None:
         """Report a call, or the end of the episode as `None`. Any thread may do so."""
@@ -73,14 +73,14 @@ class Dispatcher:
             self.finished()
         if ended:
             return  # the next wave includes the episodes that replace them
-        waiting = {call.episode for call in self.asked}
+        callers = {call.episode for call in self.waiting}
         silent = time.monotonic() - self._news_at > self.patience_s
-        if self.asked and (self.pending.streams or silent or waiting >= live):
-            calls, self.asked = sorted(self.asked, key=lambda call: (call.episode.name, call.depth)), []
-            for agent in sorted({call.asked.agent for call in calls}):
-                self._submit(agent, [call for call in calls if call.asked.agent == agent and not call.answer.done()])
+        if self.waiting and (self.pending.streams or silent or callers >= live):
+            calls, self.waiting = sorted(self.waiting, key=lambda call: (call.episode.name, call.depth)), []
+            for agent in sorted({call.chat.agent for call in calls}):
+                self._submit(agent, [call for call in calls if call.chat.agent == agent and not call.answer.done()])
         for (call, request), completion in self.pending.answers() if self.pending else ():
-            agent = call.asked.agent
+            agent = call.chat.agent
             call.settle((request, self.team[agent], self.team.name_of(agent), completion))
 
     def _hear(self, seconds: float) -> list[Episode]:
@@ -90,42 +90,42 @@ class Dispatcher:
             while True:
                 episode, call = self.news.get(timeout=seconds) if seconds else self.news.get_nowait()
                 seconds, self._news_at = 0.0, time.monotonic()
-                self.asked.append(call) if call is not None else ended.append(episode)
+                self.waiting.append(call) if call is not None else ended.append(episode)
         except Empty:
             return ended
 
     def _submit(self, agent: str, calls: Sequence[Call]) -> None:
-        kept = []
+        accepted = []
         for call in calls:
             try:
-                kept.append((call, self._request(call)))
-            except Refused as refused:
+                accepted.append((call, self._request(call)))
+            except RequestError as refused:
                 call.settle(refused)
-        if kept:
-            self.pending.submit(self.team[agent], [request for _, request in kept], kept)
+        if accepted:
+            self.pending.submit(self.team[agent], [request for _, request in accepted], accepted)
 
     def _request(self, call: Call) -> Request:
-        """Return the request for the engine, or raise `Refused`."""
-        asked, policy, sampling = call.asked, self.team[call.asked.agent], self.team.sampling[call.asked.agent]
-        length = sum(len(message["content"] or "") for message in asked.messages) + len(repr(asked.offered))
+        """Return the request for the engine, or raise `RequestError`."""
+        chat, policy, sampling = call.chat, self.team[call.chat.agent], self.team.sampling[call.chat.agent]
+        length = sum(len(message["content"] or "") for message in chat.messages) + len(repr(chat.offered))
         if length > CHARACTERS * policy.context:
-            told = f"{length:,} characters are more than agent {asked.agent!r} reads ({policy.context} tokens)"
-            raise Refused(400, "context_length_exceeded", told)
+            message = f"{length:,} characters are more than agent {chat.agent!r} reads ({policy.context} tokens)"
+            raise RequestError(400, "context_length_exceeded", message)
         try:
-            offered = {"tools": asked.offered, "choice": asked.tool_choice} if asked.offered else {}
-            ids = tuple(policy.encode(asked.messages, **offered))
+            offered = {"tools": chat.offered, "choice": chat.tool_choice} if chat.offered else {}
+            ids = tuple(policy.encode(chat.messages, **offered))
         except Exception as error:  # from the chat template, which may not take a role, for example
-            told = f"the chat template of agent {asked.agent!r} cannot write it: {error}"
-            raise Refused(400, "messages", told) from error
-        limit = min(asked.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
-        if asked.max_tokens is None:
+            message = f"the chat template of agent {chat.agent!r} cannot write it: {error}"
+            raise RequestError(400, "messages", message) from error
+        limit = min(chat.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+        if chat.max_tokens is None:
             limit = max(1, min(limit, policy.context - len(ids)))
         if len(ids) + limit > policy.context:
-            raise Refused(
+            raise RequestError(
                 400, "context_length_exceeded",
                 f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
-                f"{asked.agent!r} ({policy.context} tokens)",
+                f"{chat.agent!r} ({policy.context} tokens)",
             )  # fmt: skip
-        drawn = draw_seed(self.seed, self.step, call.episode.name, asked.agent, call.number)
-        temperature = asked.temperature or sampling.temperature
-        return Request(ids, limit, temperature, drawn, (*sampling.stop, *asked.stop), sampling.top_p, sampling.top_k)
+        drawn = draw_seed(self.seed, self.step, call.episode.name, chat.agent, call.number)
+        temperature = chat.temperature or sampling.temperature
+        return Request(ids, limit, temperature, drawn, (*sampling.stop, *chat.stop), sampling.top_p, sampling.top_k)

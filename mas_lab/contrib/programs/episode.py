@@ -20,7 +20,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from mas_lab.cells.normalization import TALLEST
-from mas_lab.contrib.programs.chat import Answered, Asked, Refused, answer_to, asked_of
+from mas_lab.contrib.programs.chat import ChatAnswer, ChatRequest, RequestError, answer_to, parse_request
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Policy, Request
 from mas_lab.tool_calls import answer_of
@@ -71,8 +71,8 @@ class Endpoint:
 
         Messages, tools and calls have the form of OpenAI's chat completions, as do the other options.
         """
-        told = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
-        return self.ask({"model": agent, "messages": told, **options})["choices"][0]["message"]
+        chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
+        return self.ask({"model": agent, "messages": chat, **options})["choices"][0]["message"]
 
     def client(self, **options: Any) -> Any:
         """Return an `openai.OpenAI` client for this episode, without retries.
@@ -92,23 +92,23 @@ class Call:
     """One call in flight. `number` counts the calls of its agent, `depth` those of its episode, from 0."""
 
     episode: "Episode"
-    asked: Asked
+    chat: ChatRequest
     number: int
     depth: int
     answer: Future = field(default_factory=Future)
 
     @property
     def place(self) -> str:
-        return f"task {self.episode.task.id!r}, agent {self.asked.agent!r}, turn {self.number}"
+        return f"task {self.episode.task.id!r}, agent {self.chat.agent!r}, turn {self.number}"
 
-    def settle(self, drawn: tuple[Request, Policy, str, Completion] | Refused) -> None:
+    def settle(self, drawn: tuple[Request, Policy, str, Completion] | RequestError) -> None:
         """Set what the policy of a name drew, or why it drew nothing, unless the call has one of them.
 
         An episode may end in its own thread while another thread answers its call.
         """
         self.episode.open.discard(self)
         with suppress(InvalidStateError):
-            (self.answer.set_exception if isinstance(drawn, Refused) else self.answer.set_result)(drawn)
+            (self.answer.set_exception if isinstance(drawn, RequestError) else self.answer.set_result)(drawn)
 
 
 @dataclass(eq=False)
@@ -124,7 +124,7 @@ class Episode:
     tell: Callable[["Episode", Call | None], None]
     rows: list[dict[str, Any]] = field(default_factory=list)
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
-    earned: EpisodeResult | None = None
+    result: EpisodeResult | None = None
     why: str = ""
     """Reason why the episode failed; empty if it did not."""
     refusal: str = ""
@@ -160,41 +160,43 @@ class Episode:
         return self.until - self.since
 
     def ask(self, body: Any) -> dict[str, Any]:
-        """Wait for the answer to one request and return it, or raise `Refused`."""
+        """Wait for the answer to one request and return it, or raise `RequestError`."""
         try:
-            asked = asked_of(body)
-            asked.messages = [self._issued(message) for message in asked.messages]
-            calls = self._make_calls(asked)
+            chat = parse_request(body)
+            chat.messages = [self._issued(message) for message in chat.messages]
+            calls = self._make_calls(chat)
             for call in calls:
                 self.tell(self, call)
             answers = [self.take(call, *call.answer.result()) for call in calls]
         except RecursionError:
-            raise Refused(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
-        except Refused as refused:
+            raise RequestError(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
+        except RequestError as refused:
             self.refusal = self.refusal or str(refused)
             raise
-        return answer_to(asked, answers)
+        return answer_to(chat, answers)
 
     def _issued(self, message: Message) -> Message:
         """Return the message with tool calls that this episode sent; clients write its arguments in their own way."""
         ids = [call["id"] for call in message.get("tool_calls", ())]
         return self.issued.get(ids[0], message) if ids else message
 
-    def _make_calls(self, asked: Asked) -> list[Call]:
+    def _make_calls(self, chat: ChatRequest) -> list[Call]:
         """Return a call for each of the `n` draws of a request."""
         with self._lock:
             if self._over:
                 raise self._ended()
-            if asked.agent not in self.agents:
+            if chat.agent not in self.agents:
                 known = ", ".join(self.agents)
-                self.why = f"it called agent {asked.agent!r:.80}, and the agents are {known}"
-                raise Refused(404, "model_not_found", f"no agent is called {asked.agent!r:.80}; the agents are {known}")
-            if self._calls.total() + asked.n > self.max_calls:
+                self.why = f"it called agent {chat.agent!r:.80}, and the agents are {known}"
+                raise RequestError(
+                    404, "model_not_found", f"no agent is called {chat.agent!r:.80}; the agents are {known}"
+                )
+            if self._calls.total() + chat.n > self.max_calls:
                 self.why = f"it made more than max_calls={self.max_calls} calls"
-                raise Refused(403, "too_many_calls", self.why)
-            first, depth = self._calls[asked.agent], self._calls.total()
-            calls = [Call(self, asked, first + draw, depth + draw) for draw in range(asked.n)]
-            self._calls[asked.agent] += asked.n
+                raise RequestError(403, "too_many_calls", self.why)
+            first, depth = self._calls[chat.agent], self._calls.total()
+            calls = [Call(self, chat, first + draw, depth + draw) for draw in range(chat.n)]
+            self._calls[chat.agent] += chat.n
             self.open.update(calls)
         return calls
 
@@ -202,55 +204,55 @@ class Episode:
         try:
             returned = self.program(self.task, endpoint)
             returned = asyncio.run(returned) if inspect.iscoroutine(returned) else returned
-            earned, why = result_of(returned, self.agents, self._calls)
+            result, why = result_of(returned, self.agents, self._calls)
         except BaseException as error:  # any error fails this episode and no other
-            earned, why = None, _told(error)
-        self.end(earned, why)
+            result, why = None, _describe(error)
+        self.end(result, why)
 
-    def end(self, earned: EpisodeResult | None, why: str) -> None:
+    def end(self, result: EpisodeResult | None, why: str) -> None:
         """End the episode; later calls of this method have no effect."""
         with self._lock:
             if self._over:
                 return
             self._over, self.until = True, time.monotonic()
             self.why = self.why or why
-            self.earned = None if self.why else earned
+            self.result = None if self.why else result
         for call in list(self.open):
             call.settle(self._ended())
         self.tell(self, None)
 
-    def _ended(self) -> Refused:
-        return Refused(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
+    def _ended(self) -> RequestError:
+        return RequestError(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
 
-    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> Answered:
+    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> ChatAnswer:
         """Keep the row of a call, which a completion of the policy called `name` answers, and return the answer.
 
         It runs in the thread of the call, because to compare arguments with a schema may take seconds.
         """
-        asked, tools, ids = call.asked, call.asked.offered, list(completion.ids)
+        chat, tools, ids = call.chat, call.chat.offered, list(completion.ids)
         message, status = {"role": "assistant", "content": completion.text}, "none"
         if tools:
             message, status = answer_of(policy, request.prompt_ids, completion, tools, call.depth)
         for one in request.stop if completion.finish == "stop" else ():
             message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
         row = {
-            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": asked.agent,
+            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": chat.agent,
             "candidate": 0, "kept": True, "probe": False, "policy": name,
-            "prompt": transcript(asked.messages, tools) + asked.demand, "prompt_ids": list(request.prompt_ids),
+            "prompt": transcript(chat.messages, tools) + chat.demand, "prompt_ids": list(request.prompt_ids),
             "temperature": request.temperature, "completion": completion.text, "completion_ids": ids,
             "logprobs": list(completion.logprobs), "finish": completion.finish,
             **({"call_status": status} if tools else {}), "valid": status in ("none", "ok"), "team_reward": 0.0,
             "local_reward": 0.0, "success": False, "done": False,
-            "info": {"ignored": asked.ignored} if asked.ignored else {},
+            "info": {"ignored": chat.ignored} if chat.ignored else {},
         }  # fmt: skip
         with self._lock:
             if self._over:
                 raise self._ended()
             self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
             self.rows.append(row)
-        tokens = [policy.tokenizer.decode([token]) for token in ids] if asked.logprobs else ids
+        tokens = [policy.tokenizer.decode([token]) for token in ids] if chat.logprobs else ids
         prompted = len(request.prompt_ids)
-        return Answered(message, completion.finish, tokens, completion.logprobs, prompted, call.depth)
+        return ChatAnswer(message, completion.finish, tokens, completion.logprobs, prompted, call.depth)
 
     def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
         """Return the rows of all answered calls as one path, in the order of the calls.
@@ -263,14 +265,14 @@ class Episode:
             row |= {"depth": depth, "node": node, "parent": before, "action": f"{node}.0", "turn": turns[row["agent"]]}
             turns[row["agent"]] += 1
         last = {row["agent"]: row for row in rows}
-        for agent, reward in self.earned.agents.items():
+        for agent, reward in self.result.agents.items():
             if agent in last:
                 last[agent]["local_reward"] = float(reward)
-        success = self.earned.success
-        won = self.earned.team >= max_return - 1e-9 if success is None else success
+        success = self.result.success
+        won = self.result.team >= max_return - 1e-9 if success is None else success
         for row in rows[-1:]:
-            row |= {"team_reward": float(self.earned.team), "success": bool(won), "done": True,
-                    "info": row["info"] | dict(self.earned.info)}  # fmt: skip
+            row |= {"team_reward": float(self.result.team), "success": bool(won), "done": True,
+                    "info": row["info"] | dict(self.result.info)}  # fmt: skip
         return rows
 
 
@@ -285,8 +287,8 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
         returned = EpisodeResult(team=returned)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
         if not isinstance(reward, Real) or not abs(reward) < TALLEST:
-            wanted = f"a number below {TALLEST:g} or a lab.EpisodeResult of them"
-            return returned, f"the reward of {agent} is {reward!r:.80}; return {wanted}"
+            expected = f"a number below {TALLEST:g} or a lab.EpisodeResult of them"
+            return returned, f"the reward of {agent} is {reward!r:.80}; return {expected}"
     if not calls:
         return returned, "it called nobody"
     for agent, reward in returned.agents.items():
@@ -299,7 +301,7 @@ def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[Epi
     return returned, not_plain(returned.info, "info")
 
 
-def _told(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     """Describe the exception that a program raised, with file and line."""
     place = traceback.extract_tb(error.__traceback__)[1:2]
     where = f" ({place[0].filename.rpartition('/')[2]}, line {place[0].lineno})" if place else ""

@@ -11,13 +11,13 @@ from threading import Thread
 from typing import Any
 
 from mas_lab.contrib.programs import responses
-from mas_lab.contrib.programs.chat import Refused, chunks_of, parsed
+from mas_lab.contrib.programs.chat import RequestError, chunks_of, parsed
 
 PATH, RESPONSES = "/v1/chat/completions", "/v1/responses"
 MOST = 8 * 2**20
 """Maximal size of a request in bytes."""
 Ask = Callable[[Any], dict[str, Any]]
-"""Function that answers one request's JSON, or raises `Refused`."""
+"""Function that answers one request's JSON, or raises `RequestError`."""
 
 
 class Gateway(ThreadingHTTPServer):
@@ -67,10 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
             body = self._body()
             answer = ask(body) if path == PATH else responses.answer_of(ask, body)
             streams = isinstance(body, Mapping) and body.get("stream")
-        except Refused as refused:
+        except RequestError as refused:
             return self._refuse(refused)
         except Exception as error:  # every request gets an answer
-            return self._refuse(Refused(500, "server_error", f"{type(error).__name__}: {error!s:.300}"))
+            return self._refuse(RequestError(500, "server_error", f"{type(error).__name__}: {error!s:.300}"))
         if not streams:
             self._send(json.dumps(answer))
         elif path == PATH:
@@ -83,29 +83,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Send what the HTTP layer refuses, such as a GET, in the same form."""
-        self._refuse(Refused(code, "http", f"{message or 'not supported'}; POST to {PATH} or {RESPONSES}"))
+        self._refuse(RequestError(code, "http", f"{message or 'not supported'}; POST to {PATH} or {RESPONSES}"))
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RequestError) -> None:
         self.close_connection = True  # the rest of the request may not have been read
         self._send(json.dumps(refused.body()), refused.status)
 
     def _episode(self) -> tuple[Ask, str]:
         key = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
         if key not in self.server.episodes:
-            raise Refused(401, "invalid_api_key", "the key is of no episode that is being played")
+            raise RequestError(401, "invalid_api_key", "the key is of no episode that is being played")
         path = self.path.partition("?")[0]
         if path not in (PATH, RESPONSES):
-            raise Refused(404, "not_found", f"there is nothing at {self.path!r:.80}; ask {PATH} or {RESPONSES}")
+            raise RequestError(404, "not_found", f"there is nothing at {self.path!r:.80}; ask {PATH} or {RESPONSES}")
         return self.server.episodes[key], path
 
     def _body(self) -> Any:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or len(length) > len(str(MOST)) or int(length) > MOST:
-            raise Refused(413, "length", f"Content-Length is {length!r:.20}; give a number of at most {MOST} bytes")
+            raise RequestError(
+                413, "length", f"Content-Length is {length!r:.20}; give a number of at most {MOST} bytes"
+            )
         try:
             return parsed(self.rfile.read(int(length)))
         except ValueError as error:
-            raise Refused(400, "invalid_json", f"the body is no JSON: {error}") from None
+            raise RequestError(400, "invalid_json", f"the body is no JSON: {error}") from None
 
     def _send(self, text: str, status: int = 200, kind: str = "application/json") -> None:
         data = text.encode()

@@ -68,13 +68,13 @@ def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: i
     return rollout(env, team, env.train, plan=episodes(n), seed=seed)
 
 
-def as_tasks(given: Sequence[Any]) -> tuple[Task, ...]:
+def as_tasks(tasks: Sequence[Any]) -> tuple[Task, ...]:
     """Return tasks as they are, and plain data as tasks named by a digest of it.
 
     Raises EnvError for anything else.
     """
     made = []
-    for number, one in enumerate(given):
+    for number, one in enumerate(tasks):
         if isinstance(one, Task):
             made.append(one)
             continue
@@ -173,7 +173,7 @@ class ProgramEnv:
             )  # fmt: skip
             if self.failed is None:
                 return []
-            episode.earned = EpisodeResult(self.failed, success=False)
+            episode.result = EpisodeResult(self.failed, success=False)
         return episode.closed_rows(self.max_return)
 
     def _plays_itself(self, *_: Any) -> NoReturn:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from mas_lab.contrib.foreign.forms import first_problem
-from mas_lab.contrib.programs.chat import Refused
+from mas_lab.contrib.programs.chat import RequestError
 
 SAME = ("model", "temperature", "top_p", "parallel_tool_calls", "stream", "metadata", "store", "user")
 """Parameters that mean the same in both."""
@@ -34,7 +34,7 @@ class _Shape(BaseModel):
 def answer_of(ask: Callable[[Any], dict[str, Any]], body: Any) -> dict[str, Any]:
     """Return a response, which `ask` answers as a chat completion."""
     if not isinstance(body, Mapping):
-        raise Refused(400, "invalid_json", "the body is no JSON object with model and input")
+        raise RequestError(400, "invalid_json", "the body is no JSON object with model and input")
     return as_response(ask(as_chat({name: value for name, value in body.items() if value is not None})))
 
 
@@ -43,21 +43,21 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     try:
         _Shape.model_validate(body)
     except ValidationError as error:
-        raise Refused(400, "invalid_value", first_problem(error)) from None
+        raise RequestError(400, "invalid_value", first_problem(error)) from None
     for name in body.keys() - {*SAME, *PASSED}:
-        told = f"{name} is not supported here: leave it out, or use chat completions"
-        raise Refused(400, "unsupported_parameter", told)
+        message = f"{name} is not supported here: leave it out, or use chat completions"
+        raise RequestError(400, "unsupported_parameter", message)
     chat = {name: body[name] for name in SAME if name in body}
     messages = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
-    given = body.get("input", [])
-    for item in [{"role": "user", "content": given}] if isinstance(given, str) else given:
+    input = body.get("input", [])
+    for item in [{"role": "user", "content": input}] if isinstance(input, str) else input:
         _add(messages, item)
     chat["messages"] = messages
     if "max_output_tokens" in body:
         chat["max_tokens"] = body["max_output_tokens"]
     for tool in body.get("tools", ()):
         if tool.get("type") != "function":
-            raise Refused(400, "unsupported_parameter", f"a tool of type {tool.get('type')!r:.40}; give functions")
+            raise RequestError(400, "unsupported_parameter", f"a tool of type {tool.get('type')!r:.40}; give functions")
         chat.setdefault("tools", []).append({"type": "function", "function": dict(tool)})
     choice = body.get("tool_choice")
     if choice is not None:
@@ -87,7 +87,7 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
         output = output if isinstance(output, str) else json.dumps(output)
         messages.append({"role": "tool", "tool_call_id": item.get("call_id"), "content": output})
     elif kind != "reasoning":  # which no chat template writes again
-        raise Refused(400, "invalid_value", f"an input of type {kind!r:.40} is not supported here; use messages")
+        raise RequestError(400, "invalid_value", f"an input of type {kind!r:.40} is not supported here; use messages")
 
 
 def as_response(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _events_of(item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
         yield {"type": "response.content_part.done", **at, "part": part}
     elif item["type"] == "function_call":
-        given = {"name": item["name"], "arguments": item["arguments"]}
+        input = {"name": item["name"], "arguments": item["arguments"]}
         yield {"type": "response.function_call_arguments.delta", **at, "delta": item["arguments"]}
-        yield {"type": "response.function_call_arguments.done", **at, **given}
+        yield {"type": "response.function_call_arguments.done", **at, **input}
     yield {"type": "response.output_item.done", "item": item}

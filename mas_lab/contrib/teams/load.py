@@ -127,8 +127,8 @@ def _refuse_large(size: int, where: Any) -> None:
     """Raise RunError if a team takes too many bytes."""
     total, limit = size / 2**30, float(os.environ.get(LIMIT, USUAL))
     if total > limit:
-        told = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
-        raise RunError(f"{where}: {told}; set {LIMIT} if you trust them")
+        message = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
+        raise RunError(f"{where}: {message}; set {LIMIT} if you trust them")
 
 
 def _require_files(folder: Path, listed: dict[str, str]) -> None:
@@ -188,10 +188,10 @@ def load_team(
     if len(alphas) > 1:
         raise PolicyError(f"{folder / TEAM}: its adapters have several values of alpha, and one load takes one")
     own = {"alpha": alphas.pop()} if alphas else {}
-    given = {name: _given(name, one, folder, bases) for name, one in team.policies.items()}
-    refuse_chats([(str(one.folder), one.template) for one in given.values() if one.lora is None])
-    policies = open_given(given, backend=backend, **own, **options)
-    for name, one in given.items():
+    weights = {name: _weights(name, one, folder, bases) for name, one in team.policies.items()}
+    refuse_chats([(str(one.folder), one.template) for one in weights.values() if one.lora is None])
+    policies = open_given(weights, backend=backend, **own, **options)
+    for name, one in weights.items():
         if one.lora is None:
             forget_patterns(policies[name].tokenizer)
     return Team({agent: policies[name] for agent, name in team.agents.items()}, team.sampling, team.frozen)
@@ -218,7 +218,7 @@ def _fetched(where: str, revision: str | None) -> Path:
     return folder
 
 
-def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path]) -> Any:
+def _weights(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path]) -> Any:
     """Return the arguments for the back end; raise PolicyError if an adapter's base model may not be loaded."""
     from mas_lab.backends.torch.base import Given
     from mas_lab.backends.torch.source import Source
@@ -229,14 +229,14 @@ def _given(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path
     if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
         found = [Source(**base.model_dump())]
     elif base.kind == "directory":
-        known = [Source.find(Path(given)).pinned() for given in bases if (Path(given) / "config.json").is_file()]
+        known = [Source.find(Path(path)).pinned() for path in bases if (Path(path) / "config.json").is_file()]
         found = [source for source in known if source.digest == base.digest]
     if not found:
         theirs = f"a model in a folder of whoever trained it (sha256 of its weights: {base.digest})"
-        told = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
+        message = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
         raise PolicyError(
-            f"policy {name!r:.80} is an adapter of {told}, which is not loaded unasked; if you want that one, get that "
-            "model, and load_team(..., base=<its id or folder>)"
+            f"policy {name!r:.80} is an adapter of {message}, which is not loaded unasked; if you want that one, get "
+            "that model, and load_team(..., base=<its id or folder>)"
         )
     lora = one.lora.model_dump(exclude={"alpha"}, exclude_none=True) | {"seed": 0}
     return Given(folder / one.folder, one.lr, one.template, lora, found[0])

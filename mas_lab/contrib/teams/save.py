@@ -58,8 +58,8 @@ def _write(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
     team = checkpoint.state["team"]
     with whole(folder, is_folder=True) as staged:
         policies = {name: _copy(name, number, checkpoint, staged) for number, name in enumerate(team["policies"])}
-        kept = {key: team[key] for key in ("agents", "sampling", "frozen")}
-        data = {"format": FORMAT, "step": checkpoint.step, **kept, "policies": policies}
+        roles = {key: team[key] for key in ("agents", "sampling", "frozen")}
+        data = {"format": FORMAT, "step": checkpoint.step, **roles, "policies": policies}
         write_json(staged / TEAM, data)
         card(run, data).save(staged / CARD)
 
@@ -71,8 +71,8 @@ def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[
     if record.get("backend") == "tinker":
         raise RunError(f"policy {name!r} lives behind a Tinker server, and the run has no weights of it; download them")
     if taken := reserved(record["template"]):
-        told = f"policy {name!r} has the template argument {taken[0]!r}, which load_team refuses"
-        raise RunError(f"{told}; set policy.tokenizer.chat_template instead, and train from there")
+        reason = f"policy {name!r} has the template argument {taken[0]!r}, which load_team refuses"
+        raise RunError(f"{reason}; set policy.tokenizer.chat_template instead, and train from there")
     called = f"policies/{number}" + (f"-{name}" if re.fullmatch(r"[A-Za-z0-9_]{1,40}", name) else "")
     folder = staged / called
     folder.mkdir(parents=True)
@@ -84,11 +84,11 @@ def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[
         del base["name"]  # a path on a local machine
     if (adapted := folder / "adapter_config.json").is_file():
         write_json(adapted, read_json(adapted) | {"base_model_name_or_path": base.get("name")})
-    told = {"folder": called, "kind": "adapter" if record["lora"] else "full", "base": base, "lr": record["lr"],
+    entry = {"folder": called, "kind": "adapter" if record["lora"] else "full", "base": base, "lr": record["lr"],
             "template": record["template"], "files": hashes(folder)}  # fmt: skip
     if record["lora"]:
-        told["lora"] = {**record["lora"], "alpha": record["options"].get("alpha", 2.0)}
-    return told
+        entry["lora"] = {**record["lora"], "alpha": record["options"].get("alpha", 2.0)}
+    return entry
 
 
 def card(run: Run, team: Mapping[str, Any]) -> ModelCard:

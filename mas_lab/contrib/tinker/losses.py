@@ -50,13 +50,13 @@ def data(samples: Sequence[Sample], name: str, factor: float) -> list[Any]:
 
     rows = []
     for one in samples:
-        said, before = list(map(int, one.completion_ids)), [0.0] * (len(one.prompt_ids) - 1)
-        known = {"target_tokens": [*map(int, before), *said]}
+        completion, before = list(map(int, one.completion_ids)), [0.0] * (len(one.prompt_ids) - 1)
+        known = {"target_tokens": [*map(int, before), *completion]}
         counts = [*before, *(one.advantages_T * one.weight * factor).tolist()]
         if name == "cross_entropy":
             known["weights"] = counts
         else:
             known |= {"logprobs": [*before, *map(float, one.logprobs)], "advantages": counts}
-        ids = types.ModelInput.from_ints([*map(int, one.prompt_ids), *said][:-1])
+        ids = types.ModelInput.from_ints([*map(int, one.prompt_ids), *completion][:-1])
         rows.append(types.Datum(model_input=ids, loss_fn_inputs=known))
     return rows

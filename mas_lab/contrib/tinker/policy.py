@@ -56,14 +56,14 @@ class TinkerEngine(WaveEngine):
         super().__init__()
         self.service, self.eos = service, eos
 
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+    def complete(self, requests: Sequence[Asked]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
-        for policy, request in asked:
+        for policy, request in requests:
             policy.sync_weights()
             policy.last_request = request
-        calls = [partial(self._sample, policy.sampler, request) for policy, request in asked]
+        calls = [partial(self._sample, policy.sampler, request) for policy, request in requests]
         found = self.service.ask("sample", *calls)
-        return [self._completion(*one, answer.sequences[0]) for one, answer in zip(asked, found, strict=True)]
+        return [self._completion(*one, answer.sequences[0]) for one, answer in zip(requests, found, strict=True)]
 
     def sync_weights(self, policy: Any) -> None:
         policy.sync_weights()
@@ -102,8 +102,8 @@ class TinkerBase(AdapterBase):
         self.options, self.template, self.lock = options_of(TinkerOptions, options), dict(template or {}), ModelLock()
         self.service = Service(self.options.url, self.options.api_key, self.options.timeout_s)
         here, self.name = source.location(), self.options.model or source.location()
-        told = self.service.of("tell what it has", self.service.client.get_server_capabilities)
-        known = [model.model_name for model in told.supported_models]
+        found = self.service.of("tell what it has", self.service.client.get_server_capabilities)
+        known = [model.model_name for model in found.supported_models]
         if self.name not in known:
             raise PolicyError(
                 f"the Tinker server at {self.options.url} has no model {self.name!r}; it has {', '.join(known)}: say "
@@ -156,8 +156,8 @@ class TinkerBase(AdapterBase):
         beta1, beta2 = self.options.betas
         adam = types.AdamParams(learning_rate=lr, beta1=beta1, beta2=beta2, eps=1e-8,
                                 weight_decay=self.options.weight_decay, grad_clip_norm=max_norm or 0.0)  # fmt: skip
-        told = self.service.of("step", client.optim_step, adam).metrics or {}
-        norms = [value for name, value in told.items() if name.rpartition("/")[2].startswith("grad_norm")]
+        metrics = self.service.of("step", client.optim_step, adam).metrics or {}
+        norms = [value for name, value in metrics.items() if name.rpartition("/")[2].startswith("grad_norm")]
         return float(norms[0]) if norms else float("nan")
 
 
@@ -170,7 +170,7 @@ class TinkerPolicy(ChatPolicy):
         self.client = base.new_client(base.seed + index)
         self.last_request: Request | None = None
         self.sampler, self._published = None, -1
-        self._whole, self._pending = True, False
+        self._intact, self._pending = True, False
         """True if nothing is lost; True if samples of the next step have been sent."""
 
     model = property(lambda self: self.shared)
@@ -186,7 +186,7 @@ class TinkerPolicy(ChatPolicy):
 
         The sampled tokens must have the log-probabilities that `forward` gives them. Raises PolicyError if they do not.
         """
-        self._require_whole()
+        self._require_intact()
         if self._published == self.version:
             return
         publish = self.client.save_weights_and_get_sampling_client
@@ -194,9 +194,9 @@ class TinkerPolicy(ChatPolicy):
         request = self.last_request
         if request is None or request.temperature != 1:
             return
-        said = self.engine.sample(self, [request])[0]
-        told = Sample(request.prompt_ids, said.ids, said.logprobs, 1.0, 0.0, 0.0)
-        gap = (self.forward([told]).logprobs_N - torch.tensor(said.logprobs)).abs().max().item()
+        drawn = self.engine.sample(self, [request])[0]
+        sample = Sample(request.prompt_ids, drawn.ids, drawn.logprobs, 1.0, 0.0, 0.0)
+        gap = (self.forward([sample]).logprobs_N - torch.tensor(drawn.logprobs)).abs().max().item()
         if not gap <= self.shared.options.tolerance:
             self._published = -1
             raise PolicyError(
@@ -231,7 +231,7 @@ class TinkerPolicy(ChatPolicy):
 
         All samples of a step belong in one call: a server that averages divides by their number.
         """
-        self._require_whole()
+        self._require_intact()
         name, config = server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
         if not samples:
             return Tokens(*[torch.zeros(0)] * 3)
@@ -253,10 +253,10 @@ class TinkerPolicy(ChatPolicy):
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
-        self._require_whole()
-        self._pending, self._whole = False, False
+        self._require_intact()
+        self._pending, self._intact = False, False
         before = self.shared.step(self.client, self.lr * lr_scale, max_norm)
-        self._whole, self.version = True, self.version + 1
+        self._intact, self.version = True, self.version + 1
         return before, before if max_norm is None else min(before, max_norm)
 
     def set_gradients(self, gradients: None) -> None:
@@ -265,10 +265,10 @@ class TinkerPolicy(ChatPolicy):
         A server keeps it until it steps, and it cannot be taken back. This policy refuses to go on until a saved state
         is loaded.
         """
-        self._whole, self._pending = self._whole and not self._pending, False
+        self._intact, self._pending = self._intact and not self._pending, False
 
-    def _require_whole(self) -> None:
-        if not self._whole:
+    def _require_intact(self) -> None:
+        if not self._intact:
             raise PolicyError(
                 f"policy {self.name!r}: a step was broken off, and the server may hold its gradient; load a saved "
                 "state: train(..., run=...) with the same run goes on from its last checkpoint"
@@ -299,7 +299,7 @@ class TinkerPolicy(ChatPolicy):
 
         The weights stay on the server, so a checkpoint lives only as long as the server's storage.
         """
-        self._require_whole()
+        self._require_intact()
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
         name = f"{self.name}-{self.version}-{secrets.token_hex(4)}"
@@ -312,7 +312,7 @@ class TinkerPolicy(ChatPolicy):
         """Load the state that `save` named, if the server still has it."""
         path = read_record(Path(directory))["state"]
         self.shared.service.of(f"load the state {path}", self.client.load_state_with_optimizer, path)
-        self.version, self._whole, self._pending, self._published = self.version + 1, True, False, -1
+        self.version, self._intact, self._pending, self._published = self.version + 1, True, False, -1
 
 
 def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
@@ -324,9 +324,9 @@ def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
 def restore(record: dict[str, Any], bases: dict[str, list[TinkerBase]]) -> TinkerPolicy:
     """Return the policy of a record, whose state is still to be loaded; adapters of one base share it again."""
     lora, options = record["lora"], record["options"] | {"url": record["url"]}
-    alike = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
-    if alike not in bases:
+    key = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
+    if key not in bases:
         base = TinkerBase(Source(**record["source"]), record["adapters"], lora["rank"], record["lr"], lora["seed"],
                           record["template"], **options)  # fmt: skip
-        bases[alike] = [base]
-    return bases[alike][0].adapter(record["name"], lr=record["lr"])
+        bases[key] = [base]
+    return bases[key][0].adapter(record["name"], lr=record["lr"])

@@ -14,8 +14,8 @@ import pandas as pd
 import yaml
 
 from mas_lab.arguments import check_arguments
-from mas_lab.contrib.verl.reader import BATCH, BRIDGE, FILE, Handed, HandOverError, recorded_rows
-from mas_lab.contrib.verl.settings import BRIDGE_FILE, Asked, readme, refusals, verl_settings
+from mas_lab.contrib.verl.reader import BATCH, BRIDGE, FILE, HandOverError, VerlFolder, recorded_rows
+from mas_lab.contrib.verl.settings import BRIDGE_FILE, RunFacts, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, max_tokens, spec, with_max_turns
 from mas_lab.runs.disk import RunError, Unwritten, dumps, remedy, whole, write_bytes, write_json, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
@@ -73,11 +73,11 @@ def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: 
 def _write_zip(run: Run, archive: zipfile.ZipFile) -> None:
     files, continued = dict(run.manifest.files), run.manifest.continued
     own = {WATCH: run.watched(), TOKENS: run.token_texts()}
-    held = {name: dumps(data, run.folder / name).encode() for name, data in own.items() if data}
+    replaced = {name: dumps(data, run.folder / name).encode() for name, data in own.items() if data}
     for name, sha256 in files.items():
-        if name not in held:
+        if name not in replaced:
             archive.writestr(name, Part(run.folder, name, sha256).read_bytes())
-    for name, data in held.items():
+    for name, data in replaced.items():
         archive.writestr(name, data)
         files[name] = digest(data)
     archive.writestr(MANIFEST, manifest_of(files, continued))
@@ -92,50 +92,50 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
     config, turns = run.config, run.step_turns(run.steps - 1)
     env, settings = _env_of(config["env"], env), Settings.of(config["settings"])
     team, env = config["team"], with_max_turns(env, settings.max_turns)
-    asked = Asked(
+    facts = RunFacts(
         run.recipe, settings, team["policies"], {agent: team["sampling"][agent] for agent in env.agents},
         prompt=2 * int(turns["prompt_ids"].map(len).max()),
         answer=max(team["sampling"][agent]["max_tokens"] or max_tokens(env, agent) for agent in env.agents),
         curriculum=config.get("curriculum"),
     )  # fmt: skip
-    if reasons := list(refusals(asked)):
+    if reasons := list(refusals(facts)):
         raise HandOverError("\n- ".join([f"export: {run.folder} cannot be handed over to verl:", *reasons]))
     with whole(folder, is_folder=True) as staged:
-        _write_data(staged, config, asked, turns)
+        _write_data(staged, config, facts, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)
-        handed = Handed(staged)  # read back: what a file cannot hold, such as an env of a notebook, ends here
-        handed.compare(handed.advantages(recorded_rows(handed.batch()))["advantage"].tolist())
+        written = VerlFolder(staged)  # read back: what a file cannot hold, such as an env of a notebook, ends here
+        written.compare(written.advantages(recorded_rows(written.batch()))["advantage"].tolist())
         files = {
             f"{BRIDGE}.py": BRIDGE_FILE,
-            "verl.yaml": yaml.safe_dump(verl_settings(asked), sort_keys=False),
-            "README.md": readme(asked, config["env"]["name"], len(turns), run.steps),
+            "verl.yaml": yaml.safe_dump(verl_settings(facts), sort_keys=False),
+            "README.md": readme(facts, config["env"]["name"], len(turns), run.steps),
         }
         for name, text in files.items():
             write_bytes(staged / name, text.encode())
     return folder
 
 
-def _env_of(said: Mapping[str, Any], env: Env | None) -> Env:
-    name = said["name"]
+def _env_of(description: Mapping[str, Any], env: Env | None) -> Env:
+    name = description["name"]
     if ":" not in name and name not in ENVS:  # a program, or an env that a function made
         raise HandOverError(f"export: the run's env, {name!r}, is none that a bridge file can make: give it a class")
     if env is None and ":" in name:
         raise HandOverError(f"export: the run's env, {name!r}, is your own: give it, as env=")
-    env = make_env(**said) if env is None else env
-    if spec(env) != said:
-        raise HandOverError(f"export: the run was made on {said}, and this env is {spec(env)}")
+    env = make_env(**description) if env is None else env
+    if spec(env) != description:
+        raise HandOverError(f"export: the run was made on {description}, and this env is {spec(env)}")
     return env
 
 
-def _write_data(folder: Path, config: Mapping[str, Any], asked: Asked, turns: pd.DataFrame) -> None:
+def _write_data(folder: Path, config: Mapping[str, Any], facts: RunFacts, turns: pd.DataFrame) -> None:
     """Write the description of the run, and its last step with the advantages that it was trained on."""
-    said = {
-        "env": config["env"], "recipe": config["recipe"], "sampling": asked.sampling, "seed": config["seed"],
-        "frozen": config["team"]["frozen"], "template": asked.policy.get("template", {}),
-        "max_turns": asked.settings.max_turns, "minibatches": asked.settings.minibatches,
+    description = {
+        "env": config["env"], "recipe": config["recipe"], "sampling": facts.sampling, "seed": config["seed"],
+        "frozen": config["team"]["frozen"], "template": facts.policy.get("template", {}),
+        "max_turns": facts.settings.max_turns, "minibatches": facts.settings.minibatches,
     }  # fmt: skip
-    write_json(folder / FILE, said)
-    learns = ~turns["agent"].isin(said["frozen"]) & ~turns["probe"].astype(bool)
+    write_json(folder / FILE, description)
+    learns = ~turns["agent"].isin(description["frozen"]) & ~turns["probe"].astype(bool)
     columns = [name for name in ROLLOUT if name in turns.columns]
     write_table(folder / BATCH, turns[columns].assign(advantage=turns["advantage"].where(learns, 0.0)))
 
@@ -144,8 +144,8 @@ def _write_tasks(folder: Path, seed: int, settings: Settings, env: Env, steps: i
     """Write the tasks of the run's steps, in their order, and the tasks that it is scored on."""
     seeds = [step_seed(seed, step) for step in range(steps)]
     trained = [task for one in seeds for task in drawn(env, None, settings.tasks, settings.split, one)]
-    held = tasks_of(env, settings.score_tasks, SPLIT, seed if settings.score_seed is None else settings.score_seed)
-    for name, tasks in (("train", trained), ("test", held)):
+    scored = tasks_of(env, settings.score_tasks, SPLIT, seed if settings.score_seed is None else settings.score_seed)
+    for name, tasks in (("train", trained), ("test", scored)):
         rows = [_task_row(env, task, number) for number, task in enumerate(tasks)]
         write_table(folder / f"{name}.parquet", pd.DataFrame(rows))
 

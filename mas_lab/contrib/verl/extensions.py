@@ -27,29 +27,29 @@ from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.trainer.ppo.v1.trainer_base import register_trainer
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-from mas_lab.contrib.verl.reader import Handed, HandOverError, completion, recorded_rows, told
+from mas_lab.contrib.verl.reader import HandOverError, VerlFolder, completion, plain_row, recorded_rows
 from mas_lab.contrib.verl.settings import NAME
 from mas_lab.policy import Completion, Request
 from mas_lab.runs.scores import episode_returns
 
 ROW = "mas_lab"
 """Key of a row's JSON in the extra fields."""
-_handed: list[Handed] = []
+_connected: list[VerlFolder] = []
 _rows: ContextVar[Sequence[Mapping[str, Any] | None] | None] = ContextVar("the batch's rows, None for padding")
 
 
-def connect(folder: str | Path) -> Handed:
+def connect(folder: str | Path) -> VerlFolder:
     """Use this folder for all rows of this process."""
-    _handed[:] = [Handed(folder)]
-    return _handed[0]
+    _connected[:] = [VerlFolder(folder)]
+    return _connected[0]
 
 
-def handed() -> Handed:
+def connected() -> VerlFolder:
     """Return the folder in use, or raise HandOverError if there is none."""
-    if not _handed:
+    if not _connected:
         raise HandOverError("no folder is connected in this process: set VERL_USE_EXTERNAL_MODULES=mas_lab_bridge for "
                             "every worker, with the folder on PYTHONPATH")  # fmt: skip
-    return _handed[0]
+    return _connected[0]
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def estimate(
     if config is not None and config.get("use_kl_in_reward", False):
         raise HandOverError("algorithm.use_kl_in_reward changes rewards that the recipe does not read: use_kl_loss")
     real = [number for number, row in enumerate(rows) if row is not None]
-    found = handed().advantages([rows[number] for number in real])["advantage"].tolist()
+    found = connected().advantages([rows[number] for number in real])["advantage"].tolist()
     advantages = torch.zeros(len(rows), 1, dtype=torch.float32, device=response_mask.device)
     advantages[real, 0] = torch.as_tensor(found, dtype=torch.float32, device=response_mask.device)
     spread = advantages * response_mask
@@ -88,13 +88,13 @@ def check() -> str:
 
     Raises HandOverError if an advantage differs from the recorded one.
     """
-    rows: list[dict | None] = [*recorded_rows(handed().batch()), None]
+    rows: list[dict | None] = [*recorded_rows(connected().batch()), None]
     ones = torch.ones(len(rows), 1)
     tensors = {"token_level_rewards": torch.zeros_like(ones), "response_mask": ones}
     batch = DataProto.from_dict(tensors=tensors, non_tensors={"uid": ["0"] * len(rows)})
     with beside(rows):
         batch = compute_advantage(batch, adv_estimator=NAME, config={"use_kl_in_reward": False})
-    return handed().compare(batch.batch["advantages"][:-1, 0].tolist())
+    return connected().compare(batch.batch["advantages"][:-1, 0].tolist())
 
 
 @register(NAME)
@@ -102,34 +102,34 @@ class Loop(AgentLoopBase):
     """Agent loop that plays one instance of a task, with an output for each model call."""
 
     async def run(self, sampling_params: dict[str, Any], **fields: Any) -> list[AgentLoopOutput]:
-        folder, rollout, versions = handed(), self.rollout_config, []
+        folder, rollout, versions = connected(), self.rollout_config, []
         ends = {"vllm": "include_stop_str_in_output", "sglang": "no_stop_trim"}.get(rollout.get("name", "vllm"))
         lengths = (rollout.get(f"{part}_length", 2**30) for part in ("prompt", "response"))
         context = rollout.get("max_model_len") or sum(lengths)
 
         async def speak(request: Request) -> Completion:
             stops = {"stop": list(request.stop), ends: True} if request.stop else {}
-            asked = {**sampling_params, "max_tokens": request.max_tokens, **stops}
+            params = {**sampling_params, "max_tokens": request.max_tokens, **stops}
             if rollout.get("full_determinism", False):  # verl's single seed would make the candidates of a node equal
-                asked["seed"] = request.seed % 2**31
+                params["seed"] = request.seed % 2**31
             ids = list(request.prompt_ids)
-            said = await self.server_manager.generate(request_id=uuid4().hex, prompt_ids=ids, sampling_params=asked)
-            if said.log_probs is None:
+            answer = await self.server_manager.generate(request_id=uuid4().hex, prompt_ids=ids, sampling_params=params)
+            if answer.log_probs is None:
                 raise HandOverError("verl's server gave no log-probabilities: set rollout.calculate_log_probs=true")
-            versions.extend(said.extra_fields.get(f"{end}_global_steps") for end in ("min", "max"))
-            return completion(said.token_ids, said.log_probs, request, self.tokenizer)
+            versions.extend(answer.extra_fields.get(f"{end}_global_steps") for end in ("min", "max"))
+            return completion(answer.token_ids, answer.log_probs, request, self.tokenizer)
 
         task, session, occasion = fields["extra_info"]["task"], fields.get("session_id", 0), str(fields["uid"])
         rows = await folder.play(task, session, occasion, speak, self.tokenizer, context)
-        earned = float(episode_returns(pd.DataFrame(rows)).iloc[0])  # for verl's charts alone
+        total = float(episode_returns(pd.DataFrame(rows)).iloc[0])  # for verl's charts alone
         known = [one for one in versions if one is not None]
         span = {"min_global_steps": min(known), "max_global_steps": max(known)} if known else {}
         return [
             AgentLoopOutput(
                 prompt_ids=row["prompt_ids"], response_ids=row["completion_ids"],
                 response_mask=[int(folder.learns(row))] * len(row["completion_ids"]),
-                response_logprobs=row["logprobs"], reward_score=earned, num_turns=2, metrics={},
-                extra_fields={ROW: json.dumps(told(row, without=("logprobs",))), "reward_extra_info": {}, **span},
+                response_logprobs=row["logprobs"], reward_score=total, num_turns=2, metrics={},
+                extra_fields={ROW: json.dumps(plain_row(row, without=("logprobs",))), "reward_extra_info": {}, **span},
             )
             for row in rows
         ]  # fmt: skip
@@ -161,8 +161,8 @@ class Trainer(PPOTrainerSync):
         """Ignore the name under which the trainer was chosen."""
 
     def _compute_advantage(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
-        held = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
-        with beside(rows_of(list(held["extra_fields"]), batch.tags)):
+        fields = tq.kv_batch_get(keys=batch.keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
+        with beside(rows_of(list(fields["extra_fields"]), batch.tags)):
             return super()._compute_advantage(batch, metrics)
 
     def _get_required_batch_multiple(self, dp_size: int) -> int:
@@ -170,7 +170,7 @@ class Trainer(PPOTrainerSync):
 
         Each part that `_update_actor` cuts is then divisible by the number of devices.
         """
-        return math.lcm(dp_size, self.config.actor_rollout_ref.rollout.n) * handed().minibatches
+        return math.lcm(dp_size, self.config.actor_rollout_ref.rollout.n) * connected().minibatches
 
     def _update_actor(self, batch: KVBatchMeta, metrics: dict) -> KVBatchMeta:
         """Take as many optimizer steps as the run did, for any number of rows per episode.
@@ -178,7 +178,7 @@ class Trainer(PPOTrainerSync):
         verl cuts a batch into parts of `ppo_mini_batch_size` times `n` rows.
         """
         actor, n = self.config.actor_rollout_ref.actor, self.config.actor_rollout_ref.rollout.n
-        parts, usual = handed().minibatches, actor.ppo_mini_batch_size
+        parts, usual = connected().minibatches, actor.ppo_mini_batch_size
         with open_dict(actor):
             actor.ppo_mini_batch_size = len(batch) // (n * parts)
             try:

@@ -39,7 +39,7 @@ class HandOverError(ValueError):
     """Error for a run that verl cannot take over, or for wrong values that it gave back."""
 
 
-class Handed:
+class VerlFolder:
     """Recipe, env and team settings of a folder.
 
     An env of a user's own is imported by its name, like the folder's bridge file.
@@ -47,16 +47,16 @@ class Handed:
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
-        said = read_json(self.folder / FILE)
-        name, options = said["env"]["name"], {key: one for key, one in said["env"].items() if key != "name"}
+        data = read_json(self.folder / FILE)
+        name, options = data["env"]["name"], {key: one for key, one in data["env"].items() if key != "name"}
         env = own_env(name, self.folder, **options) if ":" in name else make_env(name, **options)
-        if spec(env) != said["env"]:
-            raise HandOverError(f"{self.folder / FILE} was made for env {said['env']}, and this one is {spec(env)}")
-        self.env = with_max_turns(env, said["max_turns"])
-        self.recipe = from_data(said["recipe"])
-        self.sampling = {agent: Sampling(**one) for agent, one in said["sampling"].items()}
-        self.frozen, self.template, self.seed = tuple(said["frozen"]), said["template"], said["seed"]
-        self.minibatches = said["minibatches"]
+        if spec(env) != data["env"]:
+            raise HandOverError(f"{self.folder / FILE} was made for env {data['env']}, and this one is {spec(env)}")
+        self.env = with_max_turns(env, data["max_turns"])
+        self.recipe = from_data(data["recipe"])
+        self.sampling = {agent: Sampling(**one) for agent, one in data["sampling"].items()}
+        self.frozen, self.template, self.seed = tuple(data["frozen"]), data["template"], data["seed"]
+        self.minibatches = data["minibatches"]
 
     async def play(
         self, task: str, session: Any, occasion: str, speak: Speak, tokenizer: Any, context: int
@@ -66,9 +66,9 @@ class Handed:
         `task` is JSON text from the parquet files. `session` counts its instances, and `occasion` distinguishes
         repeated draws of one task.
         """
-        told = json.loads(task)
+        data = json.loads(task)
         speaker = Speaker(speak, tokenizer, self.template, context)
-        drawn, episode = Task(told["id"], told["data"]), f"{told['id']}#{session}@{occasion}"
+        drawn, episode = Task(data["id"], data["data"]), f"{data['id']}#{session}@{occasion}"
         rows = await play(self.env, drawn, episode, self.recipe.plan, speaker, self.sampling, self.seed)
         return [{**row, "occasion": occasion} for row in rows]
 
@@ -114,14 +114,14 @@ class Handed:
         return f"{len(recorded)} advantages are those that were recorded; the largest difference is {missed[worst]:.1e}"
 
 
-def told(row: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
+def plain_row(row: Mapping[str, Any], without: Sequence[str] = ()) -> dict[str, Any]:
     """Return a row as plain data, except for the columns `without`."""
     return {name: plain(value) for name, value in row.items() if name not in without}
 
 
 def recorded_rows(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the rows of a recorded batch as a rollout returned them."""
-    return [told(row, without=("step", "advantage")) for row in table.to_dict("records")]
+    return [plain_row(row, without=("step", "advantage")) for row in table.to_dict("records")]
 
 
 class Speaker:
@@ -136,7 +136,7 @@ class Speaker:
         self.speak, self.tokenizer, self.template, self.context = speak, tokenizer, template, context
         self.name, self.engine, self.lock = "external", self, ModelLock()
         self.loop = asyncio.get_running_loop()
-        self.asked: dict[int, Future[Completion]] = {}
+        self.futures: dict[int, Future[Completion]] = {}
 
     def encode(self, messages: Sequence[Message]) -> list[int]:
         return self.encode_all([messages])[0]
@@ -148,18 +148,18 @@ class Speaker:
 
     def submit(self, policy: Policy, requests: Sequence[Request]) -> list[int]:
         answers = [asyncio.run_coroutine_threadsafe(self.speak(request), self.loop) for request in requests]
-        self.asked |= {id(answer): answer for answer in answers}
+        self.futures |= {id(answer): answer for answer in answers}
         return [id(answer) for answer in answers]
 
     def ready(self) -> list[tuple[int, Completion]]:
         """Wait for the first answer, and return all that are there."""
-        done = wait(self.asked.values(), return_when=FIRST_COMPLETED).done
-        return [(id(answer), self.asked.pop(id(answer)).result()) for answer in done]
+        done = wait(self.futures.values(), return_when=FIRST_COMPLETED).done
+        return [(id(answer), self.futures.pop(id(answer)).result()) for answer in done]
 
     def cancel(self, tickets: Iterable[int]) -> None:
         for ticket in tickets:
-            if ticket in self.asked:
-                self.asked.pop(ticket).cancel()
+            if ticket in self.futures:
+                self.futures.pop(ticket).cancel()
 
 
 async def play(
@@ -175,7 +175,7 @@ async def play(
     try:
         await speaker.loop.run_in_executor(THREADS, Runner(env, team, seed, step=0).run, [state], plan)
     finally:  # the thread ends too where this task is cancelled
-        for answer in list(speaker.asked.values()):
+        for answer in list(speaker.futures.values()):
             answer.cancel()
     return state.rows
 

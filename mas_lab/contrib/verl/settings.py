@@ -23,7 +23,7 @@ AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunFacts:
     """Facts about a run that verl needs. `prompt` and `answer` are maximal numbers of tokens."""
 
     recipe: Recipe
@@ -45,14 +45,14 @@ class Asked:
         return source["name"] if source["kind"] == "hub" and HUB_ID.fullmatch(source["name"]) else ""
 
 
-def refusals(asked: Asked) -> Iterator[str]:
+def refusals(facts: RunFacts) -> Iterator[str]:
     """Yield the reasons against handing the run over, a sentence each."""
-    recipe, rounds = asked.recipe, asked.settings.rounds
-    if asked.curriculum is not None:
+    recipe, rounds = facts.recipe, facts.settings.rounds
+    if facts.curriculum is not None:
         yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
-    if len(asked.policies) > 1:
-        yield f"its team has {len(asked.policies)} policies ({', '.join(asked.policies)}), and verl trains one"
-    if len({one["temperature"] for one in asked.sampling.values()}) > 1:
+    if len(facts.policies) > 1:
+        yield f"its team has {len(facts.policies)} policies ({', '.join(facts.policies)}), and verl trains one"
+    if len({one["temperature"] for one in facts.sampling.values()}) > 1:
         yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
     for place in ("plan", "credit", "center", "select"):
         if callable(getattr(getattr(recipe, place), "load_state", None)):
@@ -60,8 +60,8 @@ def refusals(asked: Asked) -> Iterator[str]:
     for place in ("credit", "center", "scale"):
         if callable(getattr(recipe, place)) and takes_team(getattr(recipe, place)):
             yield f"its {place}, {getattr(recipe, place)!r}, looks at the team, which verl does not show"
-    if asked.settings.learn is not None:
-        yield f"learn={asked.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
+    if facts.settings.learn is not None:
+        yield f"learn={facts.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
     if rounds > 1:
         yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
     if type(recipe.loss) not in (clipped, reinforce):
@@ -74,13 +74,13 @@ def refusals(asked: Asked) -> Iterator[str]:
         yield f"aggregate={recipe.aggregate!r}: verl knows no agents; take one of {', '.join(AGGREGATES)}"
 
 
-def verl_settings(asked: Asked) -> dict[str, Any]:
+def verl_settings(facts: RunFacts) -> dict[str, Any]:
     """Return the content of verl.yaml, which stands on top of verl's own defaults."""
-    recipe, settings = asked.recipe, asked.settings
+    recipe, settings = facts.recipe, facts.settings
     environment = {"VERL_USE_EXTERNAL_MODULES": BRIDGE, "PYTHONPATH": "${oc.env:PYTHONPATH}"}
     adapter, correction = {}, {}
-    if lora := asked.policy["lora"]:
-        alpha = asked.policy["options"].get("alpha", 2.0)
+    if lora := facts.policy["lora"]:
+        alpha = facts.policy["options"].get("alpha", 2.0)
         adapter = {"lora_rank": lora["rank"], "lora_alpha": alpha * lora["rank"]}
     if recipe.loss.tis is not None:
         correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": recipe.loss.tis}}
@@ -97,22 +97,22 @@ def verl_settings(asked: Asked) -> dict[str, Any]:
             "train_batch_size": settings.tasks,
             "shuffle": False,  # in the order in which they were drawn
             "filter_overlong_prompts": False,  # the first prompt is not the longest
-            "max_prompt_length": asked.prompt,
-            "max_response_length": asked.answer,
+            "max_prompt_length": facts.prompt,
+            "max_response_length": facts.answer,
         },
         "actor_rollout_ref": {
-            "model": {"path": asked.model or "${oc.env:MAS_LAB_MODEL}", **adapter},
+            "model": {"path": facts.model or "${oc.env:MAS_LAB_MODEL}", **adapter},
             "rollout": {
                 "agent": {"default_agent_loop": NAME},
                 "n": recipe.plan.instances,
-                "temperature": next(iter(asked.sampling.values()))["temperature"],
+                "temperature": next(iter(facts.sampling.values()))["temperature"],
                 "calculate_log_probs": True,
             },
             "actor": {
                 "ppo_mini_batch_size": max(1, settings.tasks // settings.minibatches),  # our trainer sets it by batch
                 "ppo_epochs": settings.epochs,
                 "shuffle": False,
-                "optim": {"lr": asked.policy["lr"]},
+                "optim": {"lr": facts.policy["lr"]},
                 "grad_clip": settings.max_norm or NEVER,
                 "loss_agg_mode": AGGREGATES[recipe.aggregate],
                 **_loss(recipe.loss),
@@ -148,7 +148,7 @@ check = extensions.check
 '''
 
 
-def readme(asked: Asked, env: str, rows: int, steps: int) -> str:
+def readme(facts: RunFacts, env: str, rows: int, steps: int) -> str:
     """Return the README: the files, the commands, and the differences from the run.
 
     `env` is the name of the env, `rows` the size of the recorded batch, and `steps` the number of steps of the run.
@@ -156,7 +156,7 @@ def readme(asked: Asked, env: str, rows: int, steps: int) -> str:
     own = f", and so is the module of the env `{env}`" if ":" in env else ""
     return f"""# A run of mas_lab, for verl
 
-Recipe `{asked.recipe.name}`, written against verl 0.9.1. Model: {asked.model or "the run's, in Hugging Face format"}.
+Recipe `{facts.recipe.name}`, written against verl 0.9.1. Model: {facts.model or "the run's, in Hugging Face format"}.
 
 It holds the tasks of {steps} steps, and the {rows} rows of the last one, for which verl must give the recorded
 advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
@@ -169,5 +169,5 @@ python -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl trainer.
 ```
 
 The draws and the optimizer's other settings are verl's own. The learning rate is constant there; the run's schedule was
-{asked.settings.schedule!r}. docs/hand_over.md of mas_lab says what else is not the same, and what was tried.
+{facts.settings.schedule!r}. docs/hand_over.md of mas_lab says what else is not the same, and what was tried.
 """
