@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 import numpy as np
 
 from mas_lab.arguments import check_arguments
-from mas_lab.fingerprint import fingerprint, own_repr
+from mas_lab.describe import describe_options, part_name
 
 Message = dict[str, Any]
 """One chat message, `{"role": "system" | "user" | "assistant" | "tool", "content": text}`. It may also have the keys
@@ -205,39 +205,13 @@ def spec(env: Env) -> dict[str, Any]:
     """Return an env as plain data: `{"name": ..., **options}`.
 
     For an env in `ENVS`, `make_env(**spec(env))` makes an equal one. Your own env is named `module:Class`, as in a
-    config. If it is no dataclass, its contents are described by `fingerprint`.
+    config.
+
+    Raises:
+        TypeError: The env has attributes and is no dataclass.
     """
-    kind = type(env)
-    name = env.name if kind.__module__.startswith("mas_lab.") else class_name(kind)
-    if is_dataclass(env):
-        return {"name": name, **_options(env), **fingerprint(env, _option)}
-    text = own_repr(env)
-    return {"name": name, **({} if text is None else {"repr": text}), **fingerprint(env, _option)}
-
-
-def class_name(kind: type) -> str:
-    """Return `module:Class`."""
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def _options(part: Any) -> dict[str, Any]:
-    """Return the options of a dataclass; a younger one at its default is left out, as in the records of older runs."""
-    given = [f for f in fields(part) if f.init and not ("younger" in f.metadata and getattr(part, f.name) == f.default)]
-    return {f.name: _option(getattr(part, f.name)) for f in given}
-
-
-def _option(value: Any) -> Any:
-    """Return an option as plain data; other values are described by their class or name."""
-    if isinstance(value, list | tuple):
-        return [_option(part) for part in value]
-    if not not_plain(value, ""):
-        return value
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"is": class_name(type(value)), **_options(value), **fingerprint(value, _option)}
-    if not callable(value) and (text := own_repr(value)) is not None:
-        return text
-    name, held = class_name(value if hasattr(value, "__qualname__") else type(value)), fingerprint(value, _option)
-    return {"is": name, **held} if held else name
+    name = env.name if type(env).__module__.startswith("mas_lab.") else part_name(env, ":")
+    return {"name": name, **describe_options(env, "env", ":")}
 
 
 def tools_of(env: Env, agent: str) -> Tools:

@@ -28,10 +28,9 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
-from mas_lab.fingerprint import fingerprint
+from mas_lab.describe import describe
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.table import plain
 
 
 @dataclass(frozen=True)
@@ -195,32 +194,8 @@ PARTS = Registry(
 """The parts that can be made from data, by name."""
 
 
-def to_data(part: Any) -> Any:
-    """Return a recipe, plan, credit or loss as plain data; `from_data` reads it back (a list as a tuple).
-
-    A part that is no dataclass is described by its name and by its contents (`fingerprint`).
-    """
-    part = plain(part)
-    if dataclasses.is_dataclass(part):
-        given = [field.name for field in dataclasses.fields(part) if field.init]  # the other fields are memory
-        fields = {name: to_data(getattr(part, name)) for name in given}
-        return {"is": _name(type(part)), **fields, **fingerprint(part, to_data)}
-    if isinstance(part, tuple | list):
-        return [to_data(one) for one in part]
-    if part is None or isinstance(part, str | int | float | bool):
-        return part
-    if isinstance(part, Mapping):
-        return {key: to_data(value) for key, value in part.items()}
-    return {"is": _name(part if hasattr(part, "__qualname__") else type(part)), **fingerprint(part, to_data)}
-
-
-def _name(part: Any) -> str:
-    """Return a part's name; your own part also has its module in the name, even if the kit has a part of that name."""
-    return part.__name__ if PARTS.get(part.__name__) is part else f"{part.__module__}.{part.__qualname__}"
-
-
 def from_data(data: Any) -> Any:
-    """Return the part that `to_data` wrote; raise `ValueError` with the name of a part that is not the kit's own."""
+    """Return the part that `describe` wrote, with tuples for lists; ValueError names one that is not the kit's own."""
     if isinstance(data, list):
         return tuple(from_data(one) for one in data)
     if not isinstance(data, dict) or "is" not in data:
@@ -235,7 +210,7 @@ def from_data(data: Any) -> Any:
 
 
 def typed(data: Any) -> str:
-    """Return the output of `to_data` as source code."""
+    """Return the output of `describe` as source code."""
     if isinstance(data, Mapping) and "is" in data:
         arguments = ", ".join(f"{name}={typed(value)}" for name, value in data.items() if name != "is")
         return f"{data['is']}({arguments})"
@@ -249,8 +224,8 @@ def completed(data: Any) -> Any:
     """
     if not isinstance(data, dict):
         return [completed(one) for one in data] if isinstance(data, list) else data
-    told = {key: completed(value) for key, value in data.items()}
+    data = {key: completed(value) for key, value in data.items()}
     if data.get("is") not in PARTS:
-        return told
+        return data
     defaults = {field.name: field.default for field in dataclasses.fields(PARTS[data["is"]])}
-    return {name: to_data(value) for name, value in defaults.items() if value is not dataclasses.MISSING} | told
+    return {name: describe(value) for name, value in defaults.items() if value is not dataclasses.MISSING} | data

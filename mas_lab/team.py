@@ -229,12 +229,3 @@ def describe_team(team: Team) -> dict[str, Any]:
         "frozen": list(team.frozen),
     }
     return json.loads(json.dumps(described))
-
-
-def differences(there: Any, here: Any, name: str = "") -> str:
-    """Return in words where two pieces of plain data differ; empty if they are equal."""
-    if isinstance(there, dict) and isinstance(here, dict):
-        keys = dict.fromkeys([*there, *here])
-        inner = [differences(there.get(key), here.get(key), f"{name}.{key}" if name else key) for key in keys]
-        return "; ".join(filter(None, inner))
-    return "" if there == here else f"{name} differs: the run has {json.dumps(there)}, this call has {json.dumps(here)}"

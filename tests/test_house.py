@@ -14,7 +14,7 @@ import mas_lab
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
     ("paths", "plain", "display", "arguments", "lazy"),
-    ("table", "fingerprint", "env", "policy", "team", "locks", "losses", "child", "tool_calls", "check"),
+    ("table", "describe", "env", "policy", "team", "locks", "losses", "child", "tool_calls", "check"),
     ("backends",),
     ("cells",),
     ("explain", "recipes"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import mas_lab as lab
-from mas_lab.recipes import Recipe, completed, find, from_data, to_data
+from mas_lab.describe import describe
+from mas_lab.recipes import Recipe, completed, find, from_data
 
 TASK, ROLE, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 RETURN, TO_GO = lab.episode_return(), lab.return_to_go()
@@ -54,9 +55,9 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
         assert lab.RECIPES[name].same_prompt == (name in ("at_grpo", "c3"))
         assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_optimal", "own_robust") else None)
-        text = json.dumps(to_data(lab.RECIPES[name]))
+        text = json.dumps(describe(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]
-        assert json.dumps(to_data(from_data(json.loads(text)))) == text
+        assert json.dumps(describe(from_data(json.loads(text)))) == text
 
 
 @pytest.mark.parametrize(
@@ -78,14 +79,14 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
 )
 def test_changed_recipes_read_back(changes):
     recipe = lab.RECIPES["at_grpo"].replace(**changes)
-    assert from_data(json.loads(json.dumps(to_data(recipe)))) == recipe
+    assert from_data(json.loads(json.dumps(describe(recipe)))) == recipe
 
 
 def test_replace_makes_another_recipe_and_leaves_the_first():
-    before = to_data(lab.RECIPES["at_grpo"])
+    before = describe(lab.RECIPES["at_grpo"])
     other = lab.RECIPES["at_grpo"].replace(plan=lab.tree(4), name="mine")
     assert (other.name, other.plan.k, other.by) == ("mine", 4, TURN)
-    assert to_data(lab.RECIPES["at_grpo"]) == before
+    assert describe(lab.RECIPES["at_grpo"]) == before
 
 
 def test_a_recipe_prints_as_the_code_that_makes_it():
@@ -96,7 +97,7 @@ def test_a_recipe_prints_as_the_code_that_makes_it():
 
 def test_a_record_gets_the_defaults_of_arguments_that_were_added_later():
     recorded = {"is": "joint", "g": 2, "mode": "aligned", "limit": 256}
-    assert completed({"plan": recorded})["plan"] == to_data(lab.joint(2))
+    assert completed({"plan": recorded})["plan"] == describe(lab.joint(2))
 
 
 def test_unknown_names_list_the_known():
@@ -124,7 +125,7 @@ def a_function(turns):
 
 @pytest.mark.parametrize(("part", "name"), [(own_plan(), "own_plan"), (episodes(), "episodes"), (a_function, "a_func")])
 def test_a_part_of_ones_own_is_named_when_it_cannot_be_read_back(part, name):
-    data = json.loads(json.dumps(to_data(lab.RECIPES["grpo"].replace(plan=part))))
+    data = json.loads(json.dumps(describe(lab.RECIPES["grpo"].replace(plan=part))))
     assert name in data["plan"]["is"] and data["plan"]["is"] != "episodes"
     with pytest.raises(ValueError, match=f"{name}.*not part of mas_lab.*your own code"):
         from_data(data)

@@ -8,13 +8,13 @@ from os.path import relpath
 from pathlib import Path
 from typing import Any
 
-from mas_lab.fingerprint import comparable
+from mas_lab.describe import differences, differing
 from mas_lab.recipes import typed
 from mas_lab.runs.disk import RunError, write_bytes
 from mas_lab.runs.manifest import SCORES, TABLES, Part
 from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
 from mas_lab.runs.run import KEEPING, Checkpoint, Run, load_run, run_folder
-from mas_lab.team import Team, differences
+from mas_lab.team import Team
 
 SCORING = tuple(name for name in KEEPING if name.startswith("score_"))
 """Settings that do not change a training, but are listed among the changes of a fork."""
@@ -79,7 +79,7 @@ class Fork(Recorder):
 
     def _refuse_another_world(self, source: Run, config: Mapping[str, Any]) -> None:
         both = ({"env": decisive(one)["env"], "team": _made_of(one["team"])} for one in (source.config, config))
-        if different := differences(*comparable(*both)):
+        if different := differences(*both):
             raise RunError(
                 f"{self.folder}: cannot fork {source.folder}, {different}; a fork plays the same env with the same "
                 "agents and models, see load_run(...).team(): leave fork= out to train others from the start"
@@ -90,7 +90,7 @@ class Fork(Recorder):
         there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
         parts = memory.parts if memory else {}
         same = [place for place in parts if place in kept
-                and not differences(*comparable(there.get(place), here.get(place)), place)]  # fmt: skip
+                and there.get(place) == here.get(place)]  # fmt: skip
         if memory:
             memory.load_state({**memory.state(), **{place: kept[place] for place in same}})
         anew = [f"{place} remembers from here on" for place in parts if place not in same]
@@ -104,8 +104,9 @@ def origin_of(run: Run) -> Path | None:
 
 
 def changes(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Return how two contents of run.json differ, as `name: old -> new`."""
-    return _changes(*comparable(_changeable(there), _changeable(here)))
+    """Return the differences between two contents of run.json, as `name: old -> new`."""
+    return [f"{name.removeprefix('settings.')}: {typed(old)} -> {typed(new)}"
+            for name, old, new in differing(_changeable(there), _changeable(here))]  # fmt: skip
 
 
 def _changeable(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,13 +115,6 @@ def _changeable(config: Mapping[str, Any]) -> dict[str, Any]:
     rates = {f"lr of {name}": policy.get("lr") for name, policy in team.get("policies", {}).items()}
     of_team = rates | {key: team.get(key) for key in OF_THE_TEAM}
     return {**decisive(config), **{name: settings.get(name) for name in SCORING}, **of_team}
-
-
-def _changes(there: Any, here: Any, name: str = "") -> list[str]:
-    if isinstance(there, dict) and isinstance(here, dict) and there.get("is") == here.get("is"):
-        inner = {key: key if name in ("", "settings") else f"{name}.{key}" for key in there | here}
-        return [told for key, place in inner.items() for told in _changes(there.get(key), here.get(key), place)]
-    return [] if there == here else [f"{name}: {typed(there)} -> {typed(here)}"]
 
 
 def _made_of(team: Mapping[str, Any]) -> dict[str, Any]:

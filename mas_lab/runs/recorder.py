@@ -21,13 +21,13 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from mas_lab.fingerprint import comparable
+from mas_lab.describe import differences
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, remedy, whole, write_bytes, write_table
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, Checkpoint, Run
 from mas_lab.runs.trust import mark_own, refuse_untrusted
-from mas_lab.team import Team, differences
+from mas_lab.team import Team
 
 if TYPE_CHECKING:
     import pyarrow
@@ -66,12 +66,6 @@ class Recorder(Run):
             if is_there := self._was_started():
                 refuse_untrusted(self.folder)
                 refuse_another(self, config)
-            if missing := config.get("untold"):
-                warnings.warn(
-                    f"{self.folder}: run.json does not tell {'; '.join(missing)}. If that is another when the run goes "
-                    "on, nobody notices; a frozen dataclass, whose fields are its options, is compared whole",
-                    stacklevel=2,
-                )
             try:
                 if is_there:
                     self._goes_on_with = config
@@ -257,8 +251,7 @@ def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
 
 def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
     """Raise RunError if `config` asks for another run than the one that is here."""
-    different = differences(*comparable(decisive(run.config), decisive(config)))
-    if different:
+    if different := differences(decisive(run.config), decisive(config)):
         raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
 
 

@@ -25,6 +25,7 @@ import pandas as pd
 
 from mas_lab import recipes
 from mas_lab.arguments import check_arguments
+from mas_lab.describe import differences
 from mas_lab.locks import locked
 from mas_lab.runs.disk import (
     Files,
@@ -39,7 +40,7 @@ from mas_lab.runs.disk import (
 )  # fmt: skip
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part
 from mas_lab.runs.trust import foreign, is_own, refuse_untrusted
-from mas_lab.team import Sampling, Team, describe_team, differences
+from mas_lab.team import Sampling, Team, describe_team
 
 FORMAT = 4
 """The format of a run; others are refused."""
@@ -109,8 +110,7 @@ class Checkpoint:
 
     def load_into(self, team: Team) -> None:
         """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
-        different = differences(self.state["team"], describe_team(team))
-        if different:
+        if different := differences(self.state["team"], describe_team(team)):
             raise RunError(f"checkpoint {self.folder} was made by another team: {different}")
         self.give(team)
 

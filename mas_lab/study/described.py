@@ -11,7 +11,7 @@ from typing import Any
 
 from mas_lab.runs.recorder import runs_on
 from mas_lab.runs.run import KEEPING
-from mas_lab.study.design import Design, flat, part_data
+from mas_lab.study.design import Design, describe_with_source, flat
 from mas_lab.train.settings import Settings
 
 SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "threads", "ranks", "device")
@@ -64,7 +64,7 @@ def _asked(design: Design, task: str, arm: str, lr: float | None) -> dict[str, A
     said = design.said_of(task, arm)
     settings = _decisive({one.name: DEFAULT for one in fields(Settings)} | said["settings"])
     asked = {name: said[name] for name in ("env", "team", "budget") if said.get(name) is not None}
-    found = dict(flat(json.loads(json.dumps(asked | {"settings": settings}, default=part_data))))
+    found = dict(flat(json.loads(json.dumps(asked | {"settings": settings}, default=describe_with_source))))
     return found if lr is None else {name: value for name, value in found.items() if name != "team.lr"} | {SWEPT: lr}
 
 

@@ -8,14 +8,15 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from mas_lab.describe import describe
 from mas_lab.env import Env, spec
-from mas_lab.recipes import Recipe, to_data
+from mas_lab.recipes import Recipe
 from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
 from mas_lab.train.settings import Settings
 
@@ -55,7 +56,7 @@ class Cell:
 
         It is computed once: playing may change an env that was passed as an object.
         """
-        return sha256(json.dumps(self.config, sort_keys=True, default=part_data).encode()).hexdigest()[:10]
+        return sha256(json.dumps(self.config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
@@ -76,19 +77,15 @@ class Cell:
         return read_env(place, self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
 
 
-def part_data(part: Any) -> Any:
-    """Return an env, a recipe, or a part of one as plain data.
+def describe_with_source(part: Any) -> Any:
+    """Return an env, a recipe, or a part of one as plain data, with the source of what a notebook or script defines.
 
-    An env that is no dataclass comes with all of its attributes, and a part that a notebook or script defines with its
-    source code. So a cell is trained anew if one of them was changed.
+    So a cell is trained anew after a change of the code.
     """
-    played = hasattr(part, "step")
-    data = spec(part) if played else to_data(part)
-    if played and not is_dataclass(part):
-        data["attributes"] = re.sub(r" at 0x\w+", "", repr(vars(part)))
     parts = [part, *(vars(part).values() if isinstance(part, Recipe) else ())]
     kinds = [one if hasattr(one, "__qualname__") else type(one) for one in parts]
     own = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,)) if base.__module__ == "__main__"]
+    data = spec(part) if hasattr(part, "step") else describe(part)
     return {**data, "source": list(map(_source, own))} if own else data
 
 
@@ -98,7 +95,7 @@ def _source(part: Any) -> Any:
         return {name: _source(one) for name, one in vars(part).items()
                 if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
     try:
-        return inspect.getsource(part) if inspect.isfunction(part) else to_data(part)
+        return inspect.getsource(part) if inspect.isfunction(part) else re.sub(r" at 0x\w+", "", repr(part))
     except OSError:  # no source: a dataclass has generated it
         return None
 
@@ -227,7 +224,7 @@ class Design:
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
         made = self._training(task, arm)
-        resolved = {"recipe": to_data(made.recipe), "settings": asdict(Settings(**made.settings))}
+        resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings(**made.settings))}
         return _without_quiz(self.said_of(task, arm)) | resolved
 
     def _check(self) -> None:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from mas_lab.runs.disk import RunError, whole
 from mas_lab.study.described import described_runs
-from mas_lab.study.design import Design, part_data
+from mas_lab.study.design import Design, describe_with_source
 from mas_lab.train.budget import KINDS
 from mas_lab.train.config import ConfigError, Place
 
@@ -145,7 +145,7 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     }  # fmt: skip
     texts = {name: table.to_csv(index=False, float_format=DIGITS) for name, table in tables.items() if len(table)}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in {**texts, PROVENANCE: json.dumps(about, indent=1, default=part_data) + "\n"}.items():
+    for name, text in {**texts, PROVENANCE: json.dumps(about, indent=1, default=describe_with_source) + "\n"}.items():
         with whole(folder / name) as staged:
             staged.write_text(text, encoding="utf-8")
     return folder

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mas_lab.fingerprint import comparable
+from mas_lab.describe import differences
 from mas_lab.runs.disk import read_json
 from mas_lab.runs.recorder import decisive
 from mas_lab.runs.run import Run, load_run
@@ -17,9 +17,8 @@ from mas_lab.study.cell import RECORDS, record_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
 from mas_lab.study.record import Record, is_record, read_record
-from mas_lab.team import differences
 from mas_lab.train.budget import Budget, Spent
-from mas_lab.train.record import code, describe
+from mas_lab.train.record import code, describe_training
 from mas_lab.train.settings import Settings
 
 
@@ -89,10 +88,10 @@ def _unlike(run: Run, cell: Cell, asked: dict[str, Any]) -> str:
     if cell.digest not in asked:
         training = cell.training()
         settings = Settings(**training.settings)
-        config = describe(training.env, training.make_team(), training.recipe, cell.seed, settings)
+        config = describe_training(training.env, training.make_team(), training.recipe, cell.seed, settings)
         asked[cell.digest] = json.loads(json.dumps(config))
     pair = (decisive(config) | {"team": config["team"], "threads": None} for config in (run.config, asked[cell.digest]))
-    return differences(*comparable(*pair))
+    return differences(*pair)
 
 
 def _not_its_budget(run: Run, cell: Cell) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.env import Env, class_name
+from mas_lab.describe import part_name
+from mas_lab.env import Env
 from mas_lab.lazy import Entry, Registry
 from mas_lab.tasks.own import made
 
@@ -80,7 +81,7 @@ def make_env(
         ValueError: If no env has this name, or if it does not know an option or accept a value. The message lists the
             known names or options.
     """
-    known_as = {class_name(env): env for env in ENVS.values()} if ":" in name else ENVS
+    known_as = {part_name(env, ":"): env for env in ENVS.values()} if ":" in name else ENVS
     if name not in known_as:
         raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass your own env as an object")
     env = known_as[name]

@@ -137,7 +137,7 @@ class Config:
             env = read_env(place.to("env"), data["env"], place.path.parent)
         with place.naming("recipe"):
             recipe = data["recipe"]
-            if isinstance(recipe, Mapping):  # {name: ..., field: change}, in the form of `recipes.to_data`
+            if isinstance(recipe, Mapping):  # {name: ..., field: change}, in the form of `describe`
                 changes = place.to("recipe").mapping(recipe, [f.name for f in fields(Recipe)], needed=("name",))
                 changes = {key: from_data(value) for key, value in changes.items()}
                 recipe = find(changes.pop("name")).replace(**changes)

@@ -27,7 +27,7 @@ from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
 from mas_lab.check import check_env
 from mas_lab.display.progress import in_notebook
-from mas_lab.env import Env, EnvError, spec
+from mas_lab.env import Env, EnvError
 from mas_lab.locks import locked, one_trainer
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe, find
@@ -40,7 +40,7 @@ from mas_lab.train.budget import Budget, Spent
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
 from mas_lab.train.memory import Memory, own_copies
-from mas_lab.train.record import describe
+from mas_lab.train.record import describe_parts, describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
@@ -87,8 +87,9 @@ def train(
         A `Report` after each step.
 
     Raises:
-        TypeError: Both `steps` and `budget` are missing, `fork` comes without `run`, a setting is unknown, or a part
-            that must be called cannot be called.
+        TypeError: Both `steps` and `budget` are missing, `fork` comes without `run`, a setting is unknown, a part that
+            must be called cannot be called, or `run` is given and a part is a lambda, a function within a function, or
+            an object with attributes whose class is no dataclass.
         ValueError: An argument has no meaning: a negative number, an unknown recipe, groups of one, an agent without a
             policy, or `rounds` above 1 without a `select` in the recipe.
         EnvError: The environment breaks its contract, at the call (`check_env`) or in a step.
@@ -131,6 +132,8 @@ def train(
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run, and wants run=, a folder to keep it in")
+    if run is not None:
+        describe_parts(env, recipe, curriculum)  # refuses a part that cannot be compared when the run goes on
     for agent in env.agents:
         if agent not in team:
             raise ValueError(f"train: agent {agent!r} has no policy; the env plays {env.agents}, the team {list(team)}")
@@ -143,7 +146,7 @@ def train(
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
-    if chosen.check and (kind := (type(env), repr(spec(env)), chosen.split)) not in _checked:
+    if chosen.check and (kind := (type(env), repr(env), chosen.split)) not in _checked:
         with ranks.reporting_errors() if ranks else nullcontext():
             check_env(env, tasks=min(2, chosen.tasks), split=chosen.split, seed=seed)
         _checked.add(kind)
@@ -276,7 +279,7 @@ class Training:
         from mas_lab.backends.torch.threads import take_threads
 
         ranks = self.ranks.size if self.ranks else 1
-        asked = describe(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
+        asked = describe_training(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
         if not self.ranks:
             asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
         self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)

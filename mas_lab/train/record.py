@@ -12,9 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from mas_lab.describe import describe
 from mas_lab.env import Env, spec
-from mas_lab.fingerprint import untold
-from mas_lab.recipes import Recipe, to_data
+from mas_lab.recipes import Recipe
 from mas_lab.runs.run import FORMAT
 from mas_lab.team import Team, describe_team
 from mas_lab.train.drawing import Curriculum
@@ -27,7 +27,14 @@ DECIDE = ("table.py", "env.py", "policy.py", "team.py", "losses.py", "tool_calls
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 
-def describe(
+def describe_parts(env: Env, recipe: Recipe, curriculum: Curriculum | None = None) -> dict[str, Any]:
+    """Return env, recipe and curriculum as plain data; TypeError names a part that cannot be described."""
+    return {
+        "env": spec(env), "recipe": describe(recipe, "recipe"), "curriculum": describe(curriculum, "curriculum"),
+    }  # fmt: skip
+
+
+def describe_training(
     env: Env,
     team: Team,
     recipe: Recipe,
@@ -39,9 +46,8 @@ def describe(
     """Return the content of run.json."""
     import torch
 
-    asked = {"env": spec(env), "recipe": to_data(recipe), "curriculum": to_data(curriculum)}
     return {
-        "format": FORMAT, **asked, "untold": untold(asked), "team": describe_team(team), "seed": seed,
+        "format": FORMAT, **describe_parts(env, recipe, curriculum), "team": describe_team(team), "seed": seed,
         "settings": asdict(settings), "threads": torch.get_num_threads(), "ranks": ranks, "device": _devices(team),
         "code": code(), "versions": versions(),
     }  # fmt: skip

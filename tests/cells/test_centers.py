@@ -9,7 +9,8 @@ import pytest
 from tables import episodes_table, shuffled
 
 import mas_lab as lab
-from mas_lab.recipes import from_data, to_data
+from mas_lab.describe import describe
+from mas_lab.recipes import from_data
 
 
 def table(**columns):
@@ -75,7 +76,7 @@ def test_it_prints_compares_and_saves_without_what_it_remembers():
     used = lab.running_mean(("agent", "turn"), 0.9)
     used.load_state({"means": [[["x", 0], 1.0]]})
     recipe = lab.RECIPES["dr_mas"].replace(center=used)
-    fresh = from_data(json.loads(json.dumps(to_data(recipe))))
+    fresh = from_data(json.loads(json.dumps(describe(recipe))))
     assert fresh == recipe and fresh.center.state() == {"means": []}
     assert eval(repr(used), vars(lab)) == used and hash(used) == hash(fresh.center)
 

@@ -16,8 +16,9 @@ import mas_lab as lab
 from mas_lab import __main__ as cli
 from mas_lab.contrib.verl.reader import HandOverError, Speaker, VerlFolder, completion, play, recorded_rows
 from mas_lab.contrib.verl.settings import RunFacts, refusals, verl_settings
+from mas_lab.describe import describe
 from mas_lab.policy import PolicyError
-from mas_lab.recipes import from_data, to_data
+from mas_lab.recipes import from_data
 
 RECIPE = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3), loss=lab.clipped(0.2, high=0.3, dual=4.0, kl=0.01))
 
@@ -218,9 +219,9 @@ def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
     ("config", "asked", "sentence"),
     [
         ({"env": {"name": "program", "agents": []}}, {"to": "verl"}, "is none that a bridge file can make"),
-        ({"recipe": {**to_data(RECIPE), "credit": {"is": "my_file.my_credit"}}}, {"to": "verl", "env": Relay()},
+        ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, {"to": "verl", "env": Relay()},
          "my_credit.*cannot be made from data"),
-        ({"recipe": to_data(RECIPE.replace(scale="none"))}, {"to": "verl", "env": Relay()}, "do not train"),
+        ({"recipe": describe(RECIPE.replace(scale="none"))}, {"to": "verl", "env": Relay()}, "do not train"),
         ({}, {"to": "trl"}, "known is 'verl'"),
         ({}, {"to": "verl"}, "is your own: give it, as env="),
         ({}, {"to": "verl", "env": Relay(together=True)}, "the run was made on"),

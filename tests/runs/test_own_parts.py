@@ -6,7 +6,7 @@ import pytest
 import small
 
 import mas_lab as lab
-from mas_lab.recipes import to_data
+from mas_lab.describe import describe
 
 STEPS = 3
 
@@ -94,7 +94,7 @@ def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(models, runs):
     for part in ("plan", "credit", "center", "select"):
         assert config["recipe"][part]["is"] == f"{__name__}.{type(getattr(OWN, part)).__name__}"
     assert config["recipe"]["credit"]["per_word"] == 0.01 and "kept" not in config["recipe"]["center"]
-    assert config["recipe"] == to_data(OWN)
+    assert config["recipe"] == describe(OWN)
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, this call has 0\.5"):
         list(start(models, runs / "cut", recipe=OWN.replace(credit=politeness(0.5))))
 

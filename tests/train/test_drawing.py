@@ -1,7 +1,7 @@
 """Which tasks a step plays: more rounds of them until enough are worth learning from, and a curriculum of one's own."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 import pytest
@@ -61,11 +61,12 @@ def test_where_the_rounds_do_not_suffice_the_report_says_so(models):
         train(models, lab.RECIPES["grpo"], rounds=2)
 
 
+@dataclass
 class Harder:
     """A user's own ten lines: more kinds of tasks once the last step went well."""
 
-    def __init__(self, above: float = 0.2):
-        self.kinds, self.above = 2, above
+    above: float = 0.2
+    kinds: int = field(default=2, init=False)
 
     def __call__(self, env, n, split, seed):
         fitting = [task for task in env.tasks(8 * n, split, seed) if int(task.data["word"][1]) < self.kinds]
@@ -109,10 +110,11 @@ def test_a_run_with_rounds_and_a_curriculum_goes_on_bit_for_bit(models, tmp_path
         list(lab.train(small.Relay(), team, recipe, 4, run=tmp_path / "cut", **asked))
 
 
-def test_what_a_curriculum_may_not_give_is_refused_and_the_run_stays_whole(models, tmp_path):
-    def few(env, n, split, seed):
-        return env.tasks(n - 1, split, seed)
+def few(env, n, split, seed):
+    return env.tasks(n - 1, split, seed)
 
+
+def test_what_a_curriculum_may_not_give_is_refused_and_the_run_stays_whole(models, tmp_path):
     with pytest.raises(ValueError, match=r"was asked for 4 tasks and gave 3, with 3 different ids.*all different"):
         list(train(models, env=small.Relay(), curriculum=few, run=tmp_path / "run"))
     assert lab.load_run(tmp_path / "run").checkpoint().step == 0

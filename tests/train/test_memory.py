@@ -24,11 +24,13 @@ def remembered(run) -> dict:
     return Checkpoint(max((run / "checkpoints").iterdir())).state["memory"]
 
 
+@dataclass(repr=False)
 class surprise:
     """A credit of one's own that remembers: what a text earned beyond the best that its agent ever earned."""
 
-    def __init__(self, breaks_at: int | None = None):
-        self.best, self.steps, self.breaks_at = {}, 0, breaks_at
+    breaks_at: int | None = None
+    best: dict = field(default_factory=dict, init=False)
+    steps: int = field(default=0, init=False)
 
     def __call__(self, turns):
         self.steps += 1

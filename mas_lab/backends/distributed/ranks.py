@@ -166,7 +166,8 @@ class Ranks:
     # All ranks
 
     def _assemble(self, team: Team, watch: Any) -> None:
-        from mas_lab.team import describe_team, differences
+        from mas_lab.describe import differences
+        from mas_lab.team import describe_team
 
         self.team = team
         for number, described in enumerate(told := self.gather(describe_team(team))):

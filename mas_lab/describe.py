@@ -1,0 +1,113 @@
+"""Describe the parts of a training as plain data, and find the differences between two descriptions.
+
+run.json and studies record parts in this form. Two trainings are the same if their descriptions are equal. Leaves out:
+making a part from its description (`recipes.from_data`).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+
+def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
+    """Return a part of a training as plain data (JSON types).
+
+    A dataclass is `{"is": name, **fields}`, a function `{"is": name}`. A part of the kit is named by its class alone,
+    any other part as `module.name`. Values without options, such as a path, are described by their repr.
+
+    Args:
+        part: Recipe, plan, credit, curriculum, or any value in one of them.
+        place: Name of the part, for the error.
+        separator: ":" for the options of an env. Names are then `module:name`, as in a config, and a function is its
+            name alone.
+
+    Raises:
+        TypeError: Two such parts may differ although their descriptions are equal: lambdas, functions that are defined
+            in a function, and objects with attributes whose class is no dataclass.
+    """
+    if isinstance(part, np.generic | np.ndarray):
+        part = part.tolist()
+    if part is None or isinstance(part, str | int | float | bool):
+        return part
+    if isinstance(part, Mapping):
+        return {key: describe(value, f"{place}.{key}", separator) for key, value in part.items()}
+    if isinstance(part, set | frozenset):
+        part = sorted(part, key=repr)
+    if isinstance(part, list | tuple):
+        return [describe(value, f"{place}[{number}]", separator) for number, value in enumerate(part)]
+    name = part_name(part, separator)
+    if isinstance(part, partial | MethodType):
+        return {"is": name, "holds": describe(_bound(part), place, separator)}
+    if is_dataclass(part) and not isinstance(part, type):
+        return {"is": name, **describe_options(part, place, separator)}
+    if not (callable(part) or type(part).__repr__ is object.__repr__ or " at 0x" in repr(part)):
+        return repr(part)
+    if not hasattr(part, "__qualname__"):
+        describe_options(part, place, separator)
+    elif not isinstance(part, type) and "<" in part.__qualname__:
+        raise _undescribed(part, place)
+    return name if separator == ":" else {"is": name}
+
+
+def describe_options(part: Any, place: str, separator: str) -> dict[str, Any]:
+    """Return the fields of a dataclass; an object without attributes has none.
+
+    Fields with `init=False` are state, not options. A field with `younger` in its metadata is left out at its default,
+    because older runs do not record it.
+    """
+    if is_dataclass(part) and _has_generated_init(type(part)):
+        options = [f for f in fields(part)
+                   if f.init and not ("younger" in f.metadata and getattr(part, f.name) == f.default)]  # fmt: skip
+        return {f.name: describe(getattr(part, f.name), f"{place}.{f.name}", separator) for f in options}
+    if getattr(part, "__dict__", None) == {}:
+        return {}
+    raise _undescribed(part, place)
+
+
+def part_name(part: Any, separator: str = ".") -> str:
+    """Return the name of a function or class, or of an object's class: the short name of a recipe's part of the kit."""
+    named = part if hasattr(part, "__qualname__") else type(part)
+    is_short = separator == "." and str(named.__module__).startswith("mas_lab.")
+    return named.__name__ if is_short else f"{named.__module__}{separator}{named.__qualname__}"
+
+
+def _bound(part: partial | MethodType) -> dict[str, Any]:
+    if isinstance(part, MethodType):
+        return {"of": part.__self__}
+    arguments = {"args": {str(place): value for place, value in enumerate(part.args)}, "keywords": part.keywords}
+    return {"of": part.func, **{kind: values for kind, values in arguments.items() if values}}
+
+
+def _has_generated_init(kind: type) -> bool:
+    """Return False if a subclass of a dataclass has its own `__init__`, which may set anything."""
+    owner = next(one for one in kind.__mro__ if "__init__" in vars(one))
+    return "__dataclass_params__" in vars(owner) and owner.__dataclass_params__.init
+
+
+def _undescribed(part: Any, place: str) -> TypeError:
+    return TypeError(
+        f"{place} ({part_name(part)}) has content that run.json cannot record; with run=, write a function of a module "
+        "(def), or a frozen dataclass, whose fields are its options"
+    )
+
+
+def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Yield the dotted name and both values of each option in which two descriptions differ."""
+    if isinstance(there, dict) and isinstance(here, dict) and there.get("is") == here.get("is"):
+        for key in dict.fromkeys([*there, *here]):
+            yield from differing(there.get(key), here.get(key), f"{name}.{key}" if name else key)
+    elif there != here:
+        yield name, there, here
+
+
+def differences(there: Any, here: Any) -> str:
+    """Return a sentence on the differences between the description of a run and that of a call; empty if equal."""
+    return "; ".join(
+        f"{name} differs: the run has {json.dumps(one)}, this call has {json.dumps(other)}"
+        for name, one, other in differing(there, here)
+    )

@@ -1,0 +1,146 @@
+"""A part as plain data: equal for equal parts, other for others, and refused where nobody can tell."""
+
+import functools
+import re
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.describe import describe, differences, differing
+from mas_lab.env import spec
+
+
+def bonus(turns, per_word=0.0, words=()):
+    return turns["team_reward"] + per_word
+
+
+def closure(per_word):
+    def credit(turns):
+        return turns["team_reward"] + per_word
+
+    return credit
+
+
+@dataclass(frozen=True)
+class Judge:
+    strict: bool = True
+    calls: list = field(default_factory=list, init=False)
+
+    def score(self, turns):
+        return turns["team_reward"]
+
+
+class Stateless:
+    """A curriculum without attributes."""
+
+    def __call__(self, env, n, split, seed):
+        return env.tasks(n, split, seed)
+
+
+class Easy(Stateless):
+    """A curriculum with an attribute."""
+
+    def __init__(self, easy=True):
+        self.easy = easy
+
+
+class Own:
+    """An env that is no dataclass."""
+
+    def __init__(self, size=5):
+        self.size, self.inner = size, small.Relay()
+
+    def __getattr__(self, name):
+        if name == "name" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+
+@dataclass(frozen=True)
+class Scored(small.Relay):
+    by: object = None
+
+
+class sharp(lab.clipped):
+    """A loss that is no dataclass of its own."""
+
+    def __init__(self, beta):
+        super().__init__(0.2)
+        object.__setattr__(self, "beta", beta)
+
+
+def with_part(**part):
+    return {"recipe": small.RECIPE.replace(**part)}
+
+
+def start(models, run, env=None, recipe=small.RECIPE, **settings) -> None:
+    """A training of no steps: its description is kept, or compared with the one that was kept."""
+    team = small.make_team("shared", models)
+    list(lab.train(env or small.Relay(), team, recipe, 0, run=run, **small.SETTINGS | settings))
+
+
+CHANGED = {
+    "env.by differs": [{"env": Scored(by=by)} for by in (bonus, closure)],
+    "curriculum differs": [{"curriculum": Stateless()}, {"curriculum": bonus}],
+    "recipe.credit.strict differs: the run has true, this call has false": [
+        with_part(credit=Judge(strict)) for strict in (True, False)],
+    "recipe.credit.holds.keywords.per_word differs: the run has 0.5, this call has 1": [
+        with_part(credit=partial(bonus, per_word=one)) for one in (0.5, 1)],
+    "recipe.credit.holds.of.strict differs: the run has true, this call has false": [
+        with_part(credit=Judge(strict).score) for strict in (True, False)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", CHANGED)
+def test_a_run_goes_on_with_equal_parts_and_refuses_others_by_name(models, tmp_path, words, monkeypatch):
+    monkeypatch.setattr(Judge, "__call__", Judge.score, raising=False)
+    first, other = CHANGED[words]
+    for _ in range(2):
+        start(models, tmp_path / "run", **first)
+    with pytest.raises(lab.RunError, match=re.escape(words)):
+        start(models, tmp_path / "run", **other)
+
+
+REFUSED = {
+    r"recipe\.credit \(tests\.test_describe\.<lambda>": with_part(credit=lambda turns: turns["team_reward"]),
+    r"recipe\.credit \(tests\.test_describe\.closure\.<locals>\.credit": with_part(credit=closure(1)),
+    r"recipe\.credit\.of \(tests\.test_describe\.closure\.<locals>\.credit": with_part(credit=partial(closure(1), x=1)),
+    r"recipe\.loss \(tests\.test_describe\.sharp": with_part(loss=sharp(1)),
+    r"curriculum \(tests\.test_describe\.Easy": {"curriculum": Easy()},
+    r"env \(tests\.test_describe\.Own": {"env": Own()},
+    r"env\.by \(tests\.test_describe\.<lambda>": {"env": Scored(by=lambda: 0)},
+}
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_a_part_that_no_run_can_record_is_refused_with_the_remedy(models, tmp_path, words):
+    start(models, None, **REFUSED[words])  # without a run it is fine
+    remedy = r"\) has content that run\.json cannot record; with run=, write a function of a module .* frozen dataclass"
+    with pytest.raises(TypeError, match=words + remedy):
+        start(models, tmp_path / "run", **REFUSED[words])
+    assert not (tmp_path / "run").exists()
+
+
+def test_parts_are_described_by_name_and_options():
+    assert describe(lab.mixed(0.5)) == {"is": "mixed", "alpha": 0.5, "local": 1.0}
+    assert describe(Judge()) == {"is": f"{__name__}.Judge", "strict": True}
+    assert describe(bonus) == describe(functools.cache(bonus)) == {"is": f"{__name__}.bonus"}
+    bound = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
+    assert describe(partial(bonus, words=(1,))) == bound
+    assert describe({"a": {3, 1}, "b": Path("c")}) == {"a": [1, 3], "b": repr(Path("c"))}
+    assert spec(Scored(by=bonus))["by"] == f"{__name__}:bonus"
+    assert spec(Scored(by=Judge()))["by"] == {"is": f"{__name__}:Judge", "strict": True}
+
+
+def test_differences_name_the_option_and_both_values():
+    there = {"plan": {"is": "tree", "k": 3}, "loss": {"is": "clipped", "low": 0.2}, "seed": 1}
+    here = {"plan": {"is": "tree", "k": 2}, "loss": {"is": "reinforce"}, "seed": 1, "more": 0}
+    assert list(differing(there, here)) == [
+        ("plan.k", 3, 2), ("loss", there["loss"], here["loss"]), ("more", None, 0),
+    ]  # fmt: skip
+    assert differences(there, {**there, "seed": 2}) == "seed differs: the run has 1, this call has 2"
+    assert differences(there, there) == ""
