@@ -1,11 +1,15 @@
 """One lock per model: a rollout or an update has its weights and gradients to itself, other threads wait.
 
-A model that one thread trains with `train()` is trained by no other. Leaves out fairness and other processes.
+A model that one thread trains with `train()` is trained by no other. Policies on several devices train at the same
+time. Leaves out fairness and other processes.
 """
 
 import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
 
 from mas_lab.policy import Policy, PolicyError
 
@@ -35,6 +39,29 @@ def locked(policies: Iterable[Policy], training: bool = False) -> Iterator[None]
                     "(a dashboard by .stop() and .wait(), train() by .close()), or load another model"
                 )
         yield
+
+
+@contextmanager
+def training(policies: Sequence[Policy]) -> Iterator[Callable[[Callable, Iterable[Any]], Iterable[None]]]:
+    """Keep other threads off the models of `policies`, and yield a map over the steps that train them.
+
+    It is `map` if all policies are on one device. Else it uses a thread per device, in which the steps of that device
+    are done one after the other. A step is anything with a `policy`.
+    """
+    with locked(policies, training=True):
+        devices = {policy.capabilities.device for policy in policies}
+        if len(devices) < 2:
+            yield map
+            return
+        with ThreadPoolExecutor(len(devices)) as pool:
+            yield partial(_map_by_device, pool)
+
+
+def _map_by_device(pool: ThreadPoolExecutor, function: Callable[[Any], None], steps: Iterable[Any]) -> list[Any]:
+    by_device: dict[str, list[Any]] = {}
+    for step in steps:
+        by_device.setdefault(step.policy.capabilities.device, []).append(step)
+    return list(pool.map(lambda own: list(map(function, own)), by_device.values()))
 
 
 def one_trainer(policies: Iterable[Policy], steps: Generator) -> Generator:

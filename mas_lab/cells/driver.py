@@ -1,21 +1,22 @@
-"""Drive the plans of a rollout: policies answer their requests, the environment steps, credits judge their rows.
+"""Drive the plans of a rollout: write prompts, let policies answer, step the environment, and let credits judge rows.
 
-Every plan runs until it waits for an answer. Then all requests to one policy go to its engine together, and environment
-steps run here or in worker threads. Leaves out: the exploration of an episode (`plans`), the writing of prompts
-(`prompts`), the requests in flight (`requests`), and threads (`backends.threads`).
+Every plan runs until it waits for an answer. Then all requests to one policy go to its engine in one call, and
+environment steps run here or in worker threads. Leaves out: the exploration of an episode (`plans`), and chat templates
+(the policy).
 """
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial, singledispatch
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.backends.threads import Job, Workers, ended
 from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
@@ -27,17 +28,73 @@ from mas_lab.cells.episode import (
     error_context,
     place_of,
 )
-from mas_lab.cells.prompts import Prompts
-from mas_lab.cells.requests import PendingRequests
-from mas_lab.env import Env, EnvError, Task, max_tokens, unwritable, validate_step
+from mas_lab.env import (
+    Env,
+    EnvError,
+    Message,
+    Step,
+    Task,
+    Tools,
+    max_tokens,
+    tools_of,
+    transcript,
+    unwritable,
+    validate_step,
+)
 from mas_lab.locks import locked
-from mas_lab.policy import Request
+from mas_lab.policy import Completion, Policy, PolicyError, Request
 from mas_lab.table import TableError, place
 from mas_lab.team import Team
 from mas_lab.tool_calls import answer_of
 
 MOMENT = 0.001
 """Seconds to wait for quick environment steps. Without it, their episodes would wait for the engine's next answers."""
+SLICE = 0.2
+"""Seconds of one wait, because Windows cannot interrupt an endless one."""
+Context = TypeVar("Context")
+
+
+class PendingRequests(Generic[Context]):
+    """Hold the requests in flight at the engines of a team, each with a context; true while an answer is missing.
+
+    Args:
+        team: The team whose engines answer.
+        place: Function from the context of a request to its place in words, for an engine's error.
+    """
+
+    def __init__(self, team: Team, place: Callable[[Context], str]):
+        self.engines = list({id(policy.engine): policy.engine for policy in team.policies.values()}.values())
+        self.streams = all(engine.streams for engine in self.engines)
+        self._place = place
+        self._contexts: dict[tuple[int, int], Context] = {}  # by engine and ticket
+
+    def __bool__(self) -> bool:
+        return bool(self._contexts)
+
+    def submit(self, policy: Policy, requests: Sequence[Request], contexts: Sequence[Context]) -> None:
+        """Queue requests to one policy. Raises RolloutError, which names the first request."""
+        try:
+            tickets = policy.engine.submit(policy, requests)
+        except PolicyError as error:
+            raise RolloutError(f"rollout: {self._place(contexts[0])}: {error}") from error
+        self._contexts |= {(id(policy.engine), ticket): one for ticket, one in zip(tickets, contexts, strict=True)}
+
+    def answers(self) -> Iterator[tuple[Context, Completion]]:
+        """Yield the context and completion of each answer. Raises RolloutError, which names the failed request."""
+        for engine in self.engines:
+            try:
+                ready = engine.ready()
+            except PolicyError as error:
+                waiting = {ticket: one for (key, ticket), one in self._contexts.items() if key == id(engine)}
+                failed = waiting.get(error.ticket, next(iter(waiting.values())))
+                raise RolloutError(f"rollout: {self._place(failed)}: {error}") from error
+            for ticket, completion in ready:
+                yield self._contexts.pop((id(engine), ticket)), completion
+
+    def cancel(self) -> None:
+        """Drop the requests that are still in flight."""
+        for engine in self.engines if self._contexts else ():
+            engine.cancel([ticket for key, ticket in self._contexts if key == id(engine)])
 
 
 @dataclass(eq=False)
@@ -46,12 +103,26 @@ class RunningPlan:
 
     episode: EpisodeState
     generator: Generator
-    parent: "RunningPlan | None" = None
-    slot: int = 0
-    """Index of this plan's result among the answers of its parent."""
-    answers: Sequence[Any] = ()
+    parent: "Slot | None" = None
+    """The answer of another plan that is this plan's result."""
+    answers: list[Any] | None = None
     missing: int = 0
-    started: bool = False
+
+
+@dataclass
+class Slot:
+    """One request of a plan: `plan.answers[index]` will be the answer."""
+
+    plan: RunningPlan
+    index: int
+    request: Any
+    columns: dict[str, Any] = field(default_factory=dict)
+    """Columns of the row of a `Generate`, as far as they are known."""
+
+    @property
+    def place(self) -> str:
+        """Return the place of a `Generate` in words, for errors."""
+        return place_of(self.plan.episode.task, self.request.at, self.request.agent)
 
 
 class Runner:
@@ -60,14 +131,23 @@ class Runner:
     `workers` steps the environment in threads; `None` steps it here. `finished` is called after each episode.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Workers | None = None,
+    def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Executor | None = None,
                  finished: Callable[[], Any] = lambda: None):  # fmt: skip
-        self.env, self.team, self.seed, self.step = env, team, seed, step
-        self.workers, self.finished, self.prompts = workers, finished, Prompts(env)
-        self.pending = PendingRequests(team, lambda kept: place_of(kept[0].episode.task, kept[2].at, kept[2].agent))
-        self.stepping: dict[Job, tuple[RunningPlan, int, StepEnv]] = {}
-        self.scoring: list[tuple[RunningPlan, int, Score]] = []
+        self.env, self.team, self.seed, self.step, self.workers, self.finished = (
+            env,
+            team,
+            seed,
+            step,
+            workers,
+            finished,
+        )
+        self.tools: dict[str, Tools] = {agent: tools_of(env, agent) for agent in env.agents}
+        self.pending: PendingRequests[Slot] = PendingRequests(team, lambda slot: slot.place)
+        self.ids: dict[tuple[int, str], tuple[int, ...]] = {}
+        """Token ids by policy and chat, so that each distinct chat is encoded once."""
         self.ready: deque[RunningPlan] = deque()
+        self.stepping: dict[Future, Slot] = {}
+        self.scoring: list[Slot] = []
 
     def run(self, episodes: Sequence[EpisodeState] = (), plan: Plan | None = None) -> None:
         """Explore `episodes` by `plan`, and continue earlier plans, until no request is left to answer here."""
@@ -75,129 +155,211 @@ class Runner:
         try:
             with locked(self.team.policies.values()):
                 while self.ready or self.pending or self.stepping or self.scoring:
-                    self.submit_ready()
+                    self._advance()
                     if self.stepping:
                         self._collect_steps()
                     if self.scoring and not self.ready:
-                        self.score()
+                        self._score()
                     if self.pending and (self.pending.streams or not self.ready):
-                        self.collect_generations()
+                        for slot, completion in self.pending.answers():
+                            self.answer(slot, self._generation(slot, completion))
         finally:
             self.pending.cancel()
 
-    def submit_ready(self) -> None:
-        """Advance every plan that has all its answers, and submit its requests to the policies."""
-        wanted: dict[int, list[tuple[RunningPlan, int, Generate]]] = {}
-        while self.ready:
-            plan = self.ready.popleft()
-            try:
-                requests = plan.generator.send(list(plan.answers) if plan.started else None)
-            except StopIteration as stop:
-                self.answer((plan.parent, plan.slot), stop.value) if plan.parent else self.finished()
-                continue
-            plan.started, plan.answers, plan.missing = True, [None] * len(requests), len(requests)
-            if not requests:
-                self.ready.append(plan)
-            for slot, request in enumerate(requests):
-                if isinstance(request, Generate):
-                    wanted.setdefault(self.speaker(request.agent), []).append((plan, slot, request))
-                elif isinstance(request, StepEnv):
-                    self.step_env(plan, slot, request)
-                elif isinstance(request, Score):
-                    self.scoring.append((plan, slot, request))
-                else:
-                    self.ready.append(RunningPlan(plan.episode, request, plan, slot))
-        for requests in wanted.values():
-            self.submit(requests)
-
-    def answer(self, slot: tuple[RunningPlan, int], answer: Any) -> None:
-        """Give the plan of a slot (plan, index) the answer there; the plan is ready when it has all."""
-        plan, index = slot
-        plan.answers[index] = answer
+    def answer(self, slot: Slot, answer: Any) -> None:
+        """Give a plan one answer; it is ready when it has all."""
+        plan = slot.plan
+        plan.answers[slot.index] = answer
         plan.missing -= 1
         if plan.missing == 0:
             self.ready.append(plan)
 
-    def speaker(self, agent: str) -> int:
-        """Return a key: requests with equal keys are submitted together."""
+    def _advance(self) -> None:
+        """Advance every plan that has all its answers, and submit its requests to the policies."""
+        by_policy: dict[int, list[Slot]] = {}
+        while self.ready:
+            plan = self.ready.popleft()
+            try:
+                requests = plan.generator.send(plan.answers)
+            except StopIteration as stop:
+                self.answer(plan.parent, stop.value) if plan.parent else self.finished()
+                continue
+            plan.answers, plan.missing = [None] * len(requests), len(requests)
+            if not requests:
+                self.ready.append(plan)
+            for index, request in enumerate(requests):
+                slot = Slot(plan, index, request)
+                if isinstance(request, Generate):
+                    by_policy.setdefault(self.key(request.agent), []).append(slot)
+                elif isinstance(request, StepEnv):
+                    self._step(slot)
+                elif isinstance(request, Score):
+                    self.scoring.append(slot)
+                else:
+                    self.ready.append(RunningPlan(plan.episode, request, slot))
+        for slots in by_policy.values():
+            self.submit(slots)
+
+    # Prompts and completions
+
+    def key(self, agent: str) -> int:
+        """Return a key: requests with equal keys are submitted in one call."""
         return id(self.team[agent])
 
-    def submit(self, requests: Sequence[tuple[RunningPlan, int, Generate]]) -> None:
-        """Submit requests to one policy."""
-        policy = self.team[requests[0][2].agent]
-        prompts = self.prompts(policy, [(plan.episode.task, one) for plan, _, one in requests])
-        asked, kept = [], []
-        for (plan, slot, one), (text, ids) in zip(requests, prompts, strict=True):
-            sampling = self.team.sampling[one.agent]
-            limit = sampling.max_tokens or max_tokens(self.env, one.agent)
+    def submit(self, slots: Sequence[Slot]) -> None:
+        """Submit requests to one policy.
+
+        Raises:
+            EnvError: The environment returned no chat.
+            RolloutError: The environment's `observe` failed, or the policy cannot encode the chat, or it is too long.
+
+        All errors name task, agent and turn.
+        """
+        policy = self.team[slots[0].request.agent]
+        requests = []
+        for slot, (text, ids) in zip(slots, self._prompts(policy, slots), strict=True):
+            at, agent = slot.request.at, slot.request.agent
+            sampling = self.team.sampling[agent]
+            limit = sampling.max_tokens or max_tokens(self.env, agent)
             if len(ids) + limit > policy.context:
                 raise RolloutError(
-                    f"rollout: the prompt of {place_of(plan.episode.task, one.at, one.agent)} has {len(ids)} tokens; "
+                    f"rollout: the prompt of {slot.place} has {len(ids)} tokens; "
                     f"with max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
                 )
-            seed = draw_seed(self.seed, self.step, one.at.name, one.agent, one.candidate)
-            asked.append(Request(ids, limit, sampling.temperature, seed, sampling.stop, sampling.top_p, sampling.top_k))
-            columns = {"policy": self.team.name_of(one.agent), "prompt": text, "prompt_ids": list(ids)}
-            kept.append((plan, slot, one, columns | {"temperature": sampling.temperature}))
-        self.pending.submit(policy, asked, kept)
+            seed = draw_seed(self.seed, self.step, at.name, agent, slot.request.candidate)
+            requests.append(
+                Request(ids, limit, sampling.temperature, seed, sampling.stop, sampling.top_p, sampling.top_k)
+            )
+            slot.columns = {"policy": self.team.name_of(agent), "prompt": text, "prompt_ids": list(ids),
+                            "temperature": sampling.temperature}  # fmt: skip
+        self.pending.submit(policy, requests, slots)
 
-    def collect_generations(self) -> None:
-        """Take the completions that the engines have ready."""
-        for (plan, slot, one, columns), completion in self.pending.answers():
-            if problem := unwritable(completion.text):
-                raise RolloutError(
-                    f"rollout: the completion of {place_of(plan.episode.task, one.at, one.agent)} has {problem}, which "
-                    "no file holds; its policy's engine must decode tokens to text that has a UTF-8 form"
-                )
-            said = {"completion": completion.text, "completion_ids": list(completion.ids),
-                    "logprobs": list(completion.logprobs), "finish": completion.finish}  # fmt: skip
-            message = None
-            if tools := self.prompts.tools[one.agent]:
-                message, said["call_status"] = answer_of(
-                    self.team[one.agent], columns["prompt_ids"], completion, tools, one.at.depth
-                )
-            self.answer((plan, slot), Generation(one.agent, one.candidate, completion.text, columns | said, message))
+    def _prompts(self, policy: Policy, slots: Sequence[Slot]) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the text and the token ids of each prompt; each (node, agent) is observed once."""
+        chats: dict[tuple[str, str], tuple[str, str]] = {}
+        new: dict[str, dict[str, tuple[Slot, list[Message]]]] = {}  # by tools, then by chat
+        for slot in slots:
+            at, agent = slot.request.at, slot.request.agent
+            if (at.name, agent) not in chats:
+                with error_context(self.env, "observe", slot.place):
+                    messages = self.env.observe(at.state, agent)
+                text, tools = self._text(messages, slot), repr(self.tools[agent])
+                key = repr(messages) + tools
+                chats[at.name, agent] = text, key
+                if (id(policy), key) not in self.ids:
+                    new.setdefault(tools, {})[key] = slot, messages
+        for by_chat in new.values():
+            for key, ids in zip(by_chat, self._encode(policy, list(by_chat.values())), strict=True):
+                self.ids[id(policy), key] = tuple(ids)
+        prompts = [chats[slot.request.at.name, slot.request.agent] for slot in slots]
+        return [(text, self.ids[id(policy), key]) for text, key in prompts]
 
-    def step_env(self, plan: RunningPlan, slot: int, request: StepEnv) -> None:
+    def _text(self, messages: Any, slot: Slot) -> str:
+        observe = f"{type(self.env).__name__}.observe"
+        try:
+            text = transcript(messages, self.tools[slot.request.agent])
+        except Exception as error:
+            raise EnvError(
+                f"{observe} gave {messages!r:.200} for {slot.place}; give a list of {{'role': ..., 'content': text}}"
+            ) from error
+        if problem := unwritable(text):
+            raise EnvError(
+                f"{observe} gave text with {problem} for {slot.place}; no tokenizer reads it and no file holds it: "
+                "replace it, as text.encode(errors='replace').decode() does"
+            )
+        return text
+
+    def _encode(self, policy: Policy, chats: Sequence[tuple[Slot, list[Message]]]) -> list[Sequence[int]]:
+        """Encode chats with the same tools in one call. If that fails, encode each alone, to name the bad one."""
+        slot = chats[0][0]
+        tools = self.tools[slot.request.agent]
+        try:
+            return policy.encode_all([messages for _, messages in chats], **({"tools": tools} if tools else {}))
+        except Exception as error:
+            if len(chats) > 1:
+                return [self._encode(policy, [chat])[0] for chat in chats]
+            problem = str(error)
+            if not isinstance(error, PolicyError):
+                problem = (
+                    f"its policy's chat template cannot write the prompt: {type(error).__name__}: {error}; have "
+                    "observe return what the template takes, or pass load_policy(..., template={'chat_template': ...})"
+                )
+            raise RolloutError(f"rollout: {slot.place}: {problem}") from error
+
+    def _generation(self, slot: Slot, completion: Completion) -> Generation:
+        """Return the answer to a `Generate`."""
+        if problem := unwritable(completion.text):
+            raise RolloutError(
+                f"rollout: the completion of {slot.place} has {problem}, which no file holds; its policy's engine must "
+                "decode tokens to text that has a UTF-8 form"
+            )
+        agent, message = slot.request.agent, None
+        columns = slot.columns | {
+            "completion": completion.text, "completion_ids": list(completion.ids),
+            "logprobs": list(completion.logprobs), "finish": completion.finish,
+        }  # fmt: skip
+        if tools := self.tools[agent]:
+            message, columns["call_status"] = answer_of(
+                self.team[agent], columns["prompt_ids"], completion, tools, slot.request.at.depth
+            )
+        return Generation(agent, slot.request.candidate, completion.text, columns, message)
+
+    # Steps and scores
+
+    def _step(self, slot: Slot) -> None:
         """Step the environment, in a worker thread if there are any."""
-        actions = {one.agent: one.action for one in request.said}
+        work = partial(self._checked_step, slot.plan.episode.task, slot.request)
         if self.workers is None:
-            step = self.checked_step(plan.episode, request, lambda: self.env.step(request.at.state, actions))
-            self.answer((plan, slot), step)
+            self.answer(slot, work())
         else:
-            self.stepping[self.workers.submit(lambda: self.env.step(request.at.state, actions))] = plan, slot, request
+            self.stepping[self.workers.submit(work)] = slot
 
-    def checked_step(self, episode: EpisodeState, request: StepEnv, take: Callable[[], Any]) -> Any:
-        """Return the step that `take` returns; raise an error if it breaks the contract of an environment."""
-        agents = [one.agent for one in request.said]
-        places = ", ".join(place_of(episode.task, request.at, agent) for agent in agents)
+    def _checked_step(self, task: Task, request: StepEnv) -> Step:
+        """Return the environment's step; raise an error if it breaks the contract of an environment."""
+        actions = {one.agent: one.action for one in request.said}
+        places = ", ".join(place_of(task, request.at, agent) for agent in actions)
         with error_context(self.env, "step", places):
-            step = take()
-        return validate_step(self.env, step, agents, places)
+            step = self.env.step(request.at.state, actions)
+        return validate_step(self.env, step, list(actions), places)
 
     def _collect_steps(self) -> None:
         """Take all steps. With streaming engines, take those done after a moment, or the first if none generates."""
-        if self.pending.streams and self.pending:
-            jobs = ended(self.stepping, patience=MOMENT)
-        else:
-            jobs = ended(self.stepping, first=self.pending.streams)
-        for job in jobs:
-            plan, slot, request = self.stepping.pop(job)
-            self.answer((plan, slot), self.checked_step(plan.episode, request, job.answer))
+        first = FIRST_COMPLETED if self.pending.streams and not self.pending else ALL_COMPLETED
+        patience = MOMENT if self.pending.streams and self.pending else SLICE
+        running = wait(self.stepping, patience, first).not_done
+        while running and not self.pending.streams:
+            running = wait(self.stepping, SLICE).not_done
+        for job in [job for job in self.stepping if job not in running]:
+            self.answer(self.stepping.pop(job), job.result())
 
-    def score(self) -> None:
+    def _score(self) -> None:
         """Judge the rows of all waiting `Score` requests of one credit as one table."""
-        scores, self.scoring = self.scoring, []
-        for credit in dict.fromkeys(score.credit for *_, score in scores):
-            own = [one for one in scores if one[2].credit == credit]
-            rows = pd.DataFrame([{"step": self.step, **row} for _, _, score in own for row in score.rows])
+        by_credit: dict[Any, list[Slot]] = {}
+        for slot in self.scoring:
+            by_credit.setdefault(slot.request.credit, []).append(slot)
+        self.scoring = []
+        for credit, slots in by_credit.items():
+            rows = pd.DataFrame([{"step": self.step, **row} for slot in slots for row in slot.request.rows])
             values = np.asarray(credit(rows), float)
             if not np.isfinite(values).all():
                 bad = int(np.flatnonzero(~np.isfinite(values))[0])
                 raise TableError(f"rollout: the pick {credit} is {values[bad]} at {place(rows.iloc[bad])}")
-            cuts = np.cumsum([len(score.rows) for _, _, score in own])[:-1]
-            for (plan, slot, _), part in zip(own, np.split(values, cuts), strict=True):
-                self.answer((plan, slot), part)
+            cuts = np.cumsum([len(slot.request.rows) for slot in slots])[:-1]
+            for slot, part in zip(slots, np.split(values, cuts), strict=True):
+                self.answer(slot, part)
+
+
+@contextmanager
+def step_threads(count: int | None) -> Iterator[Executor | None]:
+    """Yield a pool of `count` threads, or `None` if there are none; steps that have not begun at the end never do."""
+    if not count:
+        yield None
+        return
+    pool = ThreadPoolExecutor(count, "mas_lab step")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @singledispatch
@@ -211,7 +373,7 @@ def draw_seed(*key: Any) -> int:
     return int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest(), "big")
 
 
-def require_policies(agents: Sequence[str], team: Team, tasks: Sequence[Task], cell: str) -> None:
+def require_policies(agents: Sequence[str], team: Mapping[str, Policy], tasks: Sequence[Task], cell: str) -> None:
     """Raise an error, naming the `cell`, if an agent has no policy, two tasks have one id, or an id is unwritable."""
     missing = [agent for agent in agents if agent not in team]
     if missing:

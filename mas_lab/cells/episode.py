@@ -123,34 +123,35 @@ class EpisodeState:
             )
         return agents
 
-    def action(self, at: Node, said: Sequence[Generation]) -> str:
+    def action(self, at: Node, joint_action: Sequence[Generation]) -> str:
         """Return the name of a joint action, `node.i-j` with the candidate of each agent."""
-        return f"{at.name}.{'-'.join(str(one.candidate) for one in said)}"
+        return f"{at.name}.{'-'.join(str(one.candidate) for one in joint_action)}"
 
-    def next(self, at: Node, said: Sequence[Generation], step: Step, branch: int | None = None) -> Node | None:
+    def next(self, at: Node, joint_action: Sequence[Generation], step: Step, branch: int | None = None) -> Node | None:
         """Return the node that a joint action leads to, or `None` if the episode ends there.
 
         Args:
             at: The node at which the agents acted.
-            said: Their generations.
+            joint_action: Their generations.
             step: The environment's step.
             branch: The number of this joint action, if all joint actions of a node are followed. `None`: only one is.
         """
         if step.done:
             return None
-        turns = {**at.turns, **{one.agent: at.turns[one.agent] + 1 for one in said}}
+        turns = {**at.turns, **{one.agent: at.turns[one.agent] + 1 for one in joint_action}}
         path = at.name.partition("~")[2] if branch is not None else ""
         trail = "" if branch is None else f"~{path}{'.' if path else ''}{branch}"
-        node = Node(step.state, f"{self.episode}/{at.depth + 1}{trail}", self.action(at, said), at.depth + 1, turns)
+        name, parent = f"{self.episode}/{at.depth + 1}{trail}", self.action(at, joint_action)
+        node = Node(step.state, name, parent, at.depth + 1, turns)
         over = any(turns[agent] >= self.env.max_turns for agent in self.acting(node))
         return None if over else node
 
-    def record(self, at: Node, said: Sequence[Generation], step: Step) -> None:
+    def record(self, at: Node, joint_action: Sequence[Generation], step: Step) -> None:
         """Add the rows of a joint action; the reward of an agent that did not act is added to its last row before."""
-        others = step.local_rewards.keys() - {one.agent for one in said}
-        if self.probe and others:
+        others = step.local_rewards.keys() - {one.agent for one in joint_action}
+        if self.probe:
             self._refuse_other_agents(at, others)
-        self.rows += [self._row(at, one, self.action(at, said), [step]) for one in said]
+        self.rows += [self._row(at, one, self.action(at, joint_action), [step]) for one in joint_action]
         for agent in others:
             self._last_call(at, agent)["local_reward"] += step.local_rewards[agent]
 
@@ -202,26 +203,17 @@ class EpisodeState:
         infos = [dict(step.info) for step in steps]
         mean = 1.0 / len(steps)
         return {
-            "task": self.task.id,
-            "episode": self.episode,
-            "node": at.name,
-            "parent": at.parent,
-            "turn": at.turns[one.agent],
-            "depth": at.depth,
-            "agent": one.agent,
-            "candidate": one.candidate,
-            "kept": True,
-            "action": action,
-            "probe": self.probe,
-            "removed": self.removed,
+            "task": self.task.id, "episode": self.episode, "node": at.name, "parent": at.parent, "depth": at.depth,
+            "turn": at.turns[one.agent], "agent": one.agent, "candidate": one.candidate, "action": action,
+            "kept": True, "probe": self.probe, "removed": self.removed,
             **one.columns,
-            "valid": all(step.valid[one.agent] for step in steps),
             "team_reward": mean * sum(step.team_reward for step in steps),
             "local_reward": mean * sum(step.local_rewards[one.agent] for step in steps),
+            "valid": all(step.valid[one.agent] for step in steps),
             "success": any(step.success for step in steps),
             "done": all(step.done for step in steps),
             "info": infos[0] if len(infos) == 1 else infos,
-        }
+        }  # fmt: skip
 
 
 def silent(env: Env, agent: str, text: str) -> Generation:

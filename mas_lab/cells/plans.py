@@ -12,10 +12,10 @@ Leaves out: the requests and the rows (`episode`).
         def __call__(self, episode):
             at = episode.start()
             while at is not None:
-                said = yield [Generate(at, agent) for agent in episode.acting(at)]
-                [step] = yield [StepEnv(at, said)]
-                episode.record(at, said, step)
-                at = episode.next(at, said, step)
+                joint_action = yield [Generate(at, agent) for agent in episode.acting(at)]
+                [step] = yield [StepEnv(at, joint_action)]
+                episode.record(at, joint_action, step)
+                at = episode.next(at, joint_action, step)
 """
 
 import itertools
@@ -63,10 +63,10 @@ class episodes:
         """
         at = episode.start()
         while at is not None:
-            said = yield [Generate(at, agent) for agent in episode.acting(at)]
-            [step] = yield [StepEnv(at, said)]
-            episode.record(at, said, step)
-            at = episode.next(at, said, step)
+            joint_action = yield [Generate(at, agent) for agent in episode.acting(at)]
+            [step] = yield [StepEnv(at, joint_action)]
+            episode.record(at, joint_action, step)
+            at = episode.next(at, joint_action, step)
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,11 @@ class tree:
         at = episode.start()
         while at is not None:
             acting = episode.acting(at)
-            said = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.k)]
-            chosen = [said[seat * self.k] for seat in range(len(acting))]
+            drawn = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.k)]
+            chosen = [drawn[seat * self.k] for seat in range(len(acting))]
             recorded, followed = len(episode.rows), set()
             for seat in range(len(acting)):
-                candidates = said[seat * self.k : (seat + 1) * self.k]
+                candidates = drawn[seat * self.k : (seat + 1) * self.k]
                 joint = [[*chosen[:seat], one, *chosen[seat + 1 :]] for one in candidates]
                 steps = yield [StepEnv(at, action) for action in joint]
                 yield self._continuations(episode, at, joint, steps, followed)
@@ -190,29 +190,29 @@ class without:
         first = {}
         at = episode.start()
         while at is not None:
-            said = yield [Generate(at, agent) for agent in episode.acting(at)]
-            first = {one.agent: (at, said) for one in said} | first
-            [step] = yield [StepEnv(at, said)]
-            episode.record(at, said, step)
-            at = episode.next(at, said, step)
+            joint_action = yield [Generate(at, agent) for agent in episode.acting(at)]
+            first = {one.agent: (at, joint_action) for one in joint_action} | first
+            [step] = yield [StepEnv(at, joint_action)]
+            episode.record(at, joint_action, step)
+            at = episode.next(at, joint_action, step)
         yield [
-            self._replay(episode.replay(at, agent), agent, said)
-            for agent, (at, said) in first.items()
+            self._replay(episode.replay(at, agent), agent, joint_action)
+            for agent, (at, joint_action) in first.items()
             if self.agents is None or agent in self.agents
         ]
 
-    def _replay(self, episode: EpisodeState, removed: str, said: Sequence[Generation]) -> Generator:
+    def _replay(self, episode: EpisodeState, removed: str, joint_action: Sequence[Generation]) -> Generator:
         at, silence = episode.start(), silent(episode.env, removed, self.says)
         while at is not None:
-            said = [silence if one.agent == removed else one for one in said]
-            [step] = yield [StepEnv(at, said)]
-            episode.record(at, said, step)
-            at = episode.next(at, said, step)
+            joint_action = [silence if one.agent == removed else one for one in joint_action]
+            [step] = yield [StepEnv(at, joint_action)]
+            episode.record(at, joint_action, step)
+            at = episode.next(at, joint_action, step)
             if at is not None:
                 acting = episode.acting(at)
                 drawn = yield [Generate(at, agent) for agent in acting if agent != removed]
-                spoken = {one.agent: one for one in [*drawn, silence]}
-                said = [spoken[agent] for agent in acting]
+                by_agent = {one.agent: one for one in [*drawn, silence]}
+                joint_action = [by_agent[agent] for agent in acting]
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ class joint:
         yield from self._grow(episode, root)
 
     def _refuse_if_too_big(self, episode: EpisodeState, root: Node) -> None:
-        together = len(episode.acting(root))
-        branches = self.g**together if self.mode == "cross" else self.g
-        levels = episode.env.max_turns * (1 if together > 1 else len(episode.env.agents))
+        acting = len(episode.acting(root))
+        branches = self.g**acting if self.mode == "cross" else self.g
+        levels = episode.env.max_turns * (1 if acting > 1 else len(episode.env.agents))
         size = sum(branches**level for level in range(1, levels + 1))
         if size > self.limit:
             raise ValueError(
@@ -280,25 +280,25 @@ class joint:
 
     def _grow(self, episode: EpisodeState, at: Node) -> Generator:
         acting = episode.acting(at)
-        said = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.g)]
-        by_agent = [said[seat * self.g : (seat + 1) * self.g] for seat in range(len(acting))]
-        together = list(itertools.product(*by_agent) if self.mode == "cross" else zip(*by_agent, strict=True))
-        steps = yield [StepEnv(at, action) for action in together]
+        drawn = yield [Generate(at, agent, candidate) for agent in acting for candidate in range(self.g)]
+        by_agent = [drawn[seat * self.g : (seat + 1) * self.g] for seat in range(len(acting))]
+        joint_actions = list(itertools.product(*by_agent) if self.mode == "cross" else zip(*by_agent, strict=True))
+        steps = yield [StepEnv(at, action) for action in joint_actions]
         for seat, candidates in enumerate(by_agent):
             for i, one in enumerate(candidates):
-                took_part = [n for n, action in enumerate(together) if action[seat] is one]
+                took_part = [n for n, action in enumerate(joint_actions) if action[seat] is one]
                 places = [str(i) if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
                 name = f"{at.name}.{'-'.join(places)}"
                 episode.rows.append(episode.row(at, one, name, [steps[n] for n in took_part]))
-        yield [self._grow(episode, node) for node in self._followed(episode, at, together, steps)]
+        yield [self._grow(episode, node) for node in self._followed(episode, at, joint_actions, steps)]
 
-    def _followed(self, episode: EpisodeState, at: Node, together: Sequence, steps: Sequence[Step]) -> list[Node]:
+    def _followed(self, episode: EpisodeState, at: Node, joint_actions: Sequence, steps: Sequence[Step]) -> list[Node]:
         enough = env_option(episode.env, "enough")
         if self.stop == "mean" and sum(step.team_reward for step in steps) / len(steps) > enough:
             return []
         nodes = [
             episode.next(at, action, step, branch)
-            for branch, (action, step) in enumerate(zip(together, steps, strict=True))
+            for branch, (action, step) in enumerate(zip(joint_actions, steps, strict=True))
             if self.stop == "mean" or step.team_reward < enough
         ]
         return [node for node in nodes if node is not None]

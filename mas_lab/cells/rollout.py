@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.threads import require_limit, worker_threads
-from mas_lab.cells.driver import require_policies, runner_for
+from mas_lab.cells.driver import require_policies, runner_for, step_threads
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
 from mas_lab.display.progress import progress_bar
@@ -29,8 +28,6 @@ def rollout(
     max_turns: int | None = None,
     workers: int | None = None,
     step: int = 0,
-    step_timeout: float | None = None,
-    truncated: bool = False,
 ) -> pd.DataFrame:
     """Play tasks with a team and return a table with a row per model call.
 
@@ -46,8 +43,6 @@ def rollout(
         max_turns: Overrides the environment's bound on the turns of one agent.
         workers: Number of threads that call `env.step`. None: the caller's thread.
         step: Number of the training step, the first column of the table.
-        step_timeout: Seconds that one `env.step` may take, with `workers`. A late step is left to its thread.
-        truncated: Allow agents to sample with `top_p` and `top_k`, for scores. Nobody can train on such a table.
 
     Returns:
         A table with the columns `mas_lab.table.ROLLOUT`; `info` only if the environment's steps return any.
@@ -57,14 +52,19 @@ def rollout(
         EnvError: The environment breaks its contract.
         RolloutError: The environment or a policy fails. Both name task, agent and turn.
     """
-    require_limit(step_timeout, workers, "rollout")
     check_arguments(rollout, locals(), max_turns=1, workers=1)
     env = with_max_turns(env, max_turns)
+    _refuse_truncated_sampling(env, team)
+    return play_tasks(env, team, tasks, plan, seed, workers, step)
+
+
+def play_tasks(
+    env: Env, team: Team, tasks: Sequence[Task], plan: Plan, seed: int, workers: int | None, step: int
+) -> pd.DataFrame:
+    """Return the table of `rollout`; agents may sample with `top_p` and `top_k`, and nobody can train on such rows."""
     require_policies(env.agents, team, tasks, "rollout")
-    if not truncated:
-        _refuse_truncated_sampling(env, team)
     states = [EpisodeState(env, task, name) for task, name in instances(tasks, plan)]
-    with worker_threads(workers, step_timeout) as threads, progress_bar(len(states), "rollout", "episode") as bar:
+    with step_threads(workers) as threads, progress_bar(len(states), "rollout", "episode") as bar:
         runner_for(env)(env, team, seed, step, threads, bar.update).run(states, plan)
     return as_table([row for state in states for row in state.rows], step)
 

@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.threads import training
+from mas_lab.locks import training
 from mas_lab.losses import Loss, clipped, k3, look, one_per_token, reinforce, require_loss, token_losses
 from mas_lab.policy import Policy, PolicyError, Sample, Tokens
 from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained

@@ -46,7 +46,7 @@ FORMAT = 4
 """The format of a run; others are refused."""
 KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
            "score_episodes", "score_seed")  # fmt: skip
-"""Settings that a resumed run may change."""
+"""Settings that a resumed run may change. Earlier versions recorded `step_timeout`."""
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""

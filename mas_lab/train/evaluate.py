@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.threads import require_limit
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.cells.plans import episodes
-from mas_lab.cells.rollout import rollout
+from mas_lab.cells.rollout import play_tasks
 from mas_lab.env import Env, Task
 from mas_lab.team import Sampling, Team
 
@@ -35,7 +34,6 @@ def evaluate(
     sampling: Sampling | Mapping[str, Sampling] | None = None,
     price: Mapping[str, tuple[float, float]] | None = None,
     workers: int | None = None,
-    step_timeout: float | None = None,
 ) -> pd.DataFrame:
     """Play each task several times and score the team.
 
@@ -51,14 +49,13 @@ def evaluate(
         price: {agent: (price of a prompt token, price of a completion token)} in any currency. An agent that is not
             named is free. `None`: no column `cost`.
         workers: Threads for `env.step`, as in `rollout`. `None`: no threads.
-        step_timeout: Seconds that one step of the env may take, as in `rollout`. `None`: no limit.
 
     Returns:
         A table with a row per (task, agent). The columns are described below and by `lab.schema("evaluate")`.
 
     Raises:
         ValueError: `k` is below 1, there are no tasks, or `swap` or `price` names an unknown agent.
-        RolloutError: A step of the env takes longer than `step_timeout`.
+        RolloutError: The env or a policy fails.
 
     Columns of the whole task: `success` is the share of the k episodes that reached the goal (avg@k), and `return` is
     the mean episode return. `pass@j` for j = 1, 2, 4, ... k is the unbiased estimate 1 - C(k - c, j) / C(k, j) for c
@@ -77,7 +74,6 @@ def evaluate(
     waits. `summary(scores)` gives means with 95 % intervals over tasks.
     """
     check_arguments(evaluate, locals(), k=1, workers=1)
-    require_limit(step_timeout, workers, "evaluate")
     strangers = [agent for agent in (*(swap or ()), *(price or {})) if agent not in env.agents]
     if not tasks:
         raise ValueError("evaluate: no tasks; pass env.tasks(n, split='test', seed=...)")
@@ -86,7 +82,7 @@ def evaluate(
     playing = team.swapped(*swap) if swap else team
     playing = playing.with_sampling(sampling) if sampling is not None else playing
     plan, start = TimedPlan(episodes(k)), time.perf_counter()
-    turns = rollout(env, playing, tasks, plan, seed, None, workers, STREAM, step_timeout, truncated=True)
+    turns = play_tasks(env, playing, tasks, plan, seed, workers, STREAM)
     throughput = len(tasks) * k / (time.perf_counter() - start)
     scores = _per_task(turns, tasks, k).merge(_per_agent(turns, tasks, env.agents, k), on="task")
     if price is not None:

@@ -68,7 +68,6 @@ class HeldOut:
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
         scores = evaluate(
             self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed, workers=self.chosen.workers,
-            step_timeout=self.chosen.step_timeout,
         )  # fmt: skip
         self._scored.add(done)
         if self.recorder:

@@ -313,7 +313,6 @@ class Training:
                     known += [task.id for task in tasks]
                     rounds.append(rollout(
                         self.env, self.team, tasks, self.recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
-                        chosen.step_timeout,
                     ))  # fmt: skip
                 with _timed(seconds, "advantages"):
                     recipe_memory.load_state(before)

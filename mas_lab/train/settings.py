@@ -9,7 +9,6 @@ from math import cos, pi
 from typing import Any
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.threads import require_limit
 from mas_lab.cells.update import require_max_norm
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
@@ -25,7 +24,7 @@ class Settings:
     """Settings of a training step besides the recipe.
 
     They are recorded with a run, and a resumed run must have the same ones. Only `save_every`, `workers`,
-    `step_timeout`, `check` and the settings of held-out scores may differ, because they do not change the training.
+    `check` and the settings of held-out scores may differ, because they do not change the training.
 
     Raises:
         ValueError: A setting is out of range, or a schedule has no `horizon`.
@@ -58,9 +57,6 @@ class Settings:
     """Bound on the turns of one agent. `None`: the bound of the environment."""
     workers: int | None = None
     """Threads for `env.step`. `None`: no threads."""
-    step_timeout: float | None = None
-    """Seconds that one `env.step` in a thread may take; a longer one ends the training, with a checkpoint. `None`: no
-    limit."""
     save_every: int = 10
     """Steps between checkpoints. One more is made where the training stops, also by an error or an interrupt. That is
     impossible between the optimizer steps of one update; the run then goes on from the newest checkpoint."""
@@ -91,7 +87,6 @@ class Settings:
         if self.learn is not None and min(self.learn, default=None) != 0:
             raise ValueError(f"train: learn={self.learn!r}; say who learns from step 0 on, such as {{0: ['solver']}}")
         require_max_norm(self.max_norm, "train")
-        require_limit(self.step_timeout, self.workers, "train")
         if any(not isinstance(count, int) or count < 1 for count in self.score_at):
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 

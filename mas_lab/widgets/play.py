@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.cells.driver import Runner, draw_seed, require_policies
+from mas_lab.cells.driver import Runner, Slot, draw_seed, require_policies
 from mas_lab.cells.episode import EpisodeState, Generation
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import as_table
@@ -45,19 +45,18 @@ class HumanAgent(Runner):
         require_policies([other for other in env.agents if other != agent], team, [task], "play_as")
         super().__init__(env, team, seed, step=0)
         self.agent, self.task = agent, task
-        self._episode, self._asked = EpisodeState(env, task, task.id), deque()
+        self._episode, self._turns = EpisodeState(env, task, task.id), deque()
         self.run([self._episode], episodes(1))
 
     @property
     def waits(self) -> bool:
         """Return whether it is the person's turn; if not, the episode has ended."""
-        return bool(self._asked)
+        return bool(self._turns)
 
     @property
     def heard(self) -> list[Message]:
         """Return the prompt of this turn."""
-        _, _, request = self._asked[0]
-        return self.env.observe(request.at.state, self.agent)
+        return self.env.observe(self._turns[0].request.at.state, self.agent)
 
     def say(self, text: str) -> None:
         """Answer for the person; return at their next turn, or when the episode has ended."""
@@ -67,10 +66,10 @@ class HumanAgent(Runner):
             "policy": PERSON, "prompt": transcript(self.heard), "prompt_ids": [], "temperature": float("nan"),
             "completion": text, "completion_ids": [], "logprobs": [], "finish": "eos",
         }  # fmt: skip
-        plan, slot, request = self._asked.popleft()
-        action = as_action(self.env, self.agent, text, request.at.depth)
+        slot = self._turns.popleft()
+        action = as_action(self.env, self.agent, text, slot.request.at.depth)
         message = None if action == text else action
-        self.answer((plan, slot), Generation(self.agent, request.candidate, text, columns, message))
+        self.answer(slot, Generation(self.agent, slot.request.candidate, text, columns, message))
         self.run()
 
     def suggestion(self) -> str:
@@ -78,7 +77,7 @@ class HumanAgent(Runner):
         policy, sampling, messages = self.team[self.agent], self.team.sampling[self.agent], self.heard
         limit = sampling.max_tokens or max_tokens(self.env, self.agent)
         seed = draw_seed(self.seed, "suggestion", len(self._episode.rows))
-        offered = {"tools": tools} if (tools := self.prompts.tools[self.agent]) else {}
+        offered = {"tools": tools} if (tools := self.tools[self.agent]) else {}
         request = Request(tuple(policy.encode(messages, **offered)), limit, sampling.temperature, seed, sampling.stop)
         return policy.sample([request])[0].text
 
@@ -87,16 +86,16 @@ class HumanAgent(Runner):
         """Return the rows so far, as `rollout` does."""
         return as_table(self._episode.rows, step=0)
 
-    def speaker(self, agent: str) -> int:
+    def key(self, agent: str) -> int:
         """Return a key: the person's requests are kept apart."""
-        return id(self) if agent == self.agent else super().speaker(agent)
+        return id(self) if agent == self.agent else super().key(agent)
 
-    def submit(self, requests: Sequence[tuple]) -> None:
+    def submit(self, slots: Sequence[Slot]) -> None:
         """Keep the person's requests, and submit the others to their policies."""
-        if requests[0][2].agent == self.agent:
-            self._asked.extend(requests)
+        if slots[0].request.agent == self.agent:
+            self._turns.extend(slots)
         else:
-            super().submit(requests)
+            super().submit(slots)
 
 
 def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train") -> "PlayAs":

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import mas_lab as lab
+from mas_lab.cells.rollout import play_tasks
 from mas_lab.env import Step, Task
 
 TIMES = ["latency", "throughput"]
@@ -165,10 +166,10 @@ def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
     env, scored = small.Relay(), []
 
     def recorded(*arguments, **options):
-        scored.append(lab.rollout(*arguments, **options))
+        scored.append(play_tasks(*arguments, **options))
         return scored[-1]
 
-    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "rollout", recorded)
+    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "play_tasks", recorded)
     tasks = env.tasks(6, "train", 0)
     lab.evaluate(env, team, tasks, k=2, seed=0)
     for step in range(3):

@@ -1,9 +1,9 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
-import re
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -220,20 +220,15 @@ class Relay(small.Relay):
     def step(self, state, actions):
         if len(DRAWN) == 2:
             os.write(1, b"hangs\\n")  # at once: others do beside it
-            time.sleep(60)
+            time.sleep(5)
         return super().step(state, actions)
 
-def play(**limit):
-    DRAWN[:] = []
-    team = small.make_team("shared", Path(sys.argv[1]))
-    list(lab.train(Relay(), team, small.RECIPE, 3, run=sys.argv[2], **small.SETTINGS | {"save_every": 100} | limit))
-
 DRAWN = []
+team = small.make_team("shared", Path(sys.argv[1]))
 try:
-    play(step_timeout=0.5)
-except lab.RolloutError as error:
-    os.write(1, f"{error}\\n".encode())
-play()
+    list(lab.train(Relay(), team, small.RECIPE, 3, run=sys.argv[2], **small.SETTINGS | {"save_every": 100}))
+finally:
+    os.write(1, b"ended\\n")  # before the step has
 """
 
 
@@ -243,21 +238,21 @@ def script(text: str, *arguments) -> subprocess.Popen:
 
 
 @pytest.mark.slow
-def test_a_step_that_hangs_ends_by_its_limit_or_one_interrupt_and_holds_nothing_up(models, tmp_path):
-    """Two trainings in one process; each leaves threads in a step that sleeps for a minute."""
+def test_one_interrupt_ends_a_training_whose_steps_take_long_with_a_checkpoint(models, tmp_path):
+    """The steps sleep for five seconds in their threads."""
     child = script(HANGING, models, tmp_path / "run")
     try:
-        told = iter(child.stdout.readline, "")
-        first = next(line for line in told if line != "hangs\n")
-        assert re.match(rf"rollout: Relay\.step failed for {PLACE}: TimeoutError: .* step_timeout=0\.5 seconds", first)
-        assert newest(tmp_path / "run") == 1
-        assert next(told) == "hangs\n"
+        lines = iter(child.stdout.readline, "")
+        assert next(lines) == "hangs\n"
         child.send_signal(signal.SIGINT)
-        _, said = child.communicate(timeout=40)  # less than the steps sleep
+        start = time.monotonic()
+        assert next(line for line in lines if line != "hangs\n") == "ended\n"
+        assert time.monotonic() - start < 3
+        _, errors = child.communicate(timeout=60)
     finally:
         child.kill()
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
-    assert newest(tmp_path / "run") == 2
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
+    assert newest(tmp_path / "run") == 1
 
 
 ENDING = """

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from mas_lab.cells.driver import draw_seed
-from mas_lab.cells.requests import PendingRequests
+from mas_lab.cells.driver import PendingRequests, draw_seed
 from mas_lab.contrib.programs.chat import RequestError
 from mas_lab.contrib.programs.episode import Call, Episode
 from mas_lab.contrib.programs.gateway import Gateway
