@@ -315,7 +315,7 @@ class TorchModel:
             for parameter in net.parameters():
                 parameter.data = parameter.data.clone()
         if not self.options.plain:
-            from mas_lab.backends.torch.fast.lean_norm import lean_norms
+            from mas_lab.backends.torch.fast.fused import lean_norms
 
             lean_norms(net)
         return net

@@ -188,7 +188,7 @@ class Trial:
     @_or_false
     def has_equal_attentions(self) -> bool:
         """Return True if the attention of forward-mode derivatives computes the model's logits."""
-        from mas_lab.backends.torch.fast.forward_mode import forward_mode
+        from mas_lab.backends.torch.fast.tree_attention import forward_mode
 
         def eager(batch: Any) -> torch.Tensor:
             with forward_mode():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from peft import LoraConfig
 
-from mas_lab.backends.torch.fast.lean_norm import lean_norms
+from mas_lab.backends.torch.fast.fused import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config

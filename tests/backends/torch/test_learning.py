@@ -11,8 +11,8 @@ from transformers import GraniteConfig, GraniteForCausalLM
 import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch.fast import tree_attention, trie
-from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
+from mas_lab.backends.torch.fast import tree_attention
+from mas_lab.backends.torch.fast.tree_attention import Trie, merge_prefixes
 from mas_lab.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
@@ -244,6 +244,6 @@ def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     sizes = {prompt: len(prompt) + 2 for prompt in FEW}
     assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
     assert [len(one) for one in merge_prefixes(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
-    monkeypatch.setattr(trie, "MERGED", 12)
+    monkeypatch.setattr(tree_attention, "MERGED", 12)
     assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
     assert list(merge_prefixes({}, LINEAR)) == []

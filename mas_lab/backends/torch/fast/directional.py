@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from mas_lab.backends.torch.fast.forward_mode import forward_mode
 from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
+from mas_lab.backends.torch.fast.tree_attention import forward_mode
 from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import PolicyError, Sample
 

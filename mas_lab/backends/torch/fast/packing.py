@@ -18,8 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
-from mas_lab.backends.torch.fast.forward_mode import in_forward_mode
-from mas_lab.backends.torch.fast.trie import Trie, merge_prefixes
+from mas_lab.backends.torch.fast.tree_attention import Trie, in_forward_mode, merge_prefixes
 from mas_lab.backends.torch.padded import LARGE_LOGITS, require_trainable
 from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
