@@ -5,7 +5,7 @@ making a part from its description (`recipes.from_data`).
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import MethodType
@@ -107,7 +107,12 @@ def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any,
 
 def differences(there: Any, here: Any) -> str:
     """Return a sentence on the differences between the description of a run and that of a call; empty if equal."""
+    return in_sentence(differing(there, here))
+
+
+def in_sentence(found: Iterable[tuple[str, Any, Any]]) -> str:
+    """Return the results of `differing` as one sentence."""
     return "; ".join(
         f"{name} differs: the run has {json.dumps(one)}, this call has {json.dumps(other)}"
-        for name, one, other in differing(there, here)
+        for name, one, other in found
     )

@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -281,18 +281,18 @@ def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: config[name] for name in RUNS_ON if name in config}
 
 
-def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+def decisive(config: Mapping[str, Any], without: Collection[str] = KEEPING) -> dict[str, Any]:
     """Return the part of a config that decides the results, without how it is kept and what it runs on.
 
-    A custom env is identified by class and options, since it may move from a notebook to a file. Arguments that a plan,
+    `without` lists the settings that are left out. A custom env is identified by class and options, since it may move from a notebook to a file. Arguments that a plan,
     credit or loss has gained since then have their defaults.
     """
-    asked = {key: config.get(key) for key in ("env", "recipe", "curriculum", "seed", "settings", "threads")}
-    settings, env = asked["settings"] or {}, dict(asked["env"] or {})
+    env = dict(config.get("env") or {})
     if ":" in env.get("name", ""):
         env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
-    asked["recipe"] = completed(asked["recipe"])
-    return asked | {"env": env, "settings": {key: value for key, value in settings.items() if key not in KEEPING}}
+    settings = {key: value for key, value in (config.get("settings") or {}).items() if key not in without}
+    same = {key: config.get(key) for key in ("curriculum", "seed", "threads")}
+    return {"env": env, "recipe": completed(config.get("recipe")), **same, "settings": settings}
 
 
 def merge(manifest: Manifest, until: int, sweep: Callable[[], None]) -> None:

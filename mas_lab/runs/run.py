@@ -44,9 +44,10 @@ from mas_lab.team import Sampling, Team, describe_team
 
 FORMAT = 4
 """The format of a run; others are refused."""
-KEEPING = ("save_every", "workers", "step_timeout", "check", "score_every", "score_at", "score_tasks",
-           "score_episodes", "score_seed")  # fmt: skip
-"""Settings that a resumed run may change. Earlier versions recorded `step_timeout`."""
+MACHINE = ("save_every", "workers", "step_timeout", "check")
+"""Settings that change neither a training nor its scores. Earlier versions recorded `step_timeout`."""
+KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
+"""Settings that a resumed run may change."""
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""

@@ -5,11 +5,12 @@ Runs that cannot count are returned with the reason. Leaves out: training (`runn
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from mas_lab.describe import differences
+from mas_lab.describe import differing, in_sentence
 from mas_lab.runs.disk import read_json
 from mas_lab.runs.recorder import decisive
 from mas_lab.runs.run import Run, load_run
@@ -22,7 +23,7 @@ from mas_lab.train.record import code, describe_training
 from mas_lab.train.settings import Settings
 
 
-def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[dict[str, Record], list[str]]:
+def recorded(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[dict[str, Record], list[str]]:
     """Return the records of the folder and of recorded `sources` by cell digest, and those that do not count."""
     found = [(path.name, read_json(path)) for path in sorted((folder / RECORDS).glob("*.json"))]
     for source in map(Path, sources):
@@ -31,8 +32,8 @@ def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[d
                       for one in read_record(source)]  # fmt: skip
     records, apart = {}, []
     for name, record in found:
-        if why := _other_code(record["code"], design):
-            apart.append(f"{name}: {why}")
+        if reason := _other_code(record["code"], design):
+            apart.append(f"{name}: {reason}")
         else:
             records.setdefault(record["cell"], record)
     return records, apart
@@ -41,22 +42,29 @@ def kept(folder: Path, sources: Sequence[str | Path], design: Design) -> tuple[d
 def handed_in(
     sources: Sequence[str | Path], cells: Iterable[Cell], design: Design
 ) -> tuple[dict[str, Record], list[str]]:
-    """Return the records of runs in folders or zips by the cell that asks for them, and runs that fit no cell."""
-    cells, records, apart, asked = list(cells), {}, [], {}
+    """Return the records of runs in folders or zips by the digest of their cell, and runs that fit no cell."""
+    cells, records, apart = list(cells), {}, []
+    config_of = lru_cache(None)(_config_of)
     for path in [path for source in map(Path, sources) if not is_record(source) for path in run_paths(source)]:
         run = load_run(path)
-        cell, why = _cell_of(run, cells, design, asked)
-        if cell is not None and cell.digest in records:
-            why = f"another run was handed in for {cell}"
-        if why:
-            apart.append(f"{path.name}: {why}")
+        reason = _unusable(run.config, design, cells)
+        if not reason:
+            own = [cell for cell in cells if cell.seed == run.config["seed"]]
+            differing_by_cell = {cell: list(differing(_compared(run.config), config_of(cell))) for cell in own}
+            cell = min(own, key=lambda cell: len(differing_by_cell[cell]))
+            if differing_by_cell[cell]:
+                reason = f"asked for other than {cell}: {in_sentence(differing_by_cell[cell])}"
+            elif not (reason := _not_its_budget(run, cell)) and cell.digest in records:
+                reason = f"another run was handed in for {cell}"
+        if reason:
+            apart.append(f"{path.name}: {reason}")
         else:
             records[cell.digest] = record_of(cell, run, seconds=float("nan"))
     return records, apart
 
 
 def _other_code(made_by: str | None, design: Design) -> str:
-    if made_by in (code(), *(design.said.get("codes") or ())):
+    if made_by in (code(), *(design.options.get("codes") or ())):
         return ""
     return (
         f"made by other code ({made_by}, this is {code()}); it counts where `codes` of the study names it, for those "
@@ -64,34 +72,28 @@ def _other_code(made_by: str | None, design: Design) -> str:
     )
 
 
-def _cell_of(run: Run, cells: Sequence[Cell], design: Design, asked: dict[str, Any]) -> tuple[Cell | None, str]:
-    """Return the cell that is closest to this run, and why the run does not count for it (empty: it counts)."""
-    config = run.config
+def _unusable(config: Mapping[str, Any], design: Design, cells: Sequence[Cell]) -> str:
+    """Return an error message if a run with this config counts for no cell, else an empty string."""
     if "team" not in config:
-        return None, "run.json does not say what its team was made of; an earlier version wrote it"
+        return "run.json does not say what its team was made of; an earlier version wrote it"
     if forked := config.get("forked"):
-        return None, f"it was forked from {forked['from']}, and its first {forked['step']} steps are not its own"
-    if why := _other_code(config.get("code"), design):
-        return None, why
-    own = [cell for cell in cells if cell.seed == config["seed"]]
-    if not own:
-        return None, f"no arm asks for seed {config['seed']}"
-    unlike = {cell: _unlike(run, cell, asked) for cell in own}
-    closest = min(own, key=lambda cell: unlike[cell].count(" differs: "))
-    if unlike[closest]:
-        return closest, f"asked for other than {closest}: {unlike[closest]}"
-    return closest, _not_its_budget(run, closest)
+        return f"it was forked from {forked['from']}, and its first {forked['step']} steps are not its own"
+    if all(cell.seed != config["seed"] for cell in cells):
+        return _other_code(config.get("code"), design) or f"no arm asks for seed {config['seed']}"
+    return _other_code(config.get("code"), design)
 
 
-def _unlike(run: Run, cell: Cell, asked: dict[str, Any]) -> str:
-    """Return how a run's config differs from what the cell asks for; `asked` keeps the configs of cells."""
-    if cell.digest not in asked:
-        training = cell.training()
-        settings = Settings(**training.settings)
-        config = describe_training(training.env, training.make_team(), training.recipe, cell.seed, settings)
-        asked[cell.digest] = json.loads(json.dumps(config))
-    pair = (decisive(config) | {"team": config["team"], "threads": None} for config in (run.config, asked[cell.digest]))
-    return differences(*pair)
+def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
+    return decisive(config) | {"team": config["team"], "threads": None}
+
+
+def _config_of(cell: Cell) -> dict[str, Any]:
+    """Return the content of run.json that the cell's own training would write, as far as it is compared."""
+    training = cell.training()
+    config = describe_training(
+        training.env, training.make_team(), training.recipe, cell.seed, Settings(**training.settings)
+    )
+    return _compared(json.loads(json.dumps(config)))
 
 
 def _not_its_budget(run: Run, cell: Cell) -> str:
@@ -99,5 +101,5 @@ def _not_its_budget(run: Run, cell: Cell) -> str:
     spent, budget = Spent.of(run), Budget.of(cell.config["budget"])
     if spent.reaches(budget, run.steps) and not spent.reaches(budget, run.steps - 1):
         return ""
-    had = spent.after(run.steps)[budget.kind]
-    return f"it spent {had:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"
+    used = spent.after(run.steps)[budget.kind]
+    return f"it spent {used:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"

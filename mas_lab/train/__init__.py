@@ -2,8 +2,7 @@
 
 from mas_lab.train.drawing import Curriculum, step_seed
 from mas_lab.train.loop import train
-from mas_lab.train.record import describe
 from mas_lab.train.report import Report
 from mas_lab.train.settings import SCHEDULES, Settings
 
-__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "describe", "step_seed", "train"]
+__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "step_seed", "train"]
