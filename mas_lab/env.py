@@ -30,7 +30,7 @@ LARGEST_REWARD = 1e100
 ROLES = ("system", "user", "assistant", "tool")
 MOST_NESTED = 100
 """Levels that plain data may nest. Python's readers and writers of JSON, and chat templates, fail at some hundreds."""
-TOLD = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
+MESSAGE_KEYS = {"name": str, "reasoning_content": str, "tool_call_id": str, "tool_calls": list}
 """The further keys of a message, and the type of each value."""
 
 
@@ -228,8 +228,8 @@ def transcript(messages: Sequence[Message], tools: Tools = ()) -> str:
 def _line(message: Message) -> str:
     about = [str(message[key]) for key in ("name", "tool_call_id") if key in message]
     calls = message.get("tool_calls")
-    said = [message.get("reasoning_content"), message["content"], None if calls is None else _json(calls)]
-    return f"{' '.join([message['role'], *about])}: {' '.join(part for part in said if part is not None)}"
+    parts = [message.get("reasoning_content"), message["content"], None if calls is None else _json(calls)]
+    return f"{' '.join([message['role'], *about])}: {' '.join(part for part in parts if part is not None)}"
 
 
 def _json(value: Any) -> str:
@@ -240,16 +240,17 @@ def no_message(message: Any) -> str:
     """Return an error message if `message` is no chat message, else an empty string."""
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         return f"{message!r} has no role; give {{'role': {' | '.join(map(repr, ROLES))}, 'content': text}}"
-    unknown = sorted(map(str, set(message) - {"role", "content"} - set(TOLD)))
+    unknown = sorted(map(str, set(message) - {"role", "content"} - set(MESSAGE_KEYS)))
     if unknown:
-        return f"a message has the key {unknown[0]!r}; chat templates take role, content, {', '.join(TOLD)}"
+        return f"a message has the key {unknown[0]!r}; chat templates take role, content, {', '.join(MESSAGE_KEYS)}"
     silent = message.get("content", "") is None and message.get("tool_calls")
     if not silent and not isinstance(message.get("content"), str):
         return f"a message's content is {message.get('content')!r}; give text (None only beside tool_calls)"
-    for key, kind in TOLD.items():
+    for key, kind in MESSAGE_KEYS.items():
         if key in message and not isinstance(message[key], kind):
             return f"a message's {key} is {message[key]!r}; give a {kind.__name__}"
-    return next(filter(None, (not_plain(message.get(key), f"a message's {key}") for key in ("content", *TOLD))), "")
+    found = (not_plain(message.get(key), f"a message's {key}") for key in ("content", *MESSAGE_KEYS))
+    return next(filter(None, found), "")
 
 
 def not_plain(value: Any, name: str, depth: int = MOST_NESTED) -> str:

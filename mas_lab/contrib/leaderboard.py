@@ -95,7 +95,7 @@ def leaderboard(
 
 def _form(entry: Entry) -> str:
     """Return the form of the task that a run was scored on; another size, bound or number of tasks is another form."""
-    settings = entry.asked["settings"]
+    settings = entry.config["settings"]
     changed = (f"{name}={settings[name]}" for name in FORM if settings.get(name) is not None)
     return ", ".join((entry.env, *changed))
 

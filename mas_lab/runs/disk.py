@@ -36,7 +36,7 @@ LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__maco
 """Names of files that systems and notebooks leave in folders, in lower case."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers of a disk without space."""
-HELD = (5, 32, 145)
+IN_USE = (5, 32, 145)
 """Windows error codes for a file that somebody has open: access denied, sharing violation, directory not empty."""
 
 
@@ -80,8 +80,8 @@ def _read(paths: Sequence[Readable], columns: list[str] | None) -> "Iterator[pya
         with reading(path):
             if file != last:
                 # parquet.read_table hands every small file to threads, which takes longer than reading it.
-                held = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
-                table = held.read(columns and list(dict.fromkeys([*columns, "step"])), use_threads=False)
+                reader = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
+                table = reader.read(columns and list(dict.fromkeys([*columns, "step"])), use_threads=False)
                 last = file
             own = table if steps is None else _of_steps(table, steps)
             yield own if columns is None else own.select([name for name in columns if name in own.column_names])
@@ -115,17 +115,17 @@ def to_pandas(table: "pyarrow.Table") -> pd.DataFrame:
     if INFO in table.column_names:
         readers[INFO] = lambda column: list(map(read_info, column.to_pylist()))
     frame = table.drop_columns(list(readers)).to_pandas()
-    held = {name: pd.Series(read(table[name]), frame.index, dtype=object) for name, read in readers.items()}
-    return frame.assign(**held)[table.column_names]
+    lists = {name: pd.Series(read(table[name]), frame.index, dtype=object) for name, read in readers.items()}
+    return frame.assign(**lists)[table.column_names]
 
 
 def _lists(column: "pyarrow.ChunkedArray") -> list[list[Any]]:
     """Return a column of lists; cutting one long list is much faster than making a list of each row."""
-    held = column.combine_chunks()
-    values = held.flatten()
-    if held.null_count or values.null_count:
-        return held.to_pylist()
-    flat, ends = values.to_numpy(zero_copy_only=False).tolist(), np.cumsum(held.value_lengths()).tolist()
+    array = column.combine_chunks()
+    values = array.flatten()
+    if array.null_count or values.null_count:
+        return array.to_pylist()
+    flat, ends = values.to_numpy(zero_copy_only=False).tolist(), np.cumsum(array.value_lengths()).tolist()
     return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
 
@@ -180,12 +180,12 @@ def packed(table: "pd.DataFrame | pyarrow.Table") -> bytes:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write the bytes atomically."""
-    with whole(path) as staged:
+    with atomic(path) as staged:
         staged.write_bytes(data)
 
 
 @contextmanager
-def whole(path: Path, is_folder: bool = False) -> Iterator[Path]:
+def atomic(path: Path, is_folder: bool = False) -> Iterator[Path]:
     """Yield a file beside `path` to write to, or a folder to fill; then flush and rename it, or delete it on failure.
 
     A folder at `path` must be absent or empty.
@@ -224,8 +224,8 @@ def writing(path: Path) -> Iterator[None]:
 def remedy(error: Exception) -> str:
     """Return what to do about an error of `writing`."""
     cause = error.__cause__ or error
-    told = re.search(r"\(os error (\d+)\)", str(cause))
-    number = int(told[1]) if told else getattr(cause, "errno", None)
+    found = re.search(r"\(os error (\d+)\)", str(cause))
+    number = int(found[1]) if found else getattr(cause, "errno", None)
     return "free space" if number in FULL else "make it writable"
 
 
@@ -237,7 +237,7 @@ def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
             change()
             return
         except OSError as error:
-            if getattr(error, "winerror", None) not in HELD or time.monotonic() > end:
+            if getattr(error, "winerror", None) not in IN_USE or time.monotonic() > end:
                 raise
             time.sleep(0.05)
 

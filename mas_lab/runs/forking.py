@@ -31,10 +31,10 @@ class Fork(Recorder):
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
         origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
         if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
-            source = f"was forked from {origin}" if origin else "was not forked from any run"
+            before = f"was forked from {origin}" if origin else "was not forked from any run"
             raise RunError(
-                f"{self.folder} is there already and {source}, and this call forks {run_folder(self.of)}; choose another "
-                "folder for the fork, or leave fork= out to go on with the run that is there"
+                f"{self.folder} is there already and {before}, and this call forks {run_folder(self.of)}; choose "
+                "another folder for the fork, or leave fork= out to go on with the run that is there"
             )
         return super().begin(config, team, watch, memory)
 

@@ -122,8 +122,8 @@ class Manifest:
         self, new: Mapping[str, str], drop: Collection[str] = (), continued: list[dict[str, Any]] | None = None
     ) -> None:
         """Record files that are in their places and forget others, so that all of this counts or nothing."""
-        kept = {name: sha256 for name, sha256 in self.files.items() if name not in drop}
-        write_bytes(self.path, manifest_of(kept | dict(new), self.continued if continued is None else continued))
+        files = {name: sha256 for name, sha256 in self.files.items() if name not in drop}
+        write_bytes(self.path, manifest_of(files | dict(new), self.continued if continued is None else continued))
 
     def _refresh(self) -> None:
         """Read the file again if it changed."""
@@ -142,8 +142,8 @@ class Manifest:
         if digest(text).encode() + b"\n" != sha256:
             raise RunError(f"{self.path} is changed; the file was damaged or edited, put it back as it was")
         try:
-            told = json.loads(text)
-            self._files, self._continued = dict(told["files"]), list(told["continued"])
+            data = json.loads(text)
+            self._files, self._continued = dict(data["files"]), list(data["continued"])
             for name, sha256 in self._files.items():
                 if not (name in OTHERS or NAME.fullmatch(name)) or not SHA256.fullmatch(sha256):
                     raise ValueError(f"a file named {name!r:.100} with the sha256 {sha256!r:.70}")

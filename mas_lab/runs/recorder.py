@@ -23,7 +23,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.describe import differences
 from mas_lab.recipes import completed
-from mas_lab.runs.disk import RunError, Unwritten, dumps, is_litter, patiently, remedy, whole, write_bytes, write_table
+from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, is_litter, patiently, remedy, write_bytes, write_table
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, Checkpoint, Run
 from mas_lab.runs.trust import mark_own, refuse_untrusted
@@ -32,7 +32,7 @@ from mas_lab.team import Team
 if TYPE_CHECKING:
     import pyarrow
 
-KEPT_CHECKPOINTS = 2
+CHECKPOINTS_PER_RUN = 2
 JOINED_STEPS, JOINED_BYTES = 100, 16 * 2**20
 """A file of joined tables is full when it holds so many steps, or when the next step would make it larger than that."""
 LOCK = "training.lock"
@@ -107,7 +107,7 @@ class Recorder(Run):
         for left in (*self.folder.glob("*"), *self.folder.parent.glob(f"{self.folder.name}.*.tmp")):
             if left.name == LOCK or is_litter(left.name):  # a killed start or a system left it
                 shutil.rmtree(left) if left.is_dir() else left.unlink()
-        with whole(self.folder, is_folder=True) as staged:
+        with atomic(self.folder, is_folder=True) as staged:
             new = Run(staged)
             for name in TABLES:
                 (staged / name).mkdir()
@@ -129,11 +129,11 @@ class Recorder(Run):
         self._claim()
         checkpoint = self.checkpoint()
         refuse_gaps(self, checkpoint.step)
-        kept = checkpoint.state.get("memory", {})
-        refuse_other_memory(self, kept, memory.parts if memory else {})
+        states = checkpoint.state.get("memory", {})
+        refuse_other_memory(self, states, memory.parts if memory else {})
         checkpoint.load_into(team)
         if memory:
-            memory.load_state(kept)
+            memory.load_state(states)
         self._forget_after(checkpoint.step)
         self._tidy()
         mark_own(self.folder)
@@ -201,7 +201,7 @@ class Recorder(Run):
 
     def _tidy(self) -> None:
         """Delete all but the newest checkpoints, and join the tables of the steps that both include."""
-        for old in self._checkpoints()[:-KEPT_CHECKPOINTS]:
+        for old in self._checkpoints()[:-CHECKPOINTS_PER_RUN]:
             gone = old.with_suffix(".tmp")
             patiently(partial(old.rename, gone))
             patiently(partial(shutil.rmtree, gone))
@@ -266,10 +266,10 @@ def refuse_gaps(run: Run, step: int) -> None:
             raise RunError(f"{lost} is missing; put it back, or start again in another folder")
 
 
-def refuse_other_memory(run: Run, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def refuse_other_memory(run: Run, states: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
     """Raise RunError unless the same parts of the training have a state in the run and in `asked`."""
-    for place in sorted(kept.keys() ^ asked.keys()):
-        who, other = ("the run's", "what is asked") if place in kept else ("what is asked", "the run's")
+    for place in sorted(states.keys() ^ parts.keys()):
+        who, other = ("the run's", "what is asked") if place in states else ("what is asked", "the run's")
         raise RunError(
             f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
             "does not; pass the one that the run was made with, or choose another folder"
@@ -284,8 +284,8 @@ def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
 def decisive(config: Mapping[str, Any], without: Collection[str] = KEEPING) -> dict[str, Any]:
     """Return the part of a config that decides the results, without how it is kept and what it runs on.
 
-    `without` lists the settings that are left out. A custom env is identified by class and options, since it may move from a notebook to a file. Arguments that a plan,
-    credit or loss has gained since then have their defaults.
+    `without` lists the settings that are left out. A custom env is identified by class and options, since it may move
+    from a notebook to a file. Arguments that a plan, credit or loss has gained since then have their defaults.
     """
     env = dict(config.get("env") or {})
     if ":" in env.get("name", ""):
@@ -314,16 +314,16 @@ def merge(manifest: Manifest, until: int, sweep: Callable[[], None]) -> None:
 
 def _full(parts: Sequence[Part]) -> Iterator[list[Part]]:
     """Yield lists of neighbours that fill a file; always the same ones, as only the newest parts fill none."""
-    block, held = [], 0
+    block, block_size = [], 0
     for part in parts:
         size = part.path.stat().st_size
-        if block and (held + size > JOINED_BYTES or part.step != block[-1].step + 1):
+        if block and (block_size + size > JOINED_BYTES or part.step != block[-1].step + 1):
             yield block
-            block, held = [], 0
-        block, held = [*block, part], held + size
+            block, block_size = [], 0
+        block, block_size = [*block, part], block_size + size
         if len(block) == JOINED_STEPS:
             yield block
-            block, held = [], 0
+            block, block_size = [], 0
 
 
 def _joined(block: Sequence[Part]) -> "pyarrow.Table | None":

@@ -30,12 +30,12 @@ from mas_lab.locks import locked
 from mas_lab.runs.disk import (
     Files,
     RunError,
+    atomic,
     changed_file,
     hashes,
     read_json,
     read_table,
     read_tables,
-    whole,
     write_json,
 )  # fmt: skip
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part
@@ -87,7 +87,7 @@ class Checkpoint:
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
         """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
         state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
-        with whole(folder, is_folder=True) as staged:
+        with atomic(folder, is_folder=True) as staged:
             with locked(team.policies.values()):
                 for number, policy in enumerate(team.policies.values()):
                     (staged / "policies" / str(number)).mkdir(parents=True)
@@ -249,9 +249,9 @@ class Run:
         if not self._checkpoints() or not self.steps:
             return {}
         checkpoint = Checkpoint(self._checkpoints()[-1])
-        said = self.read("turns", ["policy", "completion_ids"]).explode("completion_ids").dropna()
+        sampled = self.read("turns", ["policy", "completion_ids"]).explode("completion_ids").dropna()
         texts = {}
-        for policy, ids in said.groupby("policy")["completion_ids"]:
+        for policy, ids in sampled.groupby("policy")["completion_ids"]:
             tokenizer = checkpoint.tokenizer(policy)
             if tokenizer is not None:
                 known = sorted(map(int, ids.unique()))

@@ -27,7 +27,7 @@ def training_curve(turns: pd.DataFrame) -> pd.DataFrame:
     """
     if "step" not in turns.columns:
         turns = turns.assign(step=0)
-    rows = _told_apart(turns)
+    rows = _with_unique_names(turns)
     step_of = rows.groupby("episode", sort=False)["step"].first()
     found = pd.DataFrame({"success": episode_success(rows), "return": episode_returns(rows)})
     curve = found.groupby(step_of).mean().rename_axis("step").reset_index()
@@ -66,7 +66,7 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
     """
     played = _played(turns)
     played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
-    went_on = set(played["parent"]) | {_seen_by_last(parent) for parent in played["parent"].unique()}
+    went_on = set(played["parent"]) | {_row_of_last(parent) for parent in played["parent"].unique()}
     return played[~played["action"].isin(went_on)].groupby("episode")["success"].mean()
 
 
@@ -77,22 +77,22 @@ def episode_returns(turns: pd.DataFrame) -> pd.Series:
         played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
     if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
         return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
-    earned = return_to_go()(played)
-    return earned[played["parent"] == ""].groupby(played["episode"]).mean()
+    returns = return_to_go()(played)
+    return returns[played["parent"] == ""].groupby(played["episode"]).mean()
 
 
 def _played(turns: pd.DataFrame) -> pd.DataFrame:
     return turns[column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)]
 
 
-def _seen_by_last(action: str) -> str:
+def _row_of_last(action: str) -> str:
     """Return `node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
     node, _, branch = action.rpartition(".")
     *others, last = branch.split("-")
     return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
 
 
-def _told_apart(turns: pd.DataFrame) -> pd.DataFrame:
+def _with_unique_names(turns: pd.DataFrame) -> pd.DataFrame:
     """Make names unique over steps; they become plain strings, which pandas walks fastest."""
     rows = turns.assign(**{name: column(turns, name) for name in ("node", "parent", "action")}).reset_index(drop=True)
     steps = rows["step"].astype(int).tolist()
@@ -157,7 +157,7 @@ def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
     return by_task.groupby("step")[["success", "return"]].mean().reset_index()
 
 
-def kept_scores(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
+def score_curve(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return a row per scored step, with mean `success` and `return` over the tasks; empty if none was scored.
 
     `tokens` counts those sampled in training until then, by the run's `curve` (`None`: it is read from the run).

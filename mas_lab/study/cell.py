@@ -17,7 +17,7 @@ from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.runs.disk import read_table, write_json
 from mas_lab.runs.manifest import SCORES
 from mas_lab.runs.run import Run, load_run
-from mas_lab.runs.scores import kept_scores
+from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
 from mas_lab.table import TableError
 from mas_lab.team import Team
@@ -50,9 +50,9 @@ def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None,
         error = f"{type(failure).__name__}: {failure}"
         if not (run_of(folder, cell) / "run.json").is_file():
             return None, error
-        spent = dict.fromkeys(("steps", *KINDS, "seconds"))
+        amounts = dict.fromkeys(("steps", *KINDS, "seconds"))
         made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
-        failed = {"cell": cell.digest, **cell.called, **spent, **made_with, "error": error}
+        failed = {"cell": cell.digest, **cell.called, **amounts, **made_with, "error": error}
         return _write(folder, cell, failed), error
 
 
@@ -95,16 +95,16 @@ def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] |
     `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
-    curve = kept_scores(run)[["step", "success", "return"]].to_dict("records")
-    agents, spent = _agents(run), Spent.of(run)
+    curve = score_curve(run)[["step", "success", "return"]].to_dict("records")
+    agents, amounts = _agents(run), Spent.of(run)
     if quizzes:  # with a row for an agent that did not speak in a window
         scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
         every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
         agents = agents.merge(every, on=["agent", "window"], how="right")
     return {
-        "cell": cell.digest, **cell.called, "steps": run.steps, **spent.after(run.steps), "seconds": seconds,
+        "cell": cell.digest, **cell.called, "steps": run.steps, **amounts.after(run.steps), "seconds": seconds,
         "code": run.config["code"], "versions": run.config["versions"],
-        "curve": [{**row, **spent.after(int(row["step"]))} for row in curve], "agents": agents.to_dict("records"),
+        "curve": [{**row, **amounts.after(int(row["step"]))} for row in curve], "agents": agents.to_dict("records"),
     }  # fmt: skip
 
 
@@ -116,7 +116,7 @@ def _agents(run: Run) -> pd.DataFrame:
     for window, steps in ends.items():
         turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
         windows.append(_advised(turns).assign(window=window))
-    return pd.concat(windows).merge(norms.join(_held_out(run)).reset_index(), on="agent", how="left")
+    return pd.concat(windows).merge(norms.join(_final_scores(run)).reset_index(), on="agent", how="left")
 
 
 def _advised(turns: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +127,7 @@ def _advised(turns: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"agent": turns["agent"].unique()})
 
 
-def _held_out(run: Run) -> pd.DataFrame:
+def _final_scores(run: Run) -> pd.DataFrame:
     """Return each agent's `own_before` and `own_after`, and its turns and tokens, on held-out tasks.
 
     The first two are its mean local reward per turn before and after training. They are its share of right answers if

@@ -29,9 +29,9 @@ PROFILE = ["recipe", "height", "share", "low", "high"]
 
 def on_common_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the runs whose seed every recipe of their env has; all runs of an env without such a seed."""
-    kept = [own[own["seed"].isin(common)] if (common := _common_seeds(own)) else own
-            for _, own in runs.groupby("env", sort=False)]  # fmt: skip
-    return pd.concat(kept) if kept else runs
+    chosen = [own[own["seed"].isin(common)] if (common := _common_seeds(own)) else own
+              for _, own in runs.groupby("env", sort=False)]  # fmt: skip
+    return pd.concat(chosen) if chosen else runs
 
 
 def _common_seeds(own: pd.DataFrame) -> set[int]:
@@ -147,8 +147,8 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
                 _, low, high = intervals.t_test(own[metric]) if known else (np.nan, np.nan, np.nan)
                 row |= {metric: own[metric].mean(), f"{metric}_low": low, f"{metric}_high": high}
         rows.append(row | {"p": intervals.t_test(own["final"])[0] if known else np.nan})
-    told = pd.DataFrame(rows, columns=PAIRED)
-    return told.assign(p_holm=intervals.holm(told["p"]))
+    table = pd.DataFrame(rows, columns=PAIRED)
+    return table.assign(p_holm=intervals.holm(table["p"]))
 
 
 def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
@@ -163,23 +163,23 @@ def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
 
 def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Return sentences that say what these runs cannot show."""
-    told = _failures(found, runs) + _unequal_seeds(runs, baseline)
+    notes = _failures(found, runs) + _unequal_seeds(runs, baseline)
     smallest = runs.groupby(["env", "recipe"])["seed"].nunique().min()
     if smallest < FEW:
-        told.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} seeds there is no interval, because it "
-                    "would be too narrow. Look at the dots.")  # fmt: skip
-    told += _beyond_budget(runs) + _untold(pairs, baseline)
+        notes.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} seeds there is no interval, because it "
+                     "would be too narrow. Look at the dots.")  # fmt: skip
+    notes += _beyond_budget(runs) + _undecided(pairs, baseline)
     for env, own in runs.groupby("env", sort=False):
         unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
         if unpaired and own["recipe"].nunique() > 1:
-            told.append(f"{env or 'Here'}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
+            notes.append(f"{env or 'Here'}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
     for (_, recipe, seed), own in runs.groupby(["env", "recipe", "seed"], sort=False):
         if len(own) > 1:
             files = ", ".join(own["file"])
             same = " They hold the same numbers." if len(own[list(METRICS)].drop_duplicates()) == 1 else ""
-            told.append(f"Seed {seed} of {recipe} has {len(own)} runs ({files}). Each is a dot, but they share their "
-                        f"tasks and count as one pair.{same}")  # fmt: skip
-    return told + shared_steps(found)
+            notes.append(f"Seed {seed} of {recipe} has {len(own)} runs ({files}). Each is a dot, but they share their "
+                         f"tasks and count as one pair.{same}")  # fmt: skip
+    return notes + shared_steps(found)
 
 
 def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
@@ -187,28 +187,28 @@ def _failures(found: Sequence[Entry], runs: pd.DataFrame) -> list[str]:
     failed: dict[tuple[str, str], list[Entry]] = {}
     for entry in (entry for entry in found if entry.error):
         failed.setdefault((entry.env, entry.recipe), []).append(entry)
-    told = []
+    notes = []
     for (env, recipe), own in failed.items():
-        whole = ((runs["env"] == env) & (runs["recipe"] == recipe)).sum()
+        scored = ((runs["env"] == env) & (runs["recipe"] == recipe)).sum()
         seeds = ", ".join(str(entry.seed) for entry in own)
-        told.append(f"{env or 'Here'}: {len(own)} of {len(own) + whole} runs of {recipe} failed (seeds {seeds}; "
-                    f"{own[0].error}). They have no score, so the others look better than the recipe is.")  # fmt: skip
-    return told
+        notes.append(f"{env or 'Here'}: {len(own)} of {len(own) + scored} runs of {recipe} failed (seeds {seeds}; "
+                     f"{own[0].error}). They have no score, so the others look better than the recipe is.")  # fmt: skip
+    return notes
 
 
 def _unequal_seeds(runs: pd.DataFrame, baseline: str) -> list[str]:
     """Return a sentence per env whose recipes do not have the same seeds."""
-    told = []
+    notes = []
     for env, own in runs.groupby("env", sort=False):
         common, every = _common_seeds(own), set(own["seed"])
         if common and common != every:
             lacking = "; ".join(f"{recipe} lacks {', '.join(map(str, sorted(every - seeds)))}"
                                 for recipe, seeds in own.groupby("recipe", sort=False)["seed"].agg(set).items()
                                 if every - seeds)  # fmt: skip
-            told.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores use "
-                        f"the {len(common)} seeds that all have. Each difference to {baseline} uses the seeds that "
-                        "both have. All runs are dots.")  # fmt: skip
-    return told
+            notes.append(f"{env or 'Here'}: the recipes do not have the same seeds ({lacking}). Their scores use "
+                         f"the {len(common)} seeds that all have. Each difference to {baseline} uses the seeds that "
+                         "both have. All runs are dots.")  # fmt: skip
+    return notes
 
 
 def shared_steps(found: Sequence[Entry]) -> list[str]:
@@ -226,20 +226,20 @@ def _beyond_budget(runs: pd.DataFrame) -> list[str]:
             for env, late in runs[runs["beyond"] > NEAR].groupby("env", sort=False)]  # fmt: skip
 
 
-def _untold(pairs: pd.DataFrame, baseline: str) -> list[str]:
+def _undecided(pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Return a sentence per recipe whose seeds do not separate it from the baseline."""
-    told = []
+    notes = []
     for row in compared_pairs(pairs).itertuples():
         where, both = row.env or "Here", f"{row.recipe} and {baseline}"
         if row.pairs == 1:
-            told.append(
+            notes.append(
                 f"{where}: {both} have one common seed, so there is no interval, and the difference may be chance."
             )
         elif row.pairs < FEW:
             chance = f"one sign, which happens by chance once in {2 ** (row.pairs - 1)} times"
             signs = chance if row.pairs in (row.higher, row.lower) else "both signs"
-            told.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval. The differences have "
-                        f"{signs}.")  # fmt: skip
+            notes.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval. The differences "
+                         f"have {signs}.")  # fmt: skip
         elif row.final_low <= 0 <= row.final_high:
-            told.append(f"{where}: these {row.pairs} seeds show no difference between the final scores of {both}.")
-    return told
+            notes.append(f"{where}: these {row.pairs} seeds show no difference between the final scores of {both}.")
+    return notes

@@ -25,9 +25,9 @@ SWEPT = "team.lr, the best of a sweep"
 
 def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of run.json by dotted names; what it does not record is absent."""
-    told = {name: config[name] for name in SECTIONS if name in config and name != "team"}
-    told["settings"] = _decisive(config.get("settings", {}))
-    found = dict(flat({name: value for name, value in told.items() if value != {}}))
+    sections = {name: config[name] for name in SECTIONS if name in config and name != "team"}
+    sections["settings"] = _decisive(config.get("settings", {}))
+    found = dict(flat({name: value for name, value in sections.items() if value != {}}))
     if isinstance(config.get("team"), Mapping):
         found |= dict(_of_team(config["team"]))
     begun = dict(found)
@@ -42,8 +42,8 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
 def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the options of a team agent by agent, so that shared and separate weights can be compared."""
     played, policies = team.get("agents", {}), team.get("policies", {})
-    together = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
-    yield "team.weights", "; ".join(" + ".join(agents) for agents in together.values())
+    sharing = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
+    yield "team.weights", "; ".join(" + ".join(agents) for agents in sharing.values())
     yield "team.frozen", team.get("frozen", [])
     for agent, name in played.items():
         yield from flat(policies.get(name, {}), f"team.{agent}")
@@ -54,17 +54,17 @@ def described_runs(design: Design | None, records: Iterable[Mapping[str, Any]]) 
     """Return the description of each training from the study's design and record, by (task, arm, seed)."""
     found = {}
     for one in records:
-        told = {"code": one["code"]} | dict(flat(one["versions"], "versions"))
-        asked = {} if design is None else _asked(design, one["task"], one["arm"], one["lr"])
-        found[one["task"], one["arm"], one["seed"]] = told | asked
+        made_with = {"code": one["code"]} | dict(flat(one["versions"], "versions"))
+        options = {} if design is None else _of_design(design, one["task"], one["arm"], one["lr"])
+        found[one["task"], one["arm"], one["seed"]] = made_with | options
     return found
 
 
-def _asked(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
-    said = design.said_of(task, arm)
-    settings = _decisive({one.name: DEFAULT for one in fields(Settings)} | said["settings"])
-    asked = {name: said[name] for name in ("env", "team", "budget") if said.get(name) is not None}
-    found = dict(flat(json.loads(json.dumps(asked | {"settings": settings}, default=describe_with_source))))
+def _of_design(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
+    options = design.options_of(task, arm)
+    settings = _decisive({one.name: DEFAULT for one in fields(Settings)} | options["settings"])
+    parts = {name: options[name] for name in ("env", "team", "budget") if options.get(name) is not None}
+    found = dict(flat(json.loads(json.dumps(parts | {"settings": settings}, default=describe_with_source))))
     return found if lr is None else {name: value for name, value in found.items() if name != "team.lr"} | {SWEPT: lr}
 
 

@@ -20,10 +20,10 @@ from mas_lab.recipes import Recipe
 from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
 from mas_lab.train.settings import Settings
 
-SAID = ("env", "team", "recipe", "settings", "budget", "quiz")
+OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 """Keys that may be set for all cells, for a task, or for an arm. The later overrides the earlier."""
-OF_TASK = (*SAID, "arms", "seeds", "sweep", "rates")
-OF_ALL = ("name", *SAID, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
+OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
+OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
 SCORES = ("success", "return")
 ENDS_ALONE = 10**9
 """The default of `score_every`: scores are computed only before the first step and after the last."""
@@ -113,7 +113,7 @@ class Design:
     """Arms on tasks over seeds; `Design.of` reads it from data, `Design.read` from a YAML file."""
 
     name: str
-    said: Mapping[str, Any]
+    options: Mapping[str, Any]
     tasks: Mapping[str, Mapping[str, Any]]
     arms: Mapping[str, Mapping[str, Any]]
     place: Place
@@ -135,14 +135,14 @@ class Design:
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
 
-        def options(part: str, found: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+        def section(part: str, found: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
             of = place.to(part)
             return {str(key): of.to(str(key)).mapping(one or {}, known) for key, one in of.mapping(found).items()}
 
-        arms = options("arms", data["arms"], SAID)
-        tasks = options("tasks", data.get("tasks") or {alone: {}}, OF_TASK)
-        said = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
-        design = cls(str(data["name"]), said, tasks, arms, place, data)
+        arms = section("arms", data["arms"], OPTIONS)
+        tasks = section("tasks", data.get("tasks") or {alone: {}}, OF_TASK)
+        options = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
+        design = cls(str(data["name"]), options, tasks, arms, place, data)
         if sure:
             design._check()
         return design
@@ -150,22 +150,22 @@ class Design:
     @property
     def score(self) -> str:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
-        return self.said.get("score", "success")
+        return self.options.get("score", "success")
 
     def arms_of(self, task: str) -> list[str]:
         return list(self.tasks[task].get("arms") or self.arms)
 
     def seeds_of(self, task: str) -> tuple[int, ...]:
-        return _seeds(self._place(task), self.tasks[task].get("seeds", self.said["seeds"]))
+        return _seeds(self._place(task), self.tasks[task].get("seeds", self.options["seeds"]))
 
     def sweep_of(self, task: str) -> Sweep | None:
         """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
-        told = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.said.get("sweep"))
-        if told is None:
+        sweep = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.options.get("sweep"))
+        if sweep is None:
             return None
         place = self._place(task).to("sweep")
-        told = place.mapping(told, ("lr", "seeds"), needed=("lr", "seeds"))
-        return Sweep(tuple(dict.fromkeys(map(float, told["lr"]))), _seeds(place, told["seeds"]))
+        sweep = place.mapping(sweep, ("lr", "seeds"), needed=("lr", "seeds"))
+        return Sweep(tuple(dict.fromkeys(map(float, sweep["lr"]))), _seeds(place, sweep["seeds"]))
 
     def sweeps(self) -> list[Cell]:
         """Return the cells from which learning rates are chosen."""
@@ -193,39 +193,39 @@ class Design:
 
     def budget_of(self, task: str) -> Mapping[str, int]:
         """Return the budget of every arm on a task."""
-        return self.said_of(task, self.arms_of(task)[0])["budget"]
+        return self.options_of(task, self.arms_of(task)[0])["budget"]
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
-        told = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
-        names = dict.fromkeys(name for one in told.values() for name in one)
-        differ = {name: {arm: one.get(name) for arm, one in told.items()} for name in names if name != "recipe.name"}
+        options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
+        names = dict.fromkeys(name for one in options.values() for name in one)
+        differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names if name != "recipe.name"}
         return {name: by_arm for name, by_arm in differ.items() if len({repr(value) for value in by_arm.values()}) > 1}
 
-    def said_of(self, task: str, arm: str) -> dict[str, Any]:
+    def options_of(self, task: str, arm: str) -> dict[str, Any]:
         """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
-        said: dict[str, Any] = {"settings": {}}
-        for one in (self.said, self.tasks[task], self.arms[arm]):
-            said = _merged(said, {key: one[key] for key in SAID if key in one})
-        default = {} if said["settings"].get("score_at") else {"score_every": ENDS_ALONE}
-        return {**said, "settings": default | said["settings"]}
+        options: dict[str, Any] = {"settings": {}}
+        for one in (self.options, self.tasks[task], self.arms[arm]):
+            options = _merged(options, {key: one[key] for key in OPTIONS if key in one})
+        default = {} if options["settings"].get("score_at") else {"score_every": ENDS_ALONE}
+        return {**options, "settings": default | options["settings"]}
 
     def _place(self, task: str) -> Place:
         return self.place.to("tasks").to(task)
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
-        config = self.said_of(task, arm)
+        config = self.options_of(task, arm)
         config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
         config = config if phase == "compare" else _without_quiz(config)
         return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
 
     def _training(self, task: str, arm: str) -> Config:
-        return Config.of(_without_quiz(self.said_of(task, arm)), self.place.to(task).to(arm))
+        return Config.of(_without_quiz(self.options_of(task, arm)), self.place.to(task).to(arm))
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
         made = self._training(task, arm)
         resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings(**made.settings))}
-        return _without_quiz(self.said_of(task, arm)) | resolved
+        return _without_quiz(self.options_of(task, arm)) | resolved
 
     def _check(self) -> None:
         """Raise ConfigError, with the place, if no study can be made of this design."""
@@ -238,7 +238,7 @@ class Design:
             for arm in self.arms_of(task):
                 if arm not in self.arms:
                     raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
-                place.to(arm).mapping(self.said_of(task, arm), needed=["budget"])
+                place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
                 self._training(task, arm)
             if sweep and (both := set(seeds) & set(sweep.seeds)):
                 raise ConfigError(
@@ -251,21 +251,21 @@ class Design:
 
     def _check_differences(self, task: str) -> None:
         """Raise ConfigError if the arms differ in an option that `differ` does not name."""
-        allowed = self.said.get("differ")
+        allowed = self.options.get("differ")
         for name, by_arm in self.differences(task).items() if allowed is not None else ():
             if not any(name == one or name.startswith(f"{one}.") for one in allowed):
-                told = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
+                values = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
                 raise ConfigError(
-                    f"{self._place(task)}: its arms differ in {name} too ({told}), and 'differ' names "
+                    f"{self._place(task)}: its arms differ in {name} too ({values}), and 'differ' names "
                     f"{', '.join(allowed)} alone; make it equal, or name it there"
                 )
 
 
-def _seeds(place: Place, told: Any) -> tuple[int, ...]:
+def _seeds(place: Place, value: Any) -> tuple[int, ...]:
     """Return the seeds 0 to n - 1 for a number n, or the seeds of a list."""
-    seeds = tuple(range(told)) if isinstance(told, int) else tuple(told or ())
+    seeds = tuple(range(value)) if isinstance(value, int) else tuple(value or ())
     if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(one, int) and one >= 0 for one in seeds):
-        raise ConfigError(f"{place}: seeds: {told!r}; give how many, or a list of different whole numbers from 0")
+        raise ConfigError(f"{place}: seeds: {value!r}; give how many, or a list of different whole numbers from 0")
     return seeds
 
 
@@ -276,8 +276,8 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         old = merged.get(key)
         if key in ("env", "recipe", "quiz"):
             old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
-        alike = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
-        of_one_name = alike and value.get("name", old.get("name")) == old.get("name")
+        are_mappings = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
+        of_one_name = are_mappings and value.get("name", old.get("name")) == old.get("name")
         merged[key] = _merged(old, value) if of_one_name else value
     return merged
 
@@ -286,11 +286,11 @@ def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key != "quiz"}
 
 
-def _with_seed(said: Any, seed: int) -> Any:
+def _with_seed(value: Any, seed: int) -> Any:
     """Replace `{seed}` in the config of a team, for example in the folder of its weights."""
-    if isinstance(said, Mapping):
-        return {key: _with_seed(value, seed) for key, value in said.items()}
-    return said.replace("{seed}", str(seed)) if isinstance(said, str) else said
+    if isinstance(value, Mapping):
+        return {key: _with_seed(inner, seed) for key, inner in value.items()}
+    return value.replace("{seed}", str(seed)) if isinstance(value, str) else value
 
 
 def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:

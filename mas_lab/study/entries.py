@@ -13,7 +13,7 @@ import pandas as pd
 from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
-from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.scores import run_curve, score_curve
 from mas_lab.study.described import of_run
 from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
@@ -31,7 +31,7 @@ class Entry:
     """A row per scored step: `step`, `tokens` sampled until then, `success` and `return`."""
     held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
     """The same for held-out tasks, if these scores were kept."""
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
     """Env, recipe and settings, as in run.json."""
     forked: Mapping[str, Any] = field(default_factory=dict)
     """The origin of the run's first steps and their number, as in run.json; empty if it is no fork."""
@@ -52,7 +52,7 @@ def entries(x: Any) -> list[Entry]:
     record, a table of curves, or entries. A table has a row per run and scored step: `recipe`, `seed`, `step` or
     `tokens`, scores, and optionally `env` and `file`.
     """
-    return _told_apart(list(_read(x)))
+    return _with_distinct_names(list(_read(x)))
 
 
 def _read(x: Any) -> Iterator[Entry]:
@@ -68,13 +68,13 @@ def _read(x: Any) -> Iterator[Entry]:
             return
         described = x.described()
         for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
-            told = described.get((entry.env, entry.recipe, entry.seed), {})
-            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score, described=told)
+            of_entry = described.get((entry.env, entry.recipe, entry.seed), {})
+            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score, described=of_entry)
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):
-                asked = {key: value for key, value in entry.asked.items() if key != "recipe"}
-                yield replace(entry, recipe=str(label), asked=asked)
+                config = {key: value for key, value in entry.config.items() if key != "recipe"}
+                yield replace(entry, recipe=str(label), config=config)
     elif isinstance(x, Run):
         yield _of_run(x)
     elif isinstance(x, str | Path) and is_record(Path(x)):
@@ -113,10 +113,10 @@ def _of_run(run: Run) -> Entry:
         recipe = completed(config["recipe"])
     except TypeError as error:
         raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
-    asked = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
+    compared = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
     return Entry(
         path.name, str(config["env"].get("name", "env")), str(recipe.get("name", "recipe")), config["seed"], curve,
-        kept_scores(run, curve), asked, config.get("forked") or {}, of_run(config),
+        score_curve(run, curve), compared, config.get("forked") or {}, of_run(config),
     )  # fmt: skip
 
 
@@ -128,8 +128,8 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
                 f"AblationBoard: column {name!r} is missing; a table of curves has recipe, seed, step or tokens, and "
                 "scores such as success, a row per run and scored step"
             )
-    told = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
-    for (env, recipe, seed, file), curve in told.groupby(["env", "recipe", "seed", "file"], sort=False):
+    table = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
+    for (env, recipe, seed, file), curve in table.groupby(["env", "recipe", "seed", "file"], sort=False):
         if curve[order].duplicated().any():
             raise TableError(
                 f"AblationBoard: two rows of {recipe!r}, seed {seed} have the same {order}; a column 'file' tells runs "
@@ -138,7 +138,7 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
         yield Entry(file or f"{recipe}, seed {seed}", str(env), str(recipe), int(seed), curve.sort_values(order))
 
 
-def _told_apart(found: list[Entry]) -> list[Entry]:
+def _with_distinct_names(found: list[Entry]) -> list[Entry]:
     """Add the options that differ to the names of envs and recipes that share a name."""
     for kind in ("env", "recipe"):
         found = [replace(entry, **{kind: _label(entry, kind, found)}) for entry in found]
@@ -146,7 +146,7 @@ def _told_apart(found: list[Entry]) -> list[Entry]:
 
 
 def _label(entry: Entry, kind: str, found: list[Entry]) -> str:
-    name, options = getattr(entry, kind), entry.asked.get(kind, {})
-    others = [other.asked.get(kind, {}) for other in found if getattr(other, kind) == name]
+    name, options = getattr(entry, kind), entry.config.get(kind, {})
+    others = [other.config.get(kind, {}) for other in found if getattr(other, kind) == name]
     differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
     return f"{name} ({', '.join(f'{key}={typed(options[key])}' for key in differ)})" if differ else name

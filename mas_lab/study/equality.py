@@ -18,8 +18,8 @@ from mas_lab.study.entries import Entry
 
 BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal", "unknown"
 COLUMNS = ["env", "what", "state", "told"]
-SPENT = ("step", "tokens", "episodes", "optimizer_steps")
-SHOWN, LONG = 8, 60
+AMOUNTS = ("step", "tokens", "episodes", "optimizer_steps")
+MOST, LONG = 8, 60
 """The most differences in one sentence, and the most characters of a value."""
 
 
@@ -37,14 +37,14 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
     for env in dict.fromkeys(entry.env for entry in found):
         own = [entry for entry in found if entry.env == env]
         budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
-        said = [_told(entry, over, budget, held_out) for entry in own]
+        properties = [_properties(entry, over, budget, held_out) for entry in own]
         names = dict.fromkeys(name for entry in own for name in entry.described)
         sections = {name.partition(".")[0] for name in names}
         names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
-        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *SPENT))
+        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *AMOUNTS))
         recipes = [entry.recipe for entry in own]
         for name in names:
-            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in said])))
+            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in properties])))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -52,20 +52,20 @@ def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[s
     """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
     if name.startswith("untold."):
         return UNKNOWN, "run.json could not tell it whole"
-    said: dict[str, dict[Any, None]] = {}
+    by_recipe: dict[str, dict[Any, None]] = {}
     for recipe, value in zip(recipes, values, strict=True):
-        said.setdefault(recipe, {})[value] = None
-    every = {value: None for one in said.values() for value in one if value is not None}
+        by_recipe.setdefault(recipe, {})[value] = None
+    every = {value: None for one in by_recipe.values() for value in one if value is not None}
     if None in values:
         if name.startswith("spent."):
             return UNKNOWN, "a curve does not count it"
         known = f"; the others: {', '.join(every)}" if every else ""
         return UNKNOWN, f"{values.count(None)} of {len(values)} runs do not say it{known}"
-    told = {recipe: _words(list(one)) for recipe, one in said.items()}
+    words = {recipe: _words(list(one)) for recipe, one in by_recipe.items()}
     if len(every) == 1:
-        return EQUAL, told[recipes[0]]
-    state = BETWEEN if len({frozenset(one) for one in said.values()}) > 1 else WITHIN
-    return state, "; ".join(f"{recipe}: {one}" for recipe, one in told.items())
+        return EQUAL, words[recipes[0]]
+    state = BETWEEN if len({frozenset(one) for one in by_recipe.values()}) > 1 else WITHIN
+    return state, "; ".join(f"{recipe}: {one}" for recipe, one in words.items())
 
 
 def _words(values: Sequence[Any]) -> str:
@@ -82,25 +82,25 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _told(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, Any]:
+def _properties(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, Any]:
     """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
     curve = entry.held_out if held_out else entry.curve
-    spent = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in SPENT
+    used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in AMOUNTS
              if kind in curve and kind != over}  # fmt: skip
     texts = {name: _short(value) for name, value in entry.described.items()}
-    return {**texts, f"spent.{over}": round(budget), **spent}
+    return {**texts, f"spent.{over}": round(budget), **used}
 
 
-def not_equal(told: pd.DataFrame) -> list[str]:
+def not_equal(table: pd.DataFrame) -> list[str]:
     """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
     envs: dict[str, list[str]] = {}
-    for env, own in told.groupby("env", sort=False):
-        spent = own["what"].str.startswith("spent.")
-        for state, of_spent, sentence in SENTENCES:
-            rows = own[(own["state"] == state) & (spent == of_spent)]
-            names = [_named(row.what) if of_spent else f"{row.what} ({row.told})" for row in rows.itertuples()]
-            if len(names) > SHOWN:
-                names[SHOWN:] = [f"and {len(names) - SHOWN} more"]
+    for env, own in table.groupby("env", sort=False):
+        is_amount = own["what"].str.startswith("spent.")
+        for state, of_amounts, sentence in SENTENCES:
+            rows = own[(own["state"] == state) & (is_amount == of_amounts)]
+            names = [_named(row.what) if of_amounts else f"{row.what} ({row.told})" for row in rows.itertuples()]
+            if len(names) > MOST:
+                names[MOST:] = [f"and {len(names) - MOST} more"]
             if names:
                 envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
     return [f"{'; '.join(names)}: {sentence}" for sentence, names in envs.items()]

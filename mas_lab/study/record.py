@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.runs.disk import RunError, whole
+from mas_lab.runs.disk import RunError, atomic
 from mas_lab.study.described import described_runs
 from mas_lab.study.design import Design, describe_with_source
 from mas_lab.train.budget import KINDS
@@ -74,8 +74,8 @@ class Results:
         """Return the description of each compared training, by (task, arm, seed)."""
         return described_runs(self._readable_design(), self._compared())
 
-    def _rows(self, kept: str) -> pd.DataFrame:
-        return pd.DataFrame([_called(one) | row for one in self._compared() for row in one[kept]])
+    def _rows(self, part: str) -> pd.DataFrame:
+        return pd.DataFrame([_called(one) | row for one in self._compared() for row in one[part]])
 
 
 class Recorded(Results):
@@ -113,8 +113,8 @@ class Recorded(Results):
 def run_row(record: Record, score: str) -> dict[str, Any]:
     """Return the row of a run: the amounts it spent, and its first (`start`) and last (`final`) held-out score."""
     curve = record["curve"] or [{score: float("nan")}]
-    spent = {name: record[name] for name in ("steps", *KINDS, "seconds")}
-    return {**_called(record), **spent, "start": curve[0][score], "final": curve[-1][score]}
+    amounts = {name: record[name] for name in ("steps", *KINDS, "seconds")}
+    return {**_called(record), **amounts, "start": curve[0][score], "final": curve[-1][score]}
 
 
 def _called(record: Record) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     texts = {name: table.to_csv(index=False, float_format=DIGITS) for name, table in tables.items() if len(table)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {**texts, PROVENANCE: json.dumps(about, indent=1, default=describe_with_source) + "\n"}.items():
-        with whole(folder / name) as staged:
+        with atomic(folder / name) as staged:
             staged.write_text(text, encoding="utf-8")
     return folder
 
@@ -166,8 +166,8 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
             error = {"error": row["error"]} if row.get("error") else {}
             rows = {part: [] if error else of_cell[row["cell"]] for part, of_cell in parts.items()}
             lr = None if pd.isna(row["lr"]) else row["lr"]
-            told = {name: row[name] for name in OF_RUN} | {"lr": lr, "versions": versions[row["made_with"]]}
-            records.append(told | error | rows)
+            row_data = {name: row[name] for name in OF_RUN} | {"lr": lr, "versions": versions[row["made_with"]]}
+            records.append(row_data | error | rows)
         return records
     except (OSError, KeyError, ValueError, IndexError) as error:
         raise RunError(

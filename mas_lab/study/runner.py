@@ -20,7 +20,7 @@ from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
 from mas_lab.study.record import Record, Results, budget_unit, run_row
-from mas_lab.study.sources import handed_in, kept
+from mas_lab.study.sources import handed_in, recorded
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
 
@@ -102,7 +102,7 @@ class Study(Results):
         self.held_equal = budget_unit(map(design.budget_of, design.tasks))
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
-        self._records, self.apart = kept(folder, sources, design)
+        self._records, self.apart = recorded(folder, sources, design)
         """Records by the digest of their cell; runs that do not count, with the reason."""
         # The compared cells depend on the rates that the sweeps choose.
         for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
@@ -119,8 +119,8 @@ class Study(Results):
             workers: Number of processes at a time. Default: one per core.
             keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
         """
-        for asked in (self.design.sweeps, self.cells):
-            missing = {cell.digest: cell for cell in asked()
+        for cells_of_phase in (self.design.sweeps, self.cells):
+            missing = {cell.digest: cell for cell in cells_of_phase()
                        if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
             jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
             for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
@@ -139,8 +139,8 @@ class Study(Results):
     @property
     def failed(self) -> dict[str, str]:
         """Return the error of each training that failed, by the digest of its cell."""
-        kept = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
-        return kept | self._unbegun
+        errors = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
+        return errors | self._unbegun
 
     def cells(self) -> list[Cell]:
         """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
@@ -170,13 +170,13 @@ class Study(Results):
 
         Only tasks whose sweep is complete have rows.
         """
-        whole, sweeps = [], self.design.sweeps()
+        found, sweeps = [], self.design.sweeps()
         for task in dict.fromkeys(cell.task for cell in sweeps):
             cells = [cell for cell in sweeps if cell.task == task]
             if all(cell.digest in self._records for cell in cells):
                 tried = pd.DataFrame([self._row(cell) for cell in cells])
-                whole.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
-        return pd.concat(whole, ignore_index=True) if whole else pd.DataFrame()
+                found.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
+        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     @property
     def table(self) -> pd.DataFrame:

@@ -50,10 +50,10 @@ def handed_in(
         reason = _unusable(run.config, design, cells)
         if not reason:
             own = [cell for cell in cells if cell.seed == run.config["seed"]]
-            differing_by_cell = {cell: list(differing(_compared(run.config), config_of(cell))) for cell in own}
-            cell = min(own, key=lambda cell: len(differing_by_cell[cell]))
-            if differing_by_cell[cell]:
-                reason = f"asked for other than {cell}: {in_sentence(differing_by_cell[cell])}"
+            unlike = {cell: list(differing(_compared(run.config), config_of(cell))) for cell in own}
+            cell = min(own, key=lambda cell: len(unlike[cell]))
+            if unlike[cell]:
+                reason = f"asked for other than {cell}: {in_sentence(unlike[cell])}"
             elif not (reason := _not_its_budget(run, cell)) and cell.digest in records:
                 reason = f"another run was handed in for {cell}"
         if reason:
@@ -78,9 +78,10 @@ def _unusable(config: Mapping[str, Any], design: Design, cells: Sequence[Cell]) 
         return "run.json does not say what its team was made of; an earlier version wrote it"
     if forked := config.get("forked"):
         return f"it was forked from {forked['from']}, and its first {forked['step']} steps are not its own"
-    if all(cell.seed != config["seed"] for cell in cells):
-        return _other_code(config.get("code"), design) or f"no arm asks for seed {config['seed']}"
-    return _other_code(config.get("code"), design)
+    if reason := _other_code(config.get("code"), design):
+        return reason
+    has_seed = any(cell.seed == config["seed"] for cell in cells)
+    return "" if has_seed else f"no arm asks for seed {config['seed']}"
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,8 +99,8 @@ def _config_of(cell: Cell) -> dict[str, Any]:
 
 def _not_its_budget(run: Run, cell: Cell) -> str:
     """Return an error message if the run does not end with the step that reaches the cell's budget."""
-    spent, budget = Spent.of(run), Budget.of(cell.config["budget"])
-    if spent.reaches(budget, run.steps) and not spent.reaches(budget, run.steps - 1):
+    usage, budget = Spent.of(run), Budget.of(cell.config["budget"])
+    if usage.reaches(budget, run.steps) and not usage.reaches(budget, run.steps - 1):
         return ""
-    used = spent.after(run.steps)[budget.kind]
+    used = usage.after(run.steps)[budget.kind]
     return f"it spent {used:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"

@@ -72,7 +72,7 @@ def versions() -> dict[str, str]:
 @lru_cache(1)
 def code() -> str:
     """Return a digest of the kit's code that decides results; comments and docstrings do not count."""
-    told = sha256()
+    digest = sha256()
     for part in DECIDE:
         place = PACKAGE / part
         for path in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
@@ -80,8 +80,8 @@ def code() -> str:
             for node in ast.walk(tree):
                 if isinstance(body := getattr(node, "body", None), list):
                     node.body = [one for one in body if not _is_text(one)]
-            told.update(f"{path.relative_to(PACKAGE).as_posix()} {ast.unparse(tree)}".encode())
-    return told.hexdigest()[:12]
+            digest.update(f"{path.relative_to(PACKAGE).as_posix()} {ast.unparse(tree)}".encode())
+    return digest.hexdigest()[:12]
 
 
 def _is_text(statement: ast.stmt) -> bool:

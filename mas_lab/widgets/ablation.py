@@ -105,7 +105,7 @@ class AblationBoard:
         """Sentences that describe the differences."""
         self.cautions = [*cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
         """Sentences on what these runs cannot show, with those of `not_equal`."""
-        self._of_runs = any(entry.asked for entry in found)
+        self._of_runs = any(entry.config for entry in found)
         if not self.held_out and self._of_runs:
             self.cautions.append(TRAINING.format(sum(len(entry.held_out) > 0 for entry in found), len(found)))
 

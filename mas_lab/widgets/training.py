@@ -15,7 +15,7 @@ from mas_lab.explain.spike_rule import spike_scores
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.forking import origin_of
 from mas_lab.runs.run import Run, load_run
-from mas_lab.runs.scores import CURVE, grown, kept_scores, mean_scores, run_curve
+from mas_lab.runs.scores import CURVE, grown, mean_scores, run_curve, score_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html
@@ -64,7 +64,7 @@ class Training:
             return
         until = step or run.steps
         curve, stats = run_curve(run), run.stats
-        scores = kept_scores(run, curve)
+        scores = score_curve(run, curve)
         self.curve, self.held_out = curve[curve["step"] < until], scores[scores["step"] <= until]
         self._stats = [stats[stats["step"] < until]]
 

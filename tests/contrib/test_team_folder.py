@@ -19,7 +19,7 @@ from mas_lab.contrib.teams.save import block, card
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import hashes, read_json, write_json
 from mas_lab.runs.run import Checkpoint, Run
-from mas_lab.runs.scores import kept_scores
+from mas_lab.runs.scores import score_curve
 
 SCORES = {"score_every": 2, "score_tasks": 2, "score_episodes": 2}
 
@@ -106,7 +106,7 @@ def test_the_card_says_what_the_run_says(given):
     assert header["library_name"] == "mas_lab" and "license" not in header and "base_model" not in header
     assert ("peft" in header["tags"]) == (kind == "lora")
     _, described, results = blocks(text)
-    scores = kept_scores(kept).round(3)[["step", "success", "return"]].to_dict("records")
+    scores = score_curve(kept).round(3)[["step", "success", "return"]].to_dict("records")
     tokens = int(kept.turns["completion_ids"].map(len).sum())
     assert results == {"steps": 2, "sampled_tokens": tokens, "held_out_scores": scores} and len(scores) == 2
     assert described.pop("forked_after_step") is None  # of a fork; its path stays on the machine

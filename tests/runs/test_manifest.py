@@ -13,7 +13,7 @@ import mas_lab as lab
 from mas_lab.runs import recorder
 from mas_lab.runs.disk import read_arrow, read_tables
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
-from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.scores import run_curve, score_curve
 from mas_lab.runs.trust import mark_own
 
 FLIPS = 50
@@ -51,7 +51,7 @@ def opened(folder: Path, with_team: bool = False) -> dict[str, object]:
     """All that a run is read for, each by the way that users have to it."""
     run = lab.load_run(folder)
     found = {"config": run.config, "turns": run.turns, "stats": run.stats, "watched": run.watched()}
-    found |= {"step": run.step_turns(1), "curve": run_curve(run), "scores": kept_scores(run)}
+    found |= {"step": run.step_turns(1), "curve": run_curve(run), "scores": score_curve(run)}
     found |= {"texts": run.token_texts()}
     if with_team:
         weights = run.team().policies["shared"].parameters
@@ -148,9 +148,9 @@ def test_unrecorded_table_is_not_read(run):
 def test_scores_that_are_kept_again_replace_the_old_ones(run):
     scores = pd.DataFrame({"task": ["t"], "success": [0.25], "return": [0.5]})
     reader = lab.load_run(run)
-    before = kept_scores(reader)
+    before = score_curve(reader)
     lab.keep_scores(lab.load_run(run), 2, scores)
-    after = kept_scores(reader)  # it sees the new manifest
+    after = score_curve(reader)  # it sees the new manifest
     assert after["step"].tolist() == before["step"].tolist() and after.set_index("step").loc[2, "success"] == 0.25
     assert len(list((run / "scores").iterdir())) == len(after)
 

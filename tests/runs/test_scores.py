@@ -5,7 +5,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
-from mas_lab.runs.scores import episode_returns, grown, kept_scores, run_curve, step_scores, training_curve
+from mas_lab.runs.scores import episode_returns, grown, run_curve, score_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
 PLANS = {
@@ -65,17 +65,17 @@ def test_curve_grows_by_the_new_steps(run):
 
 
 def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):
-    assert kept_scores(run).empty
+    assert score_curve(run).empty
     scores = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0), k=2)
     for step in (5, 0):
         lab.keep_scores(run, step, scores)
-    kept = kept_scores(run)
+    kept = score_curve(run)
     expected = scores.groupby("task")[["success", "return"]].first().mean()
     assert kept["step"].tolist() == [0, 5]
     assert kept[["success", "return"]].to_numpy().tolist() == [pytest.approx(expected.tolist())] * 2
     assert kept["tokens"].tolist() == [0, run.turns["completion_ids"].map(len).sum()]
     zipped = lab.load_run(lab.export(run, tmp_path / "run.zip"))
-    pd.testing.assert_frame_equal(kept_scores(zipped), kept)
+    pd.testing.assert_frame_equal(score_curve(zipped), kept)
     pd.testing.assert_frame_equal(run_curve(zipped), run_curve(run))
     with pytest.raises(TypeError, match="is an exported zip; keep scores with the run's folder"):
         lab.keep_scores(zipped, 1, scores)

@@ -15,7 +15,7 @@ import mas_lab as lab
 from mas_lab.contrib.foreign import child as foreign
 from mas_lab.contrib.foreign.check import check_run
 from mas_lab.runs.run import Run
-from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.scores import run_curve, score_curve
 
 INSTRUMENTS = (lab.RewardInspector, lab.SpikeInspector, lab.RolloutViewer)
 LITTER = (".DS_Store", "desktop.ini", "Thumbs.db", "._run.json", "__MACOSX/._run.json", ".ipynb_checkpoints/x.py")
@@ -42,7 +42,7 @@ def ways_in(path, out) -> dict:
 
 
 def everything(run: Run) -> None:
-    run.recipe, run.turns, run.stats, run_curve(run), kept_scores(run), run.watched(), run.token_texts()
+    run.recipe, run.turns, run.stats, run_curve(run), score_curve(run), run.watched(), run.token_texts()
 
 
 def told(path, out, every: bool) -> dict[str, str]:

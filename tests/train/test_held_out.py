@@ -10,7 +10,7 @@ import pytest
 from small import SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
-from mas_lab.runs.scores import kept_scores, mean_scores, run_curve, scored_steps
+from mas_lab.runs.scores import mean_scores, run_curve, score_curve, scored_steps
 from mas_lab.train.__main__ import line
 from mas_lab.train.budget import KINDS, Budget, Spent
 from mas_lab.train.tracking import numbers
@@ -33,7 +33,7 @@ def test_a_team_is_scored_before_training_on_the_way_and_in_the_end(scored):
     told = pd.concat([report.held_out for report in reports if report.held_out is not None])
     assert told.groupby("step").size().to_dict() == dict.fromkeys((0, 2, 4, 5), 3 * 2)
     assert all(name.startswith("test-") for name in told["task"])
-    kept = kept_scores(lab.load_run(run))
+    kept = score_curve(lab.load_run(run))
     pd.testing.assert_frame_equal(kept[["step", "success", "return"]], mean_scores(told), check_exact=True)
 
 
@@ -56,7 +56,7 @@ def test_a_run_that_was_stopped_is_scored_once_where_it_stopped(scored, models, 
     reports = list(start("shared", models, run, 5, **SCORED | {"score_every": 4}))
     assert [None if report.held_out is None else set(report.held_out["step"]) for report in reports] == [{4}, {5}]
     assert bits(run) == bits(scored[0])
-    both = kept_scores(lab.load_run(run)).merge(kept_scores(lab.load_run(scored[0])), on="step")
+    both = score_curve(lab.load_run(run)).merge(score_curve(lab.load_run(scored[0])), on="step")
     assert both["step"].tolist() == [0, 2, 4, 5] and (both["return_x"] == both["return_y"]).all()
 
 
@@ -65,7 +65,7 @@ def test_scores_of_steps_that_a_kill_undid_do_not_count_until_they_are_made_agai
     shutil.rmtree(max((run / "checkpoints").iterdir()))  # as if killed before the checkpoint after step 5
     for steps, kept in ((4, [0, 2, 4]), (5, [0, 2, 4, 5])):
         list(start("shared", models, run, steps, **SCORED))
-        assert kept_scores(lab.load_run(run))["step"].tolist() == kept
+        assert score_curve(lab.load_run(run))["step"].tolist() == kept
 
 
 def test_scores_are_told_on_a_line_and_to_a_tracker(scored):
@@ -124,7 +124,7 @@ def test_scores_stand_where_a_count_of_tokens_is_reached_and_at_both_ends(whole,
     for _ in zip(range(3), start("shared", models, run, 6, **asked), strict=False):
         pass
     list(start("shared", models, run, 6, **asked))
-    assert kept_scores(lab.load_run(run))["step"].tolist() == [0, 1, 3, 4, 6]
+    assert score_curve(lab.load_run(run))["step"].tolist() == [0, 1, 3, 4, 6]
 
 
 def test_held_out_tasks_vary_with_the_seed_unless_they_have_one(models):

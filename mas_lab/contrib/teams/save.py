@@ -16,9 +16,9 @@ import pandas as pd
 from huggingface_hub import ModelCard, ModelCardData
 
 from mas_lab.contrib.teams.load import CARD, FILE, FORMAT, HUB_ID, TEAM, reserved
-from mas_lab.runs.disk import RunError, Unwritten, hashes, read_json, remedy, whole, write_json
+from mas_lab.runs.disk import RunError, Unwritten, atomic, hashes, read_json, remedy, write_json
 from mas_lab.runs.run import Checkpoint, Run, load_run
-from mas_lab.runs.scores import kept_scores, run_curve
+from mas_lab.runs.scores import run_curve, score_curve
 
 POCKET_LICENSE = "apache-2.0"
 """License of this kit, which includes the pocket models."""
@@ -56,7 +56,7 @@ def save_team(run: Run | str | Path, folder: str | Path) -> Path:
 
 def _write(run: Run, checkpoint: Checkpoint, folder: Path) -> None:
     team = checkpoint.state["team"]
-    with whole(folder, is_folder=True) as staged:
+    with atomic(folder, is_folder=True) as staged:
         policies = {name: _copy(name, number, checkpoint, staged) for number, name in enumerate(team["policies"])}
         roles = {key: team[key] for key in ("agents", "sampling", "frozen")}
         data = {"format": FORMAT, "step": checkpoint.step, **roles, "policies": policies}
@@ -154,7 +154,7 @@ def _header(bases: Sequence[Mapping[str, Any]], peft: bool) -> ModelCardData:
 def _results(run: Run, step: int) -> dict[str, Any]:
     """Return the number of sampled tokens, and the held-out scores at the first and the last scored step."""
     curve = run_curve(run) if run.steps else pd.DataFrame({"step": [], "tokens": []})
-    scores = kept_scores(run, curve)[["step", "success", "return"]].query("step <= @step")
+    scores = score_curve(run, curve)[["step", "success", "return"]].query("step <= @step")
     ends = pd.concat([scores.head(1), scores.tail(1)]).drop_duplicates("step").round(3)
     tokens = int(curve.loc[curve["step"] < step, "tokens"].max()) if step else 0
     return {"steps": step, "sampled_tokens": tokens, "held_out_scores": ends.to_dict("records")}

@@ -17,7 +17,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.contrib.verl.reader import BATCH, BRIDGE, FILE, HandOverError, VerlFolder, recorded_rows
 from mas_lab.contrib.verl.settings import BRIDGE_FILE, RunFacts, readme, refusals, verl_settings
 from mas_lab.env import Env, Task, max_tokens, spec, with_max_turns
-from mas_lab.runs.disk import RunError, Unwritten, dumps, remedy, whole, write_bytes, write_json, write_table, writing
+from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, remedy, write_bytes, write_json, write_table, writing
 from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
 from mas_lab.runs.run import TOKENS, WATCH, Run, load_run
 from mas_lab.table import ROLLOUT
@@ -63,7 +63,7 @@ def export(run: Run | str | Path, path: str | Path, to: str | None = None, env: 
     try:
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        with whole(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+        with atomic(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
             _write_zip(run, archive)
     except Unwritten as error:
         raise RunError(f"{error}; the run is as it was: {remedy(error)}, or choose another place") from error
@@ -100,7 +100,7 @@ def _hand_over(run: Run, folder: Path, env: Env | None) -> Path:
     )  # fmt: skip
     if reasons := list(refusals(facts)):
         raise HandOverError("\n- ".join([f"export: {run.folder} cannot be handed over to verl:", *reasons]))
-    with whole(folder, is_folder=True) as staged:
+    with atomic(folder, is_folder=True) as staged:
         _write_data(staged, config, facts, turns)
         _write_tasks(staged, config["seed"], settings, env, run.steps)
         written = VerlFolder(staged)  # read back: what a file cannot hold, such as an env of a notebook, ends here
