@@ -14,7 +14,7 @@ from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import run_curve, score_curve
-from mas_lab.study.described import of_run
+from mas_lab.study.equality import of_run
 from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
 
@@ -36,7 +36,7 @@ class Entry:
     forked: Mapping[str, Any] = field(default_factory=dict)
     """The origin of the run's first steps and their number, as in run.json; empty if it is no fork."""
     described: Mapping[str, Any] = field(default_factory=dict)
-    """Description of the run by dotted names, see `described`; empty if nothing is known."""
+    """Description of the run by dotted names, see `equality`; empty if nothing is known."""
     over: str = "tokens"
     """The unit of the budget that runs share; a study sets it."""
     score: str = "success"

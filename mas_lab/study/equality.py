@@ -1,21 +1,29 @@
 """Report what was equal between the compared runs, what was not, and what is unknown.
 
 If recipes differ in more than the recipe, the result is not the recipe's own effect. A difference among the runs of one
-recipe widens its spread. A value that a run does not record is unknown, never equal. Leaves out: the content of runs
-(`described`).
+recipe widens its spread. A value that a run does not record is unknown, never equal. Leaves out: recipes, since they
+are what is compared.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.study.described import SECTIONS
-from mas_lab.study.entries import Entry
+from mas_lab.runs.recorder import runs_on
+from mas_lab.runs.run import MACHINE
+from mas_lab.study.design import Design, describe_with_source, flat
+from mas_lab.train.settings import Settings
 
+SECTIONS = ("env", "settings", "team", "curriculum", "code", "versions", "threads", "ranks", "device")
+"""Parts of run.json that decide the result of a training, beside recipe, seed and budget."""
+DEFAULT = "as the code has it"
+"""The value of an option that the design of a study does not set."""
+SWEPT = "team.lr, the best of a sweep"
 BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal", "unknown"
 COLUMNS = ["env", "what", "state", "told"]
 AMOUNTS = ("step", "tokens", "episodes", "optimizer_steps")
@@ -23,7 +31,59 @@ MOST, LONG = 8, 60
 """The most differences in one sentence, and the most characters of a value."""
 
 
-def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bool) -> pd.DataFrame:
+def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of run.json by dotted names; what it does not record is absent."""
+    sections = {name: config[name] for name in SECTIONS if name in config and name != "team"}
+    sections["settings"] = _without_machine(config.get("settings", {}))
+    found = dict(flat({name: value for name, value in sections.items() if value != {}}))
+    if isinstance(config.get("team"), Mapping):
+        found |= dict(_of_team(config["team"]))
+    begun = dict(found)
+    for later in config.get("continued") or ():  # with other code, versions or devices
+        for name, value in flat(runs_on(later)):
+            if value != begun.get(name):
+                found[name] = f"{found.get(name, 'unknown')}, from step {later['step']} on {value}"
+                begun[name] = value
+    return found | {f"untold.{part}": None for part in config.get("untold") or ()}
+
+
+def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the options of a team agent by agent, so that shared and separate weights can be compared."""
+    played, policies = team.get("agents", {}), team.get("policies", {})
+    sharing = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
+    yield "team.weights", "; ".join(" + ".join(agents) for agents in sharing.values())
+    yield "team.frozen", team.get("frozen", [])
+    for agent, name in played.items():
+        yield from flat(policies.get(name, {}), f"team.{agent}")
+        yield from flat(team.get("sampling", {}).get(agent, {}), f"team.{agent}.sampling")
+
+
+def described_runs(design: Design | None, records: Iterable[Mapping[str, Any]]) -> dict[tuple, dict[str, Any]]:
+    """Return the description of each training from the study's design and record, by (task, arm, seed)."""
+    found = {}
+    for one in records:
+        options = {} if design is None else _of_design(design, one["task"], one["arm"], one["lr"])
+        made_with = {"code": one["code"], **dict(flat(one["versions"], "versions"))}
+        found[one["task"], one["arm"], one["seed"]] = made_with | options
+    return found
+
+
+def _of_design(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
+    options = design.options_of(task, arm)
+    parts = {name: options[name] for name in ("env", "team", "budget") if options.get(name) is not None}
+    parts["settings"] = _without_machine({one.name: DEFAULT for one in fields(Settings)} | options["settings"])
+    found = dict(flat(json.loads(json.dumps(parts, default=describe_with_source))))
+    if lr is not None:
+        found.pop("team.lr", None)
+        found[SWEPT] = lr
+    return found
+
+
+def _without_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in MACHINE}
+
+
+def equality(found: Sequence[Any], runs: pd.DataFrame, over: str, held_out: bool) -> pd.DataFrame:
     """Return a row per env and property (`what`) of its runs, with its `state` and its values in words (`told`).
 
     `state` is "between recipes" if recipes have different sets of values, and "within a recipe" if the sets are the
@@ -31,7 +91,7 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
     it.
 
     The amounts `spent` within the budget are properties too. These are `over`, which was given equally, and the other
-    counts in the curves. `runs` is the table of `run_scores`, with a row per entry.
+    counts in the curves. `found` are the entries (`entries.Entry`), and `runs` is their table of `run_scores`.
     """
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
@@ -51,20 +111,18 @@ def equality(found: Sequence[Entry], runs: pd.DataFrame, over: str, held_out: bo
 def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
     """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
     if name.startswith("untold."):
-        return UNKNOWN, "run.json could not tell it whole"
-    by_recipe: dict[str, dict[Any, None]] = {}
-    for recipe, value in zip(recipes, values, strict=True):
-        by_recipe.setdefault(recipe, {})[value] = None
-    every = {value: None for one in by_recipe.values() for value in one if value is not None}
-    if None in values:
+        return UNKNOWN, "an earlier version could not record it in run.json"
+    known = pd.Series(values, recipes, dtype=object).dropna()
+    if missing := len(values) - len(known):
         if name.startswith("spent."):
             return UNKNOWN, "a curve does not count it"
-        known = f"; the others: {', '.join(every)}" if every else ""
-        return UNKNOWN, f"{values.count(None)} of {len(values)} runs do not say it{known}"
-    words = {recipe: _words(list(one)) for recipe, one in by_recipe.items()}
-    if len(every) == 1:
-        return EQUAL, words[recipes[0]]
-    state = BETWEEN if len({frozenset(one) for one in by_recipe.values()}) > 1 else WITHIN
+        others = f"; the others: {', '.join(known.unique())}" if len(known) else ""
+        return UNKNOWN, f"{missing} of {len(values)} runs do not say it{others}"
+    by_recipe = known.groupby(level=0, sort=False).unique()
+    words = by_recipe.map(_words)
+    if known.nunique() == 1:
+        return EQUAL, words.iloc[0]
+    state = BETWEEN if by_recipe.map(frozenset).nunique() > 1 else WITHIN
     return state, "; ".join(f"{recipe}: {one}" for recipe, one in words.items())
 
 
@@ -82,7 +140,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _properties(entry: Entry, over: str, budget: float, held_out: bool) -> dict[str, Any]:
+def _properties(entry: Any, over: str, budget: float, held_out: bool) -> dict[str, Any]:
     """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
     curve = entry.held_out if held_out else entry.curve
     used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in AMOUNTS

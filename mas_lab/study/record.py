@@ -20,8 +20,8 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.runs.disk import RunError, atomic
-from mas_lab.study.described import described_runs
 from mas_lab.study.design import Design, describe_with_source
+from mas_lab.study.equality import described_runs
 from mas_lab.train.budget import KINDS
 from mas_lab.train.config import ConfigError, Place
 

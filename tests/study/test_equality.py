@@ -10,9 +10,8 @@ from small import RECIPE, SETTINGS, Relay, make_team, recorded
 import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.budget import run_scores
-from mas_lab.study.described import of_run
 from mas_lab.study.entries import Entry
-from mas_lab.study.equality import BETWEEN, EQUAL, UNKNOWN, WITHIN, equality, not_equal
+from mas_lab.study.equality import BETWEEN, EQUAL, UNKNOWN, WITHIN, equality, not_equal, of_run
 
 STUDIES = data_dir() / "results" / "studies"
 
