@@ -96,7 +96,7 @@ class Waves(Streamed):
 
     def ready(self):
         answers = super().ready()
-        while self._running:
+        while self._asked:
             answers += super().ready()
         return answers
 

@@ -8,7 +8,10 @@ from mas_lab.backends.placement import Placement as Placement
 from mas_lab.backends.placement import PlacementError as PlacementError
 from mas_lab.backends.torch.threads import probe_threads as probe_threads
 from mas_lab.backends.torch.threads import set_threads as set_threads
+from mas_lab.cells.centers import group_mean as group_mean
 from mas_lab.cells.centers import optimal_mean as optimal_mean
+from mas_lab.cells.centers import pooled_deviation as pooled_deviation
+from mas_lab.cells.centers import running_mean as running_mean
 from mas_lab.cells.centers import shrunken_mean as shrunken_mean
 from mas_lab.cells.credits import counterfactual as counterfactual
 from mas_lab.cells.credits import difference_return as difference_return
@@ -22,11 +25,8 @@ from mas_lab.cells.episode import RolloutError as RolloutError
 from mas_lab.cells.episode import Score as Score
 from mas_lab.cells.episode import StepEnv as StepEnv
 from mas_lab.cells.grouping import group as group
-from mas_lab.cells.normalization import group_mean as group_mean
 from mas_lab.cells.normalization import group_stats as group_stats
 from mas_lab.cells.normalization import normalize as normalize
-from mas_lab.cells.normalization import pooled_deviation as pooled_deviation
-from mas_lab.cells.normalization import running_mean as running_mean
 from mas_lab.cells.plans import episodes as episodes
 from mas_lab.cells.plans import joint as joint
 from mas_lab.cells.plans import tree as tree

@@ -57,12 +57,12 @@ def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
 def describe_options(part: Any, place: str, separator: str) -> dict[str, Any]:
     """Return the fields of a dataclass; an object without attributes has none.
 
-    Fields with `init=False` are state, not options. A field with `younger` in its metadata is left out at its default,
-    because older runs do not record it.
+    Fields with `init=False`, and a field `state`, are what a part has learned, not options. A field with `younger` in
+    its metadata is left out at its default, because older runs do not record it.
     """
     if is_dataclass(part) and _has_generated_init(type(part)):
-        options = [f for f in fields(part)
-                   if f.init and not ("younger" in f.metadata and getattr(part, f.name) == f.default)]  # fmt: skip
+        options = [f for f in fields(part) if f.init and f.name != "state"]
+        options = [f for f in options if not ("younger" in f.metadata and getattr(part, f.name) == f.default)]
         return {f.name: describe(getattr(part, f.name), f"{place}.{f.name}", separator) for f in options}
     if getattr(part, "__dict__", None) == {}:
         return {}

@@ -9,11 +9,13 @@ Leaves out: the cells themselves (`mas_lab.cells`).
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.cells.centers import optimal_mean, shrunken_mean
+import pandas as pd
+
+from mas_lab.cells.centers import group_mean, optimal_mean, pooled_deviation, running_mean, shrunken_mean
 from mas_lab.cells.credits import (
     Credit,
     counterfactual,
@@ -25,12 +27,14 @@ from mas_lab.cells.credits import (
 )
 from mas_lab.cells.episode import Plan
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import Center, Scale, group_mean, normalize, pooled_deviation, running_mean
+from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.describe import describe
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
+from mas_lab.table import selected
+from mas_lab.team import Team, arguments_of
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,9 @@ class Recipe:
     """Columns whose values identify a group (cell 2)."""
     credit: Credit
     """The number that is compared (cell 2)."""
-    center: Center = None
+    center: Sequence[str] | str | Center | None = None
     """The baseline (cell 3), see `normalize`. `None`: the mean of the group."""
-    scale: Scale = None
+    scale: Sequence[str] | str | Scale | None = None
     """The divisor (cell 3), see `normalize`. `None`: the standard deviation of the group."""
     once_per: str | Mapping[str, str | None] | None = None
     """Column whose values each enter the statistics once, see `normalize`. `None`: every row counts."""
@@ -86,13 +90,13 @@ class Recipe:
         """
         return dataclasses.replace(self, **changes)
 
-    def advantages(self, turns, team=None):
+    def advantages(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
         """Apply cells 2 and 3, and the selector if there is one.
 
         Args:
             turns: Table of turns, as `rollout` returns it.
-            team: The team that played `turns`, with the same weights. Only a credit, center or scale with a parameter
-                `team` looks at it. `None`: there is none.
+            team: The team that played `turns`, with the same weights, for a part with `needs_team = True`. `None`:
+                there is none.
 
         Returns:
             The table with `credit`, `group`, `center`, `scale` and `advantage`, and `selected` if the recipe has a
@@ -100,18 +104,59 @@ class Recipe:
 
         Raises:
             TableError: A column is missing, or a value in it cannot be used.
+            ValueError: A part needs the team, and there is none.
         """
-        grouped = group(turns, by=self.by, credit=self.credit, same_prompt=self.same_prompt, team=team)
+        return self.normalize(self.group(turns, team), team)
+
+    def group(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
+        """Apply cell 2 to the table of a rollout, see `advantages`."""
+        return group(turns, self.by, self.credit, self.same_prompt, team)
+
+    def normalize(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
+        """Apply cell 3 to the table of `group`, and the selector after it (or before, if `among` is "selected")."""
         if self.among == "selected":
-            return normalize(select(grouped, self.select), **self.normalization, team=team)
-        compared = normalize(grouped, **self.normalization, team=team)
-        return compared if self.select is None else select(compared, self.select)
+            return normalize(select(turns, self.select), **self.normalization, team=team)
+        turns = normalize(turns, **self.normalization, team=team)
+        return turns if self.select is None else select(turns, self.select)
+
+    def after(self, turns: pd.DataFrame, team: Team | None = None) -> "Recipe":
+        """Return the recipe of the next step, whose parts have learned from this one. The recipe itself stays the same.
+
+        Args:
+            turns: The table of `advantages`, before `update` changes the weights.
+            team: The team that played `turns`, see `advantages`.
+
+        Returns:
+            The recipe with the next value of each part that learns, such as `running_mean`. Such a part is a frozen
+            dataclass with a field `state` (plain data) and a method `after(turns)`, or `after(turns, team)` if it has
+            `needs_team = True`. The method returns `dataclasses.replace(self, state=...)`.
+        """
+        counted = turns.assign(probe=~selected(turns)) if self.among == "selected" else turns
+        tables = {"center": counted, "scale": counted}
+        return self.replace(**{
+            place: part.after(*arguments_of(part, tables.get(place, turns), team, f"{place}.after"))
+            for place, part in learning(vars(self)).items()
+        })  # fmt: skip
 
     @property
     def normalization(self) -> dict[str, Any]:
         """Return the arguments of cell 3."""
         names = ("center", "scale", "once_per", "ddof", "eps", "flat", "peers", "among")
         return {name: getattr(self, name) for name in names}
+
+
+def learning(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts that learn, by their place; raise TypeError for one that does so without `state` and `after`."""
+    for place, part in parts.items():
+        has_state = dataclasses.is_dataclass(part) and any(one.name == "state" for one in dataclasses.fields(part))
+        former = "see" if place == "curriculum" and hasattr(part, "see") else "load_state"
+        if hasattr(part, former) or (hasattr(part, "after") and not has_state):
+            raise TypeError(
+                f"train: {place}={part!r} must learn as an immutable value. Write a frozen dataclass with a field "
+                f"`state` (plain data) and a method after({'report' if place == 'curriculum' else 'turns'}) that "
+                f"returns dataclasses.replace(self, state=...), without {former}(); docs/extending.md has examples"
+            )
+    return {place: part for place, part in parts.items() if hasattr(part, "after")}
 
 
 TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")

@@ -3,7 +3,6 @@
 Only this module knows whether weights are shared or per role. Leaves out: making policies (`mas_lab.backends`).
 """
 
-import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -192,10 +191,6 @@ class Team(Mapping[str, Policy]):
         check_arguments(cls.per_agent, locals(), "Team.per_agent")
         return cls({agent: make(agent) for agent in agents}, **settings)
 
-    def __deepcopy__(self, memo: object) -> "Team":
-        """Return the team itself: what holds it, such as a credit, may be copied, and weights are not."""
-        return self
-
     def __getitem__(self, agent: str) -> Policy:
         try:
             return self._by_agent[agent]
@@ -212,12 +207,15 @@ class Team(Mapping[str, Policy]):
         return f"Team({', '.join(f'{agent}: {self.name_of(agent)}' for agent in self)})"
 
 
-def takes_team(function: Callable) -> bool:
-    """Return whether a function has a parameter `team`."""
-    try:
-        return "team" in inspect.signature(function).parameters
-    except ValueError:  # a function in C that does not say
-        return False
+def arguments_of(part: Any, turns: Any, team: Team | None, cell: str) -> tuple:
+    """Return the arguments of a part: the table, and also the team if the part has `needs_team = True`."""
+    if not getattr(part, "needs_team", False):
+        return (turns,)
+    if team is None:
+        raise ValueError(
+            f"{cell}: {part!r} needs the team that played the turns; pass it, as in recipe.advantages(turns, team)"
+        )
+    return turns, team
 
 
 def describe_team(team: Team) -> dict[str, Any]:

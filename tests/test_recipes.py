@@ -1,14 +1,16 @@
 """The recipes are the rows of the published table, and each of them is data that reads back as itself."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import small
 
 import mas_lab as lab
 from mas_lab.describe import describe
-from mas_lab.recipes import Recipe, completed, find, from_data
+from mas_lab.recipes import PARTS, Recipe, completed, find, from_data, learning
 
 TASK, ROLE, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 RETURN, TO_GO = lab.episode_return(), lab.return_to_go()
@@ -98,6 +100,39 @@ def test_a_recipe_prints_as_the_code_that_makes_it():
 def test_a_record_gets_the_defaults_of_arguments_that_were_added_later():
     recorded = {"is": "joint", "g": 2, "mode": "aligned", "limit": 256}
     assert completed({"plan": recorded})["plan"] == describe(lab.joint(2))
+
+
+PURE = dict(lab.RECIPES) | {
+    f"{place} {part().__class__.__name__}": lab.RECIPES["dr_mas"].replace(**{place: part()})
+    for place, part in (("center", lab.running_mean), ("scale", lab.group_mean), ("scale", lab.pooled_deviation))
+}
+SMALLER = {lab.episodes: {"n": 2}, lab.without: {"n": 2}, lab.tree: {"k": 2}, lab.joint: {"g": 2}}
+
+
+def test_every_registered_credit_center_and_scale_is_called_twice_below():
+    used = {
+        type(getattr(recipe, place)).__name__ for recipe in PURE.values() for place in ("credit", "center", "scale")
+    }
+    others = {"Recipe", "episodes", "tree", "joint", "without", "not_flat", "clipped", "reinforce"}
+    assert set(PARTS) - others <= used
+
+
+def states(recipe):
+    return {place: part.state for place, part in learning(vars(recipe)).items()}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_the_same_table_has_the_same_advantages_in_every_call(name, models):
+    plan = replace(PURE[name].plan, **SMALLER[type(PURE[name].plan)])
+    recipe, team = PURE[name].replace(plan=plan), small.make_team("per_agent", models)
+    env = small.Relay(together=isinstance(plan, lab.joint))
+    turns = lab.rollout(env, team, env.tasks(2, "train", 0), plan, seed=0)
+    before = turns.copy()
+    for one in (recipe, recipe.after(recipe.advantages(turns, team), team)):
+        first, second = one.advantages(turns, team), one.advantages(turns, team)
+        pd.testing.assert_frame_equal(first, second, check_exact=True)
+        assert states(one.after(first, team)) == states(one.after(second, team))
+    pd.testing.assert_frame_equal(turns, before, check_exact=True)
 
 
 def test_unknown_names_list_the_known():

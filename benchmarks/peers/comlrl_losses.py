@@ -102,9 +102,9 @@ def actor_critic(kind, team, turns):
         critics._joint_moments(rows, hidden_Rh, list(team)) if central else critics._own_moments(rows, hidden_Rh)
     )
     heads = [Critic(hidden_Mh, seed) for seed in range(1 if central else 2)]
-    credit = lab.critic(central=central, gamma=GAMMA)
     names = ["all"] if central else list(team)
-    credit.load_state({name: head.state() for name, head in zip(names, heads, strict=True)})
+    states = {name: head.state() for name, head in zip(names, heads, strict=True)}
+    credit = lab.critic(central=central, gamma=GAMMA, state=states)
     recipe = lab.RECIPES["maac" if central else "iac"].replace(credit=credit)
     ours = recipe.advantages(rows, team)
     peer = trainer(kind, team, heads)

@@ -36,7 +36,8 @@ for report in lab.train(env, team, "dr_mas", steps=10, run="runs/mine"):
 lab.RewardInspector("runs/mine")         # who earned what
 ```
 """
-ORDER = ("rollout", "plans", "episode", "grouping", "credits", "normalization", "selection", "update", "losses")
+ORDER = ("rollout", "plans", "episode", "grouping", "credits", "normalization", "centers", "selection", "update",
+         "losses")  # fmt: skip
 
 
 def origins() -> dict[str, str]:

@@ -1,29 +1,155 @@
-"""Centers of one agent that use more than the mean of a group: its other tasks, and how much a row moves the weights.
+"""Centers and scales that are more than a statistic of the row's group: each is a `Center` or `Scale` of cell 3.
 
-For agent k let R be the credit of a row and z its score, see `scores`. Without the row's own episode, a baseline is
-independent of what the row says, so the expected gradient stays the same. Its noise is least at
+`running_mean` learns from step to step. `optimal_mean` and `shrunken_mean` use an agent's other tasks, and how much a
+row moves the weights. For agent k let R be the credit of a row and z its score, see `scores`. Without the row's own
+episode, a baseline is independent of what the row says, so the expected gradient stays the same. Its noise is least at
 
     b* = E[|z|^2 R] / E[|z|^2] = E[R] + Cov(|z|^2, R) / E[|z|^2].
 
 A group of few rows says little about b* or E[R], so both centers mix it with a prior from the agent's other tasks. The
 weight of n other rows of the group is n tau^2 / (n tau^2 + sigma^2). Here sigma^2 is the variance within the agent's
 groups, and tau^2 the variance between the groups' expectations, both by the moments of an analysis of variance. This is
-the shrinkage of James and Stein. Leaves out: the other centers (`normalization`), and scales.
+the shrinkage of James and Stein. Leaves out: means, maxima and deviations of groups (`normalization`).
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import fsum
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
+from mas_lab.cells.normalization import is_flat, statistics_of
 from mas_lab.cells.scores import squared_scores
-from mas_lab.table import require, trained
+from mas_lab.table import plain, require, trained
 from mas_lab.team import Team
 
 COLUMNS = ["task", "episode", "agent", "credit", "group"]
 AGENT, OWN = ["agent"], ["agent", "group"]
 LEAST = 1e-9
-"""Smallest sum of |z|^2, relative to the agent's largest |z|^2, that is told from rounding errors."""
+"""Smallest sum of |z|^2, relative to the agent's largest |z|^2, that is more than a rounding error."""
+
+
+@dataclass(frozen=True)
+class running_mean:
+    """Baseline of SPIRAL: the running mean of the credits over steps, one mean for each value of `by`.
+
+    Raises:
+        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
+
+    With b the baseline and m the mean credit of the batch:
+
+        b <- decay * b + (1 - decay) * m
+
+    SPIRAL, arXiv 2506.24119, role-conditioned advantage estimation: by role, decay 0.95, no division.
+
+    A row is compared with b from before its batch, as in the authors' code, because a baseline that contains the row's
+    own credit is biased. Before the first batch there is no b: it starts at m of that batch, and the rows of that batch
+    are compared with m. SPIRAL moves b with every game, so one batch moves it further. Here `after` moves b once by a
+    batch. Rows that only value a candidate (`probe`) do not move b.
+    """
+
+    by: tuple[str, ...] = ("agent",)
+    """Columns whose values have a baseline each. The default is one baseline per agent."""
+    decay: float = 0.95
+    """Weight of the old baseline, from 0 (no memory) to below 1."""
+    once_per: str | None = "episode"
+    """Column whose values each count once in m, with their mean credit. `None`: every row counts."""
+    state: Mapping[str, Any] = field(default_factory=lambda: {"means": []}, repr=False, compare=False)
+    """The baselines so far, `{"means": [[values of by, b], ...]}`."""
+
+    def __post_init__(self):
+        if isinstance(self.by, str) or not self.by:
+            raise ValueError(f"running_mean: by={self.by!r} must be a tuple of columns, such as ('agent',)")
+        check_arguments(running_mean, {"by": self.by, "decay": self.decay, "once_per": self.once_per})
+        if not 0 <= self.decay < 1:
+            raise ValueError(f"running_mean: decay={self.decay!r} must be from 0 (no memory) to below 1")
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return b of each row.
+
+        Args:
+            turns: Table with `credit`, the columns `by` and the column `once_per`.
+        """
+        keys, batch, means = self._batch(turns)
+        return pd.Series([means.get(key, batch.get(key, 0.0)) for key in keys], turns.index, dtype=float)
+
+    def after(self, turns: pd.DataFrame) -> "running_mean":
+        """Return the center whose b this batch has moved.
+
+        Args:
+            turns: The table of the call.
+        """
+        _, batch, means = self._batch(turns)
+        for key, m in batch.items():
+            means[key] = self.decay * means[key] + (1 - self.decay) * m if key in means else m
+        return replace(self, state={"means": [[list(key), b] for key, b in sorted(means.items(), key=repr)]})
+
+    def _batch(self, turns: pd.DataFrame) -> tuple[list[tuple], dict[tuple, float], dict[tuple, float]]:
+        """Return the key of each row (its values of `by`), and by key the mean of the batch m and the baseline b."""
+        require(turns, [*self.by, "credit"], "running_mean")
+        rows = turns[list(self.by)].astype(object).itertuples(index=False, name=None)
+        keys = [tuple(map(plain, key)) for key in rows]
+        mean = statistics_of(turns, tuple(self.by), self.once_per)["mean"]
+        batch = {key: float(m) for key, m, counts in zip(keys, mean, trained(turns), strict=True) if counts}
+        return keys, batch, {tuple(key): b for key, b in self.state["means"]}
+
+
+@dataclass(frozen=True)
+class pooled_deviation:
+    """Scale: the pooled standard deviation within groups, one for all groups of each value of `by`.
+
+        sqrt(sum over groups g of sum over rows i of (credit_i - mean_g)^2 / (rows - groups))
+
+    This is the square root of the mean square within groups of an analysis of variance. Cell 2, `group`, defines the
+    groups. A group with a single row adds nothing. `scale=("agent",)` is the total deviation instead, which also
+    contains the differences between the groups of an agent.
+    """
+
+    by: tuple[str, ...] = ("agent",)
+    """Columns whose values have a deviation each. The default is one deviation per agent."""
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the deviation of each row's agent (or other value of `by`), 0 if the credits never differ in a group.
+
+        Args:
+            turns: Table with `credit`, `group` and the columns `by`.
+        """
+        require(turns, [*self.by, "credit", "group"], "pooled_deviation")
+        rows = turns[trained(turns)]
+        groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
+        squares = groups.agg(_squared_deviations)
+        freedom = groups.size() - 1
+        by = list(range(len(self.by)))
+        pooled = np.sqrt(squares.groupby(level=by).sum() / freedom.groupby(level=by).sum().clip(lower=1))
+        keys = pd.MultiIndex.from_frame(turns[list(self.by)])
+        found = pooled.reindex(keys if len(self.by) > 1 else keys.get_level_values(0)).fillna(0.0)
+        return pd.Series(found.to_numpy(), turns.index, dtype=float)
+
+
+@dataclass(frozen=True)
+class group_mean:
+    """Scale: the mean credit of the row's group, so that advantages are relative: (credit - mean) / mean.
+
+    `max_rl` of prime-rl has it. A group whose mean is 0 or less gets advantage 0.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the mean credit of each row's group.
+
+        Args:
+            turns: Table with `credit` and `group`.
+        """
+        require(turns, ["credit", "group"], "group_mean")
+        return statistics_of(turns, ("group",), None)["mean"]
+
+
+def _squared_deviations(credits: pd.Series) -> float:
+    """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
+    mean = fsum(credits) / len(credits)
+    return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)
 
 
 @dataclass(frozen=True)
@@ -37,22 +163,15 @@ class optimal_mean:
     row.
     """
 
-    def __call__(self, turns: pd.DataFrame, team: Team | None = None) -> pd.Series:
+    needs_team = True
+
+    def __call__(self, turns: pd.DataFrame, team: Team) -> pd.Series:
         """Return the baseline of each row.
 
         Args:
             turns: Table with `task`, `episode`, `agent`, `credit`, `group`, and the columns of a rollout.
             team: The team that played `turns`, with the same weights.
-
-        Returns:
-            One baseline per row, on the index of `turns`.
-
-        Raises:
-            TableError: A column is missing, or a credit is not a finite number.
-            ValueError: There is no team.
         """
-        if team is None:
-            raise ValueError("optimal_mean: it measures gradients; pass the team, recipe.advantages(turns, team)")
         rows = _in_order(turns, "optimal_mean")
         credit, square = rows["credit"], squared_scores(team, rows).fillna(1.0)
         others, rest = elsewhere(rows, OWN, "episode", square), elsewhere(rows, AGENT, "task", square)
@@ -79,12 +198,6 @@ class shrunken_mean:
 
         Args:
             turns: Table with `task`, `episode`, `agent`, `credit` and `group`.
-
-        Returns:
-            One baseline per row, on the index of `turns`.
-
-        Raises:
-            TableError: A column is missing, or a credit is not a finite number.
         """
         rows = _in_order(turns, "shrunken_mean")
         credit, one = rows["credit"], pd.Series(1.0, rows.index)
@@ -109,9 +222,9 @@ def _in_place(center: pd.Series, turns: pd.DataFrame) -> pd.Series:
     return pd.Series(found, turns.index).fillna(turns["credit"].astype(float))
 
 
-def elsewhere(rows: pd.DataFrame, whole: Sequence[str], part: str, values: pd.Series) -> pd.Series:
-    """Return per row the sum of `values` over the rows equal in `whole` but not in `part`; NaN if there are none."""
-    keys = [[rows[name] for name in names] for names in (whole, [*whole, part])]
+def elsewhere(rows: pd.DataFrame, by: Sequence[str], part: str, values: pd.Series) -> pd.Series:
+    """Return per row the sum of `values` over the rows equal in `by` but not in `part`; NaN if there are none."""
+    keys = [[rows[name] for name in names] for names in (by, [*by, part])]
     every, own = (values.groupby(key, observed=True).transform("sum") for key in keys)
     size, own_size = (values.groupby(key, observed=True).transform("size") for key in keys)
     return (every - own).where(size > own_size)

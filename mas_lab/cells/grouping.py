@@ -6,7 +6,6 @@ itself (`normalize`).
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,7 +13,7 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
 from mas_lab.table import TableError, forbid, keys, place, plain, refuse_copies, require
-from mas_lab.team import Team, takes_team
+from mas_lab.team import Team, arguments_of
 
 
 def group(
@@ -26,12 +25,10 @@ def group(
         turns: Table of turns, one row per model call.
         by: Columns whose values identify a group, or the name of one column. GRPO groups by task, Dr. MAS by (task,
             agent), AT-GRPO by (episode, agent, turn) (equation 3 of arXiv 2510.11062), and MAGRPO by (node, agent).
-        credit: Callable `table -> Series` that gives one number per row, see `mas_lab.cells.credits`. It may return a
-            table instead, with `credit` and other columns, such as the `value` of a `critic`. A callable with a
-            parameter `team` also gets the team.
+        credit: The number that is compared, such as `episode_return()`.
         same_prompt: Refuse a group whose rows answer different prompts. AT-GRPO's groups must share one prompt.
             Default: such groups are allowed.
-        team: The team that played `turns`, for a credit that looks at it. `None`: there is none.
+        team: The team that played `turns`, for a credit that needs it. `None`: there is none.
 
     Returns:
         The table with `credit`, a float per row, and `group`, one string per group.
@@ -45,7 +42,7 @@ def group(
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
-    credits = _credited(turns, partial(credit, team=team) if takes_team(credit) else credit)
+    credits = _credited(turns, credit, team)
     credits = credits if isinstance(credits, pd.DataFrame) else {"credit": credits}
     scored = turns.assign(**credits, group=_labels(turns, by))
     require(scored, ["credit"], "group")
@@ -55,16 +52,17 @@ def group(
     return scored
 
 
-def _credited(turns: pd.DataFrame, credit: Credit) -> pd.Series | pd.DataFrame:
+def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Series | pd.DataFrame:
     """Return the credit of each row, step by step; an error of the credit names it and the step."""
     if "step" in turns and turns["step"].nunique() > 1:  # episodes and nodes of different steps may share a name
         order = np.argsort(turns["step"].to_numpy(), kind="stable")
-        parts = [_credited(rows, credit) for _, rows in turns.iloc[order].groupby("step", sort=True)]
+        parts = [_credited(rows, credit, team) for _, rows in turns.iloc[order].groupby("step", sort=True)]
         return pd.concat(parts).iloc[np.argsort(order)]
     narrow = turns.select_dtypes(["float16", "float32"]).columns
     turns = turns.astype(dict.fromkeys(narrow, float))  # sums of narrow numbers depend on the order of the rows
+    arguments = arguments_of(credit, turns, team, "group")
     try:
-        return credit(turns)
+        return credit(*arguments)
     except TableError:
         raise
     except Exception as error:
@@ -90,8 +88,8 @@ def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:
 def _refuse_mixed_prompts(turns: pd.DataFrame) -> None:
     prompt = "prompt_ids" if "prompt_ids" in turns.columns else "prompt"
     require(turns, [prompt], "group(same_prompt=True)")
-    said = turns[prompt].map(tuple) if prompt == "prompt_ids" else turns[prompt]
-    mixed = said.groupby(turns["group"]).transform("nunique") > 1
+    prompts = turns[prompt].map(tuple) if prompt == "prompt_ids" else turns[prompt]
+    mixed = prompts.groupby(turns["group"]).transform("nunique") > 1
     if mixed.any():
         row = turns[mixed].iloc[0]
         raise TableError(

@@ -7,11 +7,9 @@ The center and the scale may come from different groups. The ablation of Dr. MAS
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
-from math import fsum
 from numbers import Real
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -19,11 +17,9 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, forbid, keys, place, plain, refuse_copies, require, selected, trained
-from mas_lab.team import Team, takes_team
+from mas_lab.table import TableError, forbid, keys, place, refuse_copies, require, selected, trained
+from mas_lab.team import Team, arguments_of
 
-Center = Sequence[str] | str | Callable[..., pd.Series] | None
-Scale = Sequence[str] | str | Callable[..., pd.Series] | None
 TALLEST = 1e150
 """Credits must stay below this number; the squares of larger ones overflow."""
 ROUNDING = 2.0**-21
@@ -35,10 +31,32 @@ AMONG = ("all", "selected")
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
+class Center(Protocol):
+    """A baseline that no group statistic gives, such as `running_mean`: one number per row, on the index of `turns`.
+
+    `turns` is the table of cell 2, with `credit` and `group`. With a class attribute `needs_team = True`, the call also
+    gets the team. A center is pure: the same table has the same baseline in every call. See `Recipe.after` for one that
+    learns.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the baseline of each row."""
+
+
+class Scale(Protocol):
+    """A divisor, such as `pooled_deviation`: one number of 0 or more per row, under the rules of `Center`.
+
+    A row with divisor 0 gets advantage 0.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
+        """Return the divisor of each row."""
+
+
 def normalize(
     turns: pd.DataFrame,
-    center: Center = None,
-    scale: Scale = None,
+    center: Sequence[str] | str | Center | None = None,
+    scale: Sequence[str] | str | Scale | None = None,
     once_per: str | Mapping[str, str | None] | None = None,
     ddof: int = 0,
     eps: float = 1e-6,
@@ -53,11 +71,9 @@ def normalize(
         turns: Table with `credit` and `group`.
         center: The baseline. `None`: the mean credit over the row's `group`. A tuple of columns: the mean over the rows
             that are equal in them. "loo": the mean of the others in the group (leave one out). "max": the group's
-            maximum. "none": 0. Or any callable `table -> Series`, such as `running_mean`. A callable with a parameter
-            `team` also gets the team, such as `optimal_mean`.
+            maximum. "none": 0. Or a `Center`.
         scale: The divisor. `None`: the standard deviation over the row's `group`, plus `eps`. A tuple of columns: the
-            standard deviation over the rows that are equal in them, plus `eps`. "none": 1. Or any callable `table ->
-            Series`, see `pooled_deviation`, plus `eps`.
+            standard deviation over the rows that are equal in them, plus `eps`. "none": 1. Or a `Scale`, plus `eps`.
         once_per: A column whose values each enter the statistics of a group once, with their mean credit. "episode"
             makes GRPO count a trajectory once, however many turns it has. {"center": column, "scale": column} sets both
             apart. `None`: every row counts.
@@ -69,7 +85,7 @@ def normalize(
             flat, whatever center and scale say. `None`: such rows are trained on.
         among: Rows that enter centers and scales. "all": every row of the batch, also those that `select` left out.
             "selected": only the rows that `select` marked before; the others get advantage 0.
-        team: The team that played `turns`, for a center or scale that looks at it. `None`: there is none.
+        team: The team that played `turns`, for a center or scale that needs it. `None`: there is none.
 
     Returns:
         The table with `center`, `scale` and `advantage`, a float per row each.
@@ -98,31 +114,25 @@ def normalize(
     If center and scale are both the agent's own, they imply the rule of `peers`. A comparison of centers only therefore
     needs `peers` in both arms (`grpo_masked` is `grpo` with it).
     """
-    require(turns, ["credit", "group"], "normalize")
-    refuse_copies(turns, "normalize")
-    forbid(turns, ["center", "scale", "advantage"], "normalize")
-    refuse_nonsense(center, scale, once_per, ddof, eps, flat, peers, among)
-    if among == "selected":
-        require(turns, ["selected"], "normalize(among='selected')")
+    check_normalize(center, scale, once_per, ddof, eps, flat, peers, among)
+    _check_table(turns, among)
     rows = turns if among == "all" else turns.assign(probe=~selected(turns))  # no statistic counts a probe
-    _warn_if_unlike_its_name(center, scale)
-    units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
+    statistics = cache(partial(statistics_of, rows))
+    of_center = partial(statistics, once_per=_unit(once_per, "center"))
+    of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
-    statistics = cache(lambda by, once: statistics_of(rows, by, once))
-    center, scale = (_given(part, team) for part in (center, scale))
-    divisor, still = _scale(rows, scale, lambda by: statistics(by, units.get("scale")), ddof, eps)
+    baseline, lone = _center(rows, center, of_center, team)
+    divisor, still = _scale(rows, scale, of_scale, ddof, eps, team)
     if flat == "center":
-        of_center = statistics(_columns(center, ("loo", "max"), "center"), units.get("center"))
-        divisor, still = _lent(divisor, still, of_center, ddof, eps)
-    baseline, lone = _center(rows, center, lambda by: statistics(by, units.get("center")))
+        divisor, still = _borrowed(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof, eps)
     dead = lone | still | ~trained(rows) | _without_peer(statistics, peers)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
 
-def refuse_nonsense(
-    center: Center,
-    scale: Scale,
+def check_normalize(
+    center: Sequence[str] | str | Center | None,
+    scale: Sequence[str] | str | Scale | None,
     once_per: str | Mapping[str, str | None] | None,
     ddof: int,
     eps: float,
@@ -131,7 +141,7 @@ def refuse_nonsense(
     among: str = "all",
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
-    check_arguments(refuse_nonsense, {"center": center, "scale": scale}, "normalize")
+    check_arguments(check_normalize, {"center": center, "scale": scale}, "normalize")
     if ddof not in (0, 1):
         raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
     if not (isinstance(eps, Real) and 0 <= eps < float("inf")):
@@ -149,24 +159,39 @@ def refuse_nonsense(
         _columns(scale, (), "scale")
     if isinstance(peers, str):
         raise ValueError(f"normalize: peers={peers!r}; pass a tuple of columns such as ('task', 'agent'), or None")
-    units = once_per if isinstance(once_per, Mapping) else {"center": once_per, "scale": once_per}
-    for part, other, told in (("center", "scale", center), ("scale", "center", scale)):
-        if callable(told) and units.get(part) is not None:
+    for part, other, function in (("center", "scale", center), ("scale", "center", scale)):
+        if callable(function) and (unit := _unit(once_per, part)) is not None:
             raise ValueError(
-                f"normalize: once_per={units[part]!r} counts units of a {part} group, and {told!r} has none; say "
-                f'once_per={{"{other}": ...}} for the {other} alone, and let the {part} count as it will'
+                f"normalize: once_per={unit!r} counts units of a {part} group, and {function!r} has no groups; "
+                f'pass once_per={{"{other}": ...}} for the {other} alone'
             )
     if flat == "center" and (center == "none" or callable(center) or scale == "none" or callable(scale)):
         raise ValueError(
-            f"normalize: flat='center' takes a center group's scale, which center={center!r}, scale={scale!r} leaves "
-            "without one; name columns for both, or pass flat='zero'"
+            f"normalize: flat='center' takes a center group's scale, and center={center!r}, scale={scale!r} have no "
+            "such group; name columns for both, or pass flat='zero'"
+        )
+    if isinstance(center, str) and center in ("loo", "max", "none") and scale is None:
+        warnings.warn(
+            f"normalize: center={center!r} divided by the group's standard deviation is neither MARLOO, MAREMAX nor "
+            "MAREINFORCE, which do not scale; pass scale='none', or name the scale's columns if you mean it",
+            stacklevel=3,
         )
 
 
-def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tuple[pd.Series, pd.Series]:
+def _check_table(turns: pd.DataFrame, among: str) -> None:
+    require(turns, ["credit", "group"], "normalize")
+    refuse_copies(turns, "normalize")
+    forbid(turns, ["center", "scale", "advantage"], "normalize")
+    if among == "selected":
+        require(turns, ["selected"], "normalize(among='selected')")
+
+
+def _center(
+    turns: pd.DataFrame, center: Sequence[str] | str | Center | None, statistics: Statistics, team: Team | None
+) -> tuple[pd.Series, pd.Series]:
     """Return the baseline of each row, and whether its group is lone."""
     if callable(center):
-        return _asked(center, turns, "center"), pd.Series(False, turns.index)
+        return _called(center, turns, team, "center"), pd.Series(False, turns.index)
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(center, ("loo", "max"), "center"))
@@ -180,14 +205,9 @@ def _center(turns: pd.DataFrame, center: Center, statistics: Statistics) -> tupl
     return stats["mean"], lone
 
 
-def _given(part: Any, team: Team | None) -> Any:
-    """Return a center or scale; a callable with a parameter `team` gets the team beside the table."""
-    return partial(part, team=team) if callable(part) and takes_team(part) else part
-
-
-def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, part: str) -> pd.Series:
+def _called(function: Center | Scale, turns: pd.DataFrame, team: Team | None, part: str) -> pd.Series:
     """Return the numbers of a callable center or scale (`part`), one finite number per row."""
-    values = function(turns)
+    values = function(*arguments_of(function, turns, team, "normalize"))
     if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
         raise TableError(
             f"normalize: {part} {function!r} gave {type(values).__name__}; it must give a Series on the table's index"
@@ -197,13 +217,18 @@ def _asked(function: Callable[[pd.DataFrame], pd.Series], turns: pd.DataFrame, p
 
 
 def _scale(
-    turns: pd.DataFrame, scale: Scale, statistics: Statistics, ddof: int, eps: float
+    turns: pd.DataFrame,
+    scale: Sequence[str] | str | Scale | None,
+    statistics: Statistics,
+    ddof: int,
+    eps: float,
+    team: Team | None,
 ) -> tuple[pd.Series, pd.Series]:
     """Return the divisor of each row, and whether its group is lone or flat."""
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     if callable(scale):
-        divisor = _asked(scale, turns, "scale")
+        divisor = _called(scale, turns, team, "scale")
         return divisor + eps, divisor <= 0
     stats = statistics(_columns(scale, (), "scale"))
     still = _is_still(stats)
@@ -212,7 +237,7 @@ def _scale(
 
 def _without_peer(statistics: Callable[..., pd.DataFrame], peers: Sequence[str] | None) -> pd.Series | bool:
     """Return whether each row's peer group is lone or flat; False for all rows if there are no peer groups."""
-    return False if peers is None else _is_still(statistics(tuple(peers), None))
+    return False if peers is None else _is_still(statistics(tuple(peers), once_per=None))
 
 
 def _is_still(stats: pd.DataFrame) -> pd.Series:
@@ -224,12 +249,12 @@ def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
     return np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
 
 
-def _lent(
+def _borrowed(
     divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int, eps: float
 ) -> tuple[pd.Series, pd.Series]:
-    """Return what `_scale` returns, with the center group's deviation where the scale group has none."""
-    lends = still & ~_is_still(of_center)
-    return divisor.mask(lends, _deviation(of_center, ddof) + eps), still & ~lends
+    """Return the result of `_scale` with the center group's deviation in rows whose scale group has none."""
+    borrows = still & ~_is_still(of_center)
+    return divisor.mask(borrows, _deviation(of_center, ddof) + eps), still & ~borrows
 
 
 def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:
@@ -237,7 +262,12 @@ def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool
     return np.abs(high - low) <= np.maximum(1e-12, ROUNDING * np.maximum(np.abs(low), np.abs(high)))
 
 
-def _columns(choice: Center, words: tuple[str, ...], what: str) -> tuple[str, ...]:
+def _unit(once_per: str | Mapping[str, str | None] | None, part: str) -> str | None:
+    """Return the column whose values each count once in the statistics of "center" or "scale"."""
+    return once_per.get(part) if isinstance(once_per, Mapping) else once_per
+
+
+def _columns(choice: Any, words: tuple[str, ...], what: str) -> tuple[str, ...]:
     if choice is None or choice in words:
         return ("group",)
     if isinstance(choice, str):
@@ -303,15 +333,6 @@ def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str
     return {"n": n, "mean": mean, "min": low, "max": high, "squares": squares}
 
 
-def _warn_if_unlike_its_name(center: Center, scale: Scale) -> None:
-    if isinstance(center, str) and center in ("loo", "max", "none") and scale is None:
-        warnings.warn(
-            f"normalize: center={center!r} divided by the group's standard deviation is neither MARLOO, MAREMAX nor "
-            "MAREINFORCE, which do not scale; pass scale='none', or name the scale's columns if you mean it",
-            stacklevel=3,
-        )
-
-
 def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     """Return one row per (group, agent) with statistics of its credits.
 
@@ -340,141 +361,3 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
         dropped = (turns["advantage"] == 0) & ~is_flat(low, high)
         stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
     return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
-
-
-@dataclass(frozen=True)
-class running_mean:
-    """Baseline of SPIRAL: the running mean of the credits over steps, one mean for each value of `by`.
-
-    Raises:
-        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
-
-    With b the baseline and m the mean credit of the batch:
-
-        b <- decay * b + (1 - decay) * m
-
-    SPIRAL, arXiv 2506.24119, role-conditioned advantage estimation: by role, decay 0.95, no division.
-
-    A row is compared with b from before its batch, as in the authors' code, because a baseline that contains the row's
-    own credit is biased. Before the first batch there is no b: it starts at m of that batch, and the rows of that batch
-    are compared with m. SPIRAL moves b with every game, so one batch moves it further. Here one batch moves b once.
-    Rows that only value a candidate (`probe`) do not move b.
-    """
-
-    by: tuple[str, ...] = ("agent",)
-    """Columns whose values have a baseline each. The default is one baseline per agent."""
-    decay: float = 0.95
-    """Weight of the old baseline, from 0 (no memory) to below 1."""
-    once_per: str | None = "episode"
-    """Column whose values each count once in m, with their mean credit. `None`: every row counts."""
-    _means: dict[tuple, float] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    def __post_init__(self):
-        if isinstance(self.by, str) or not self.by:
-            raise ValueError(f"running_mean: by={self.by!r} must be a tuple of columns, such as ('agent',)")
-        check_arguments(running_mean, {"by": self.by, "decay": self.decay, "once_per": self.once_per})
-        if not 0 <= self.decay < 1:
-            raise ValueError(f"running_mean: decay={self.decay!r} must be from 0, no memory, to below 1, never moved")
-
-    def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return the baseline of each row, then move the running means.
-
-        Args:
-            turns: Table with `credit`, the columns `by` and the column `once_per`.
-
-        Returns:
-            One baseline per row, on the index of `turns`.
-
-        Raises:
-            TableError: A column is missing, or a credit is not a finite number.
-        """
-        require(turns, [*self.by, "credit"], "running_mean")
-        named = turns[list(self.by)].astype(object).itertuples(index=False, name=None)
-        keys = [tuple(map(plain, key)) for key in named]
-        mean = statistics_of(turns, tuple(self.by), self.once_per)["mean"]
-        played = trained(turns)
-        batch = {key: float(m) for key, m, counts in zip(keys, mean, played, strict=True) if counts}
-        baseline = [self._means.get(key, batch.get(key, 0.0)) for key in keys]
-        for key, m in batch.items():
-            self._means[key] = self.decay * self._means[key] + (1 - self.decay) * m if key in self._means else m
-        return pd.Series(baseline, turns.index, dtype=float)
-
-    def state(self) -> dict[str, Any]:
-        """Return the running means as plain data."""
-        return {"means": [[list(key), mean] for key, mean in sorted(self._means.items(), key=repr)]}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the running means.
-
-        Args:
-            state: The return value of `state()`.
-        """
-        self._means.clear()
-        self._means.update({tuple(key): mean for key, mean in state["means"]})
-
-
-@dataclass(frozen=True)
-class pooled_deviation:
-    """Scale: the pooled standard deviation within groups, one for all groups of each value of `by`.
-
-        sqrt(sum over groups g of sum over rows i of (credit_i - mean_g)^2 / (rows - groups))
-
-    This is the square root of the mean square within groups of an analysis of variance. Cell 2, `group`, defines the
-    groups. A group with a single row adds nothing. `scale=("agent",)` is the total deviation instead, which also
-    contains the differences between the groups of an agent.
-    """
-
-    by: tuple[str, ...] = ("agent",)
-    """Columns whose values have a deviation each. The default is one deviation per agent."""
-
-    def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return the deviation of each row's agent (or other value of `by`).
-
-        Args:
-            turns: Table with `credit`, `group` and the columns `by`.
-
-        Returns:
-            One deviation per row, on the index of `turns`; 0 if the credits never differ within a group.
-
-        Raises:
-            TableError: A column is missing, or a credit is not a finite number.
-        """
-        require(turns, [*self.by, "credit", "group"], "pooled_deviation")
-        rows = turns[trained(turns)]
-        groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
-        squares = groups.agg(_squared_deviations)
-        freedom = groups.size() - 1
-        by = list(range(len(self.by)))
-        pooled = np.sqrt(squares.groupby(level=by).sum() / freedom.groupby(level=by).sum().clip(lower=1))
-        keys = pd.MultiIndex.from_frame(turns[list(self.by)])
-        found = pooled.reindex(keys if len(self.by) > 1 else keys.get_level_values(0)).fillna(0.0)
-        return pd.Series(found.to_numpy(), turns.index, dtype=float)
-
-
-@dataclass(frozen=True)
-class group_mean:
-    """Scale: the mean credit of the row's group, so that advantages are relative: (credit - mean) / mean.
-
-    `max_rl` of prime-rl has it. A group whose mean is 0 or less gets advantage 0.
-    """
-
-    def __call__(self, turns: pd.DataFrame) -> pd.Series:
-        """Return the mean credit of each row's group.
-
-        Args:
-            turns: Table with `credit` and `group`.
-
-        Returns:
-            One mean per row, on the index of `turns`.
-
-        Raises:
-            TableError: A column is missing, or a credit is not a finite number.
-        """
-        require(turns, ["credit", "group"], "group_mean")
-        return statistics_of(turns, ("group",), None)["mean"]
-
-
-def _squared_deviations(credits: pd.Series) -> float:
-    """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
-    mean = fsum(credits) / len(credits)
-    return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)

@@ -5,7 +5,7 @@ a critic with a trunk of its own, and clipping of the value loss.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,9 +77,10 @@ class critic:
         A_t = sum over l of (gamma lam)^l delta_{t+l},    y_t = A_t + V(h_t)
 
     GAE, arXiv 1506.02438. With `lam` = 0, y_t = r_t + gamma V(h_{t+1}) is the target of CoMLRL 1.4.3 (IAC and MAAC of
-    arXiv 2601.21972). After the last turn V is 0. All values are read first; then each head makes `steps` steps on the
-    mean of (y - V)^2. A head has the numbers of a table, so its memory is kept with a run.
+    arXiv 2601.21972). After the last turn V is 0. `after` makes `steps` steps of each head on the mean of (y - V)^2.
     """
+
+    needs_team = True
 
     central: bool = False
     """False: V of an agent on its own prompt; t counts its own turns, and r_t is what the team earned until its next
@@ -93,13 +94,14 @@ class critic:
     """Learning rate of the heads."""
     steps: int = 10
     """Optimizer steps of a head per batch."""
-    _heads: dict[str, Head] = field(default_factory=dict, init=False, repr=False, compare=False)
+    state: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """Weights and optimizer states of the heads, by agent, or under "all"."""
 
     def __post_init__(self):
         check_arguments(critic, vars(self), gamma=0, lam=0, lr=0, steps=1)
 
-    def __call__(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
-        """Return A, V and y of each row, then fit the heads.
+    def __call__(self, turns: pd.DataFrame, team: Team) -> pd.DataFrame:
+        """Return A, V and y of each row.
 
         Args:
             turns: Table of `episodes(n)`.
@@ -110,13 +112,30 @@ class critic:
 
         Raises:
             TableError: A column is missing, or an episode branches.
-            ValueError: There is no team.
             PolicyError: The back end of a policy shows no hidden states.
+        """
+        *_, values_M, targets_M, moment_R = self._measured(turns, team)
+        found = {"credit": (targets_M - values_M)[moment_R], "value": values_M[moment_R], "target": targets_M[moment_R]}
+        return pd.DataFrame(found, index=turns.index)
+
+    def after(self, turns: pd.DataFrame, team: Team) -> "critic":
+        """Return the critic whose heads were fitted to the targets of the call.
+
+        Args:
+            turns: The table of the call.
+            team: The team that played `turns`, with the same weights.
         """
         import torch
 
-        if team is None:
-            raise ValueError("critic: it reads hidden states; pass the team, recipe.advantages(turns, team)")
+        heads, places, hidden_Mh, _, targets_M, _ = self._measured(turns, team)
+        for name, of in places.items():
+            heads[name].fit(hidden_Mh[of], torch.tensor(targets_M[of], dtype=torch.float32), self.steps)
+        return replace(self, state={name: head.state() for name, head in heads.items()})
+
+    def _measured(self, turns: pd.DataFrame, team: Team) -> tuple:
+        """Return the heads, the places of their moments, hidden states, V and y of the moments, each row's moment."""
+        import torch
+
         require(turns, ["episode", "depth", "agent", "team_reward", *READ], "critic")
         rows = turns.reset_index(drop=True)
         hidden_Rh = _hidden(team, rows)
@@ -125,16 +144,16 @@ class critic:
         else:
             moments, hidden_Mh, moment_R = _own_moments(rows, hidden_Rh)
         values_M, targets_M = np.zeros(len(moments)), np.zeros(len(moments))
-        for name, of in moments.groupby("head").indices.items():
-            head = self._heads.setdefault(name, Head(hidden_Mh.shape[1], self.lr))
+        heads = {name: Head.of(state, self.lr) for name, state in self.state.items()}
+        places = moments.groupby("head").indices
+        for name, of in places.items():
+            head = heads.setdefault(name, Head(hidden_Mh.shape[1], self.lr))
             if head.linear.in_features != hidden_Mh.shape[1]:
                 raise ValueError(f"critic: its value head {name!r} belongs to another team; make a new critic(...)")
             with torch.no_grad():
                 values_M[of] = head(hidden_Mh[of]).double().numpy()
             targets_M[of] = values_M[of] + self._advantages(moments.iloc[of], values_M[of])
-            head.fit(hidden_Mh[of], torch.tensor(targets_M[of], dtype=torch.float32), self.steps)
-        found = {"credit": (targets_M - values_M)[moment_R], "value": values_M[moment_R], "target": targets_M[moment_R]}
-        return pd.DataFrame(found, index=turns.index)
+        return heads, places, hidden_Mh, values_M, targets_M, moment_R
 
     def _advantages(self, moments: pd.DataFrame, values_M: np.ndarray) -> np.ndarray:
         """Return A of the moments of one head, which are sorted by episode and time."""
@@ -144,19 +163,6 @@ class critic:
             after, later = (values_M[t + 1], found_M[t + 1]) if goes_on else (0.0, 0.0)
             found_M[t] = moments["reward"].iloc[t] + self.gamma * (after + self.lam * later) - values_M[t]
         return found_M
-
-    def state(self) -> dict[str, Any]:
-        """Return weights and optimizer states of the heads as plain data."""
-        return {name: head.state() for name, head in self._heads.items()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Replace the heads.
-
-        Args:
-            state: The return value of `state()`.
-        """
-        self._heads.clear()
-        self._heads.update({name: Head.of(own, self.lr) for name, own in state.items()})
 
 
 def _hidden(team: Team, rows: pd.DataFrame) -> "Tensor":
@@ -175,8 +181,8 @@ def _hidden(team: Team, rows: pd.DataFrame) -> "Tensor":
         for (name, policy), size in zip(team.policies.items(), sizes, strict=True):
             own = rows[[team.name_of(agent) == name for agent in rows["agent"]]]
             samples = [  # one token of the completion is enough: the prompt's states do not depend on it
-                Sample(prompt, said[:1], logprobs[:1], temperature, 0.0, 0.0)
-                for prompt, said, logprobs, temperature in own[READ].itertuples(index=False, name=None)
+                Sample(prompt, completion[:1], logprobs[:1], temperature, 0.0, 0.0)
+                for prompt, completion, logprobs, temperature in own[READ].itertuples(index=False, name=None)
             ]
             if samples:
                 hidden_Rh[own.index, :size] = policy.features(samples).cpu() / size**0.5
@@ -187,11 +193,11 @@ def _own_moments(rows: pd.DataFrame, hidden_Rh: "Tensor"):
     """Return a moment per row: head, episode and the team's reward until the agent's next turn; with hidden states."""
     steps = joint_steps(rows[column(rows, "kept").astype(bool)], "critic")
     before = (steps["team_reward"].groupby(steps["episode"]).cumsum() - steps["team_reward"]).to_numpy()
-    earned = pd.Series(before, pd.MultiIndex.from_frame(steps[["episode", "depth"]]))
+    rewards = pd.Series(before, pd.MultiIndex.from_frame(steps[["episode", "depth"]]))
     total = steps.groupby("episode")["team_reward"].sum()
     order = rows.sort_values(["agent", "episode", "depth"]).index
     moments = rows.loc[order, ["agent", "episode", "depth"]].rename(columns={"agent": "head"})
-    start = earned.reindex(pd.MultiIndex.from_frame(moments[["episode", "depth"]])).to_numpy()
+    start = rewards.reindex(pd.MultiIndex.from_frame(moments[["episode", "depth"]])).to_numpy()
     chains = [moments["head"], moments["episode"]]
     end = pd.Series(start, moments.index).groupby(chains).shift(-1).fillna(moments["episode"].map(total))
     moment_R = np.empty(len(rows), int)

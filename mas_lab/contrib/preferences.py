@@ -43,6 +43,11 @@ class preference:
     def __post_init__(self):
         check_arguments(preference, vars(self), beta=0)
 
+    @property
+    def needs_team(self) -> bool:
+        """Return whether the call needs the team, whose policies compute the reference."""
+        return self.reference
+
     def __call__(self, turns: pd.DataFrame, team: Team | None = None) -> pd.Series:
         """Return R for each row.
 
@@ -51,19 +56,18 @@ class preference:
             team: The team that played `turns`. Only a `reference` needs it.
 
         Returns:
-            One number per row, on the index of `turns`; 0 where all joint actions of a node earn the same.
+            R, which is 0 if all joint actions of a node earn the same.
 
         Raises:
-            TableError: A column is missing, a node has a single joint action, or a completion is part of several.
-            ValueError: `reference` without a team.
+            TableError: A node has a single joint action, or a completion is part of several.
             PolicyError: The back end of a policy has no frozen reference.
         """
         require(turns, ["node", "candidate", "action", "logprobs", "team_reward"], "preference")
         keys = ["node", "candidate"]
-        said = turns["logprobs"].map(math.fsum) - (self._reference(turns, team) if self.reference else 0.0)
-        rows = turns[keys].assign(said=said, earned=return_to_go()(turns))
-        actions = rows.groupby(keys).agg(said=("said", math.fsum), earned=("earned", "first"))
-        alone = actions.groupby("node")["said"].transform("size") < 2
+        logprob = turns["logprobs"].map(math.fsum) - (self._reference(turns, team) if self.reference else 0.0)
+        rows = turns[keys].assign(logprob=logprob, reward=return_to_go()(turns))
+        actions = rows.groupby(keys).agg(logprob=("logprob", math.fsum), reward=("reward", "first"))
+        alone = actions.groupby("node")["logprob"].transform("size") < 2
         several = turns["action"].str.contains("*", regex=False)
         if alone.any() or several.any():
             bad = turns[several] if several.any() else turns[turns["node"].isin(alone[alone].index.get_level_values(0))]
@@ -76,9 +80,9 @@ class preference:
 
     def _slopes(self, actions: pd.DataFrame) -> pd.Series:
         """Return R of each joint action of one node."""
-        said_K, earned_K = (actions[name].to_numpy(float) for name in ("said", "earned"))
-        better_KK = earned_K[:, None] > earned_K[None, :]
-        doubt_KK = self.beta / (1 + np.exp(self.beta * (said_K[:, None] - said_K[None, :]))) * better_KK
+        logprob_K, reward_K = (actions[name].to_numpy(float) for name in ("logprob", "reward"))
+        better_KK = reward_K[:, None] > reward_K[None, :]
+        doubt_KK = self.beta / (1 + np.exp(self.beta * (logprob_K[:, None] - logprob_K[None, :]))) * better_KK
         return pd.Series(len(actions) * (doubt_KK.sum(1) - doubt_KK.sum(0)) / max(better_KK.sum(), 1), actions.index)
 
     def _reference(self, turns: pd.DataFrame, team: Team | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Fork a run: take over its first steps, weights, optimizer and memory, then continue by its own config.
+"""Fork a run: take over its first steps, weights, optimizer and states of parts, then continue by its own config.
 
 The other run is only read, and may go on meanwhile. Leaves out: how a run is kept (`recorder`), and how it is trained.
 """
@@ -27,7 +27,9 @@ class Fork(Recorder):
         super().__init__(folder)
         self.of = of
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
+    def begin(
+        self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
         origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
         if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
@@ -36,7 +38,7 @@ class Fork(Recorder):
                 f"{self.folder} is there already and {before}, and this call forks {run_folder(self.of)}; choose "
                 "another folder for the fork, or leave fork= out to go on with the run that is there"
             )
-        return super().begin(config, team, watch, memory)
+        return super().begin(config, team, watch, states)
 
     def recorded_threads(self) -> int | None:
         return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
@@ -48,8 +50,8 @@ class Fork(Recorder):
             raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
         return Recorder(found.folder)
 
-    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> tuple:
-        """Set team, watch and memory to the newest checkpoint of the other run, and copy its tables until then."""
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
+        """Set team and watch to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
         both = ({**decisive(one, MACHINE), "team": one.get("team")} for one in (source.config, config))
         changed = list(differing(*both))
@@ -70,7 +72,7 @@ class Fork(Recorder):
         for name, policy in team.policies.items():
             policy.lr = rates[name]
         step = state["step"]
-        restarted = self._restore(memory, state.get("memory", {}), source.config, config)
+        states, restarted = _restored(states, state.get("memory", {}), source.config, config)
         self._remembered = state["watch"]
         files: dict[str, str] = {}
         for part in (*parts, *(part for part in source.parts(SCORES) if part.step <= step)):
@@ -80,17 +82,16 @@ class Fork(Recorder):
             files[part.name] = part.sha256
         origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
         lines = [*(_in_words(*change) for change in changed), *restarted]
-        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, files
+        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, files, states
 
-    def _restore(self, memory: Any, states: Mapping[str, Any], *configs: Mapping[str, Any]) -> list[str]:
-        """Restore the state of parts that did not change, and return sentences about the others."""
-        there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
-        parts = memory.parts if memory else {}
-        same = [place for place in parts if place in states and there.get(place) == here.get(place)]
-        if memory:
-            memory.load_state({**memory.state(), **{place: states[place] for place in same}})
-        anew = [f"{place} remembers from here on" for place in parts if place not in same]
-        return anew + [f"what {place} remembered is left" for place in states if place not in parts]
+
+def _restored(states: Mapping[str, Any], recorded: Mapping[str, Any], *configs: Mapping[str, Any]) -> tuple:
+    """Return the states, with the recorded ones of parts that did not change, and sentences about the others."""
+    there, here = ({**one["recipe"], "curriculum": one.get("curriculum")} for one in map(decisive, configs))
+    same = [place for place in states if place in recorded and there.get(place) == here.get(place)]
+    changed = [f"{place} learns from here on" for place in states if place not in same]
+    changed += [f"the state of {place} is left" for place in recorded if place not in states]
+    return {**states, **{place: recorded[place] for place in same}}, changed
 
 
 def origin_of(run: Run) -> Path | None:

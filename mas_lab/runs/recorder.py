@@ -54,12 +54,15 @@ class Recorder(Run):
     _goes_on_with: Mapping[str, Any] | None = None
     """The config with which an existing run continues, until its next step is kept."""
 
-    def begin(self, config: Mapping[str, Any], team: Team, watch: Any = None, memory: Any = None) -> int:
-        """Create the folder or continue in it, and return the number of steps that are done.
+    def begin(
+        self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """Create the folder or continue in it; return the number of steps done and the `states` after those steps.
 
-        The team, `watch` and `memory` (`train.memory.Memory`) are set to their state after those steps. Until
-        `end()`, no other process may train here. A later training in this process takes the folder over. Raises
-        `RunError`, which names the difference if the folder belongs to another run, or the file that cannot be written.
+        `states` has the state of each part that learns, by its place in the training. Team and `watch` are set to their
+        state after those steps. Until `end()`, no other process may train here. A later training in this process takes
+        the folder over. Raises `RunError`, which names the difference if the folder belongs to another run, or the file
+        that cannot be written.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
@@ -69,8 +72,8 @@ class Recorder(Run):
             try:
                 if is_there:
                     self._goes_on_with = config
-                    return self._resume(team, watch, memory)
-                return self._create(config, team, watch, memory)
+                    return self._resume(team, watch, states or {})
+                return self._create(config, team, watch, states or {})
             except BaseException:
                 self.end()
                 raise
@@ -101,7 +104,7 @@ class Recorder(Run):
             raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         return False
 
-    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, memory: Any) -> int:
+    def _create(self, config: Mapping[str, Any], team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
         """Make the folder with a checkpoint of its first step, as a whole or not at all."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         for left in (*self.folder.glob("*"), *self.folder.parent.glob(f"{self.folder.name}.*.tmp")):
@@ -111,35 +114,33 @@ class Recorder(Run):
             new = Run(staged)
             for name in TABLES:
                 (staged / name).mkdir()
-            step, config, files = self._take_over(staged, config, team, memory)
+            step, config, files, states = self._take_over(staged, config, team, states)
             described = dumps(config, self.folder / "run.json").encode()
             write_bytes(staged / "run.json", described)
             new.manifest.add({"run.json": digest(described), **files})
             self._remind(watch, new)
-            self._write(staged, step, team, watch, memory)
+            self._write(staged, step, team, watch, states)
         self._claim()
         mark_own(self.folder)
-        return step
+        return step, states
 
-    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, memory: Any) -> tuple:
-        """Return the first step, the content of run.json, and the sha256 of the files that another run gave."""
-        return 0, config, {}
+    def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
+        """Return the first step, the content of run.json, the sha256 of files from another run, and the states."""
+        return 0, config, {}, states
 
-    def _resume(self, team: Team, watch: Any, memory: Any) -> int:
+    def _resume(self, team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
         self._claim()
         checkpoint = self.checkpoint()
         refuse_gaps(self, checkpoint.step)
-        states = checkpoint.state.get("memory", {})
-        refuse_other_memory(self, states, memory.parts if memory else {})
+        recorded = checkpoint.state.get("memory", {})
+        refuse_other_learners(self, recorded, states)
         checkpoint.load_into(team)
-        if memory:
-            memory.load_state(states)
         self._forget_after(checkpoint.step)
         self._tidy()
         mark_own(self.folder)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch, self)
-        return checkpoint.step
+        return checkpoint.step, recorded
 
     def _remind(self, watch: Any, run: Run) -> None:
         """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""
@@ -187,17 +188,17 @@ class Recorder(Run):
         other = {name: value for name, value in runs_on(self._goes_on_with).items() if value != before.get(name)}
         return [*earlier, {"step": step, **other}] if other else earlier
 
-    def save(self, step: int, team: Team, watch: Any = None, memory: Any = None) -> None:
+    def save(self, step: int, team: Team, watch: Any = None, states: Mapping[str, Any] | None = None) -> None:
         """Write a checkpoint after `step` steps."""
         if (self.folder / "checkpoints" / f"{step:06d}").exists():
             return
         with self._saying_what_is_safe():
-            self._write(self.folder, step, team, watch, memory)
+            self._write(self.folder, step, team, watch, states)
             self._tidy()
 
-    def _write(self, folder: Path, step: int, team: Team, watch: Any, memory: Any) -> None:
+    def _write(self, folder: Path, step: int, team: Team, watch: Any, states: Mapping[str, Any] | None) -> None:
         watched = watch.state() if hasattr(watch, "state") else self._remembered
-        Checkpoint.write(folder / "checkpoints" / f"{step:06d}", team, watched, memory.state() if memory else None)
+        Checkpoint.write(folder / "checkpoints" / f"{step:06d}", team, watched, states)
 
     def _tidy(self) -> None:
         """Delete all but the newest checkpoints, and join the tables of the steps that both include."""
@@ -266,13 +267,13 @@ def refuse_gaps(run: Run, step: int) -> None:
             raise RunError(f"{lost} is missing; put it back, or start again in another folder")
 
 
-def refuse_other_memory(run: Run, states: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
-    """Raise RunError unless the same parts of the training have a state in the run and in `asked`."""
-    for place in sorted(states.keys() ^ parts.keys()):
-        who, other = ("the run's", "what is asked") if place in states else ("what is asked", "the run's")
+def refuse_other_learners(run: Run, recorded: Mapping[str, Any], states: Mapping[str, Any]) -> None:
+    """Raise RunError unless the same parts of the training have a state in the run and in this call."""
+    for place in sorted(recorded.keys() ^ states.keys()):
+        one, other = ("the run", "this call") if place in recorded else ("this call", "the run")
         raise RunError(
-            f"{run.folder}: cannot resume, {place}: {who} remembers (state() and load_state()) and {other} "
-            "does not; pass the one that the run was made with, or choose another folder"
+            f"{run.folder}: cannot resume, the {place} of {one} learns (it has a state) and that of {other} does not; "
+            "pass the one that the run was made with, or choose another folder"
         )
 
 

@@ -22,7 +22,7 @@ from mas_lab.study.design import Cell
 from mas_lab.table import TableError
 from mas_lab.team import Team
 from mas_lab.train import train
-from mas_lab.train.budget import KINDS, Spent
+from mas_lab.train.budget import KINDS, Usage
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.record import code, versions
 
@@ -96,7 +96,7 @@ def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] |
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
     curve = score_curve(run)[["step", "success", "return"]].to_dict("records")
-    agents, amounts = _agents(run), Spent.of(run)
+    agents, amounts = _agents(run), Usage.of(run)
     if quizzes:  # with a row for an agent that did not speak in a window
         scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
         every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")

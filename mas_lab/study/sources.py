@@ -18,7 +18,7 @@ from mas_lab.study.cell import RECORDS, record_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
 from mas_lab.study.record import Record, is_record, read_record
-from mas_lab.train.budget import Budget, Spent
+from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.record import code, describe_training
 from mas_lab.train.settings import Settings
 
@@ -99,8 +99,8 @@ def _config_of(cell: Cell) -> dict[str, Any]:
 
 def _not_its_budget(run: Run, cell: Cell) -> str:
     """Return an error message if the run does not end with the step that reaches the cell's budget."""
-    usage, budget = Spent.of(run), Budget.of(cell.config["budget"])
+    usage, budget = Usage.of(run), Budget.of(cell.config["budget"])
     if usage.reaches(budget, run.steps) and not usage.reaches(budget, run.steps - 1):
         return ""
     used = usage.after(run.steps)[budget.kind]
-    return f"it spent {used:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"
+    return f"it used {used:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"

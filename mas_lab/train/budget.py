@@ -51,7 +51,7 @@ class Budget:
         return cls(kind, amount)
 
 
-class Spent:
+class Usage:
     """The resources that every step has spent; for a resumed run they are only read if something asks for them."""
 
     def __init__(self, steps: Sequence[Mapping[str, int]] = ()):
@@ -75,7 +75,7 @@ class Spent:
         return any(before < count <= now for count in counts)
 
     @classmethod
-    def of(cls, run: Run) -> "Spent":
+    def of(cls, run: Run) -> "Usage":
         """Return the resources of a run that was kept."""
         if not run.steps:
             return cls()

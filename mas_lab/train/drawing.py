@@ -13,9 +13,9 @@ from mas_lab.env import Env, EnvError, Task
 Curriculum = Callable[[Env, int, str, int], list[Task]]
 """`curriculum(env, n, split, seed)` returns n tasks of `env`.
 
-The tasks depend only on the arguments and on what the curriculum remembers. If it has `see(report)`, it gets the report
-of each step, without the scores on held-out tasks, which are not for training. If it has `state()` and
-`load_state(state)`, its state is kept with the run.
+It is pure, as a part of a recipe is. One that learns is a frozen dataclass with a field `state` (plain data) and a
+method `after(report)`, which returns the curriculum of the next step: `dataclasses.replace(self, state=...)`. The
+report has no scores on held-out tasks, which are not for training.
 """
 
 
@@ -27,16 +27,16 @@ def step_seed(seed: int, step: int, round_: int = 0) -> int:
 
 def tasks_of(env: Env, n: int, split: str, seed: int) -> list[Task]:
     """Return `env.tasks(...)`; an error names the call, and anything that is no task is refused."""
-    asked = f"{type(env).__name__}.tasks({n}, {split!r}, seed={seed})"
+    call = f"{type(env).__name__}.tasks({n}, {split!r}, seed={seed})"
     try:
         tasks = list(env.tasks(n, split, seed=seed))
     except EnvError:
         raise
     except Exception as error:
-        raise RolloutError(f"train: {asked} failed: {type(error).__name__}: {error}") from error
+        raise RolloutError(f"train: {call} failed: {type(error).__name__}: {error}") from error
     strange = [task for task in tasks if not isinstance(task, Task)]
     if strange:
-        raise EnvError(f"{asked} gave {strange[0]!r:.200}; an env gives a list of lab.Task")
+        raise EnvError(f"{call} gave {strange[0]!r:.200}; an env gives a list of lab.Task")
     return tasks
 
 
@@ -47,13 +47,12 @@ def drawn(
 
     Two tasks of one id would form one group.
     """
-    asked = n + len(known)
-    tasks = (curriculum or tasks_of)(env, asked, split, seed)
+    total = n + len(known)
+    tasks = (curriculum or tasks_of)(env, total, split, seed)
     different = len({task.id for task in tasks})
-    if curriculum is not None and not different == len(tasks) == asked:
+    if curriculum is not None and not different == len(tasks) == total:
         raise ValueError(
-            f"train: {curriculum!r} was asked for {asked} tasks and gave {len(tasks)}, with {different} different ids; "
-            "a curriculum gives as many as it is asked for, all different: take them from env.tasks(...), with more of "
-            "them if it chooses"
+            f"train: {curriculum!r} gave {len(tasks)} tasks with {different} different ids, and n is {total}; a "
+            "curriculum returns n different tasks: take them from env.tasks(...), with more of them if it chooses"
         )
     return [task for task in tasks if task.id not in known][:n]

@@ -14,7 +14,7 @@ from mas_lab.env import Env
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
-from mas_lab.train.budget import Spent
+from mas_lab.train.budget import Usage
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
@@ -49,8 +49,8 @@ class HeldOut:
     every scored step, so two runs of one seed play the same tasks.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, spent: Spent):
-        self.env, self.team, self.chosen, self.recorder, self.spent = env, team, chosen, recorder, spent
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, usage: Usage):
+        self.env, self.team, self.chosen, self.recorder, self.usage = env, team, chosen, recorder, usage
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._is_on = chosen.score_every is not None or bool(chosen.score_at)
         self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
@@ -61,7 +61,7 @@ class HeldOut:
         None means that no score is due, or that it was kept before.
         """
         every = self.chosen.score_every
-        is_due = last or done == 0 or (every and done % every == 0) or self.spent.passes(self.chosen.score_at, done)
+        is_due = last or done == 0 or (every and done % every == 0) or self.usage.passes(self.chosen.score_at, done)
         if not self._is_on or not is_due or done in self._scored:
             return None
         tell(done)

@@ -22,25 +22,24 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.episode import RolloutError
-from mas_lab.cells.normalization import refuse_nonsense
 from mas_lab.cells.rollout import rollout
-from mas_lab.cells.update import UpdateCallback, check_update, learners, nonzero, update
+from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
 from mas_lab.check import check_env
 from mas_lab.display.progress import in_notebook
-from mas_lab.env import Env, EnvError
+from mas_lab.env import Env, EnvError, not_plain
 from mas_lab.locks import locked, one_trainer
 from mas_lab.policy import NotFiniteError
-from mas_lab.recipes import Recipe, find
+from mas_lab.recipes import Recipe, find, learning
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError, run_folder
 from mas_lab.table import refuse_lone_groups, selected
-from mas_lab.team import Team, takes_team
-from mas_lab.train.budget import Budget, Spent
+from mas_lab.team import Team
+from mas_lab.train.budget import Budget, Usage
+from mas_lab.train.checks import check_training
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
-from mas_lab.train.memory import Memory, own_copies
-from mas_lab.train.record import describe_parts, describe_training
+from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
@@ -76,7 +75,7 @@ def train(
             nothing is kept.
         watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: no callback.
         curriculum: Function that draws the tasks of a step instead of `env.tasks`: `curriculum(env, n, split, seed)`.
-            It may have a method `see(report)`, see `train.drawing`. `None`: `env.tasks` draws.
+            It may learn from the report of each step, see `train.drawing`. `None`: `env.tasks` draws.
         budget: {"tokens": 100_000}, or "episodes", or "optimizer_steps". Training ends with the step that reaches this
             amount, or after `steps` if these are made earlier. `None`: no budget.
         fork: Folder or name of another run, which the new run in `run` continues under other settings; see below.
@@ -103,8 +102,8 @@ def train(
     another recipe, seed or settings, or a team with other learning rates, sampling or frozen agents. run.json lists
     these changes. The env and the structure of the team stay the same. `steps` also counts the steps of the other run.
 
-    Memory: a part of the recipe, or a curriculum, with methods `state()` and `load_state(state)` remembers from step to
-    step. Training copies the part, keeps its state with each checkpoint, and restores that state on resume.
+    Learning: a part of the recipe may learn from step to step, see `Recipe.after`. Training goes on with the recipe of
+    the next step, keeps the states of its parts with each checkpoint, and restores them on resume.
 
     Threads: until the training has ended, other threads may play with the team (`rollout`, `evaluate`). This does not
     change the training. A change of the weights of a learning policy raises PolicyError in the other thread. A loop
@@ -115,44 +114,15 @@ def train(
     ranks; the results then agree up to float noise.
     """
     check_arguments(train, locals(), steps=0, seed=0)
-    recipe, chosen = find(recipe), Settings.of(settings)
-    check_arguments(Recipe, vars(recipe), "train")
-    recipe, curriculum, memory = own_copies(recipe, curriculum)
-    refuse_nonsense(**recipe.normalization)
-    if chosen.rounds > 1 and recipe.select is None:
-        raise ValueError(
-            f"train: rounds={chosen.rounds} draws more tasks until enough are worth learning from, and recipe "
-            f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
-        )
-    check_update(team, recipe.loss, recipe.aggregate, chosen.max_norm, watch, "train")
-    if steps is None and budget is None:
-        raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
-    across = {"task", "episode", "node"}.isdisjoint(recipe.by)  # such groups need no siblings
-    if getattr(recipe.plan, "siblings", 2) < 2 and not across:
-        raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; ask for two or more")
-    if fork is not None and run is None:
-        raise TypeError(f"train: fork={str(fork)!r} begins a new run, and wants run=, a folder to keep it in")
-    if run is not None:
-        describe_parts(env, recipe, curriculum)  # refuses a part that cannot be compared when the run goes on
-    for agent in env.agents:
-        if agent not in team:
-            raise ValueError(f"train: agent {agent!r} has no policy; the env plays {env.agents}, the team {list(team)}")
-    for start, agents in (chosen.learn or {}).items():
-        if not set(agents) - set(team.frozen) or not set(agents) <= set(team):
-            raise ValueError(
-                f"train: learn has {list(agents)} from step {start} on; name at least one agent that is not frozen, of "
-                f"{[agent for agent in team if agent not in team.frozen]}"
-            )
+    recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
+    check_training(env, team, recipe, chosen, steps, budget, run, fork, watch, curriculum)
     ranks = _ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
-    if chosen.check and (kind := (type(env), repr(env), chosen.split)) not in _checked:
-        with ranks.reporting_errors() if ranks else nullcontext():
-            check_env(env, tasks=min(2, chosen.tasks), split=chosen.split, seed=seed)
-        _checked.add(kind)
+    with ranks.reporting_errors() if ranks else nullcontext():
+        _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
-    budget = None if budget is None else Budget.of(budget)
-    training = Training(env, team, recipe, seed, chosen, watch, curriculum, memory, recorder, ranks, budget)
+    training = Training(env, team, recipe, seed, chosen, watch, curriculum, recorder, ranks, budget)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
     _open.add(loop)
@@ -162,6 +132,12 @@ def train(
 _open: WeakSet[Iterator[Report]] = WeakSet()
 _checked: set[tuple[type, str, str]] = set()
 """Environments, with the split, that passed `check_env` in this process."""
+
+
+def _check_env_once(env: Env, chosen: Settings, seed: int) -> None:
+    if chosen.check and (kind := (type(env), repr(env), chosen.split)) not in _checked:
+        check_env(env, tasks=min(2, chosen.tasks), split=chosen.split, seed=seed)
+        _checked.add(kind)
 
 
 @atexit.register
@@ -188,7 +164,7 @@ def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
 
 @dataclass
 class Training:
-    """One training in progress: the arguments of `train`, with its own copies of the parts that remember."""
+    """One training in progress: the arguments of `train`, and the present values of the parts that learn."""
 
     env: Env
     team: Team
@@ -197,37 +173,33 @@ class Training:
     chosen: Settings
     watch: UpdateCallback | None
     curriculum: Curriculum | None
-    memory: Memory
     recorder: Recorder | None
     ranks: Any = None
     budget: Budget | None = None
     done: int = 0
     """Number of steps that were made."""
-    spent: Spent = field(default_factory=Spent)
-    """The resources spent; those of earlier calls are only read if a budget or a score depends on them."""
-    whole: bool = True
+    usage: Usage = field(default_factory=Usage)
+    """The resources used; those of earlier calls are only read if a budget or a score depends on them."""
+    complete: bool = True
     """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
-    learned: list[int] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
     def run(self, steps: int | None) -> Iterator[Report]:
-        """Yield a report after each step, until `steps` steps are made or the budget is spent."""
+        """Yield a report after each step, until `steps` steps are made or the budget is used up."""
         if self.recorder:
             self._begin()
             if self.done and self._ended(steps):
-                of = (
-                    f"{self.done} of {steps} steps"
-                    if steps is not None and self.done >= steps
-                    else "its budget is spent"
-                )
+                made = steps is not None and self.done >= steps
+                reason = f"{self.done} of {steps} steps" if made else "its budget is used up"
                 warnings.warn(
-                    f"train: the run {self.recorder.folder} is already complete: {of}; nothing is trained. Ask for "
+                    f"train: the run {self.recorder.folder} is already complete: {reason}; nothing is trained. Pass "
                     "more steps, or keep the new run in another folder", stacklevel=2,
                 )  # fmt: skip
-        self.learned = self._learned()
+        self.versions = self._versions()
         gc.freeze()  # the garbage collector need not walk all that was imported again and again
         try:
-            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.spent)
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.usage)
             if self.ranks:
                 self.ranks.assemble(self.team, self.watch)
             while not self._ended(steps):
@@ -252,9 +224,9 @@ class Training:
                 self.recorder.end()
 
     def _ended(self, steps: int | None) -> bool:
-        """Return True if all steps are made or the budget is spent."""
+        """Return True if all steps are made or the budget is used up."""
         made = steps is not None and self.done >= steps
-        return made or (self.budget is not None and self.spent.reaches(self.budget, self.done))
+        return made or (self.budget is not None and self.usage.reaches(self.budget, self.done))
 
     def _save_after(self, error: BaseException) -> None:
         """Save a checkpoint after an error if the weights are those after `done` steps.
@@ -266,7 +238,7 @@ class Training:
         try:
             # Ranks save together. This is impossible if one of them may have ended or waits within an update.
             lost = isinstance(error.__cause__, NotFiniteError)
-            if self.whole and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
+            if self.complete and not lost and (not self.ranks or isinstance(error, RolloutError | EnvError)):
                 self._save()
         except Exception as failed:
             error.add_note(f"mas_lab: no checkpoint of step {self.done} was kept: {type(failed).__name__}: {failed}")
@@ -279,60 +251,81 @@ class Training:
         from mas_lab.backends.torch.threads import take_threads
 
         ranks = self.ranks.size if self.ranks else 1
-        asked = describe_training(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
+        config = describe_training(self.env, self.team, self.recipe, self.seed, self.chosen, self.curriculum, ranks)
         if not self.ranks:
-            asked["threads"] = self.recorder.recorded_threads() or asked["threads"]
-        self.done = self.recorder.begin(asked, self.team, self.watch, self.memory)
+            config["threads"] = self.recorder.recorded_threads() or config["threads"]
+        self.done, states = self.recorder.begin(config, self.team, self.watch, self._states())
+        self._restore(states)
         if self.budget or self.chosen.score_at:
-            self.spent.steps = Spent.of(self.recorder).steps
+            self.usage.steps = Usage.of(self.recorder).steps
         if not self.ranks:
-            take_threads(asked["threads"], str(self.recorder.folder))
+            take_threads(config["threads"], str(self.recorder.folder))
+
+    def _states(self) -> dict[str, Any]:
+        """Return the state of each part that learns, by its place; raise TypeError if one is not plain data."""
+        parts = learning({**vars(self.recipe), "curriculum": self.curriculum})
+        states = {place: part.state for place, part in parts.items()}
+        if problem := not_plain(states, "train: state"):
+            raise TypeError(problem)
+        return states
+
+    def _restore(self, states: Mapping[str, Any]) -> None:
+        """Set the parts that learn to these states."""
+        parts = {**vars(self.recipe), "curriculum": self.curriculum}
+        restored = {place: replace(parts[place], state=state) for place, state in states.items()}
+        self.curriculum = restored.pop("curriculum", self.curriculum)
+        self.recipe = self.recipe.replace(**restored)
 
     def _save(self) -> None:
         if self.recorder and not self.recorder.is_superseded():
             with locked(self.team.policies.values()):
-                if self._learned() == self.learned:
-                    self.recorder.save(self.done, self.team, self.watch, self.memory)
+                if self._versions() == self.versions:
+                    self.recorder.save(self.done, self.team, self.watch, self._states())
 
-    def _learned(self) -> list[int]:
+    def _versions(self) -> list[int]:
         return [policy.version for policy in learners(self.team)]
 
     def _step(self, step: int) -> Report:
-        """Make one training step: rollout, advantages, update, record.
+        """Make one training step: the four cells in a row, then keep the tables.
 
-        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`). The advantages of all
-        rounds are computed in one table, so the memory of the recipe changes once per step. An error restores it.
+        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`), and all rounds are
+        compared in one table. The parts that learn get their next value at the end, so an error changes nothing.
         """
-        chosen, recipe_memory, seconds = self.chosen, self.memory.of_recipe(), {}
-        before, rounds, known, missing = recipe_memory.state(), [], [], chosen.tasks
-        with self.memory.unmoved_by_errors():
-            while missing and len(rounds) < chosen.rounds:
-                with _timed(seconds, "rollout"):
-                    by = step_seed(self.seed, step, len(rounds))
-                    tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
-                    known += [task.id for task in tasks]
-                    rounds.append(rollout(
-                        self.env, self.team, tasks, self.recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
-                    ))  # fmt: skip
-                with _timed(seconds, "advantages"):
-                    recipe_memory.load_state(before)
-                    turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
-                    judge = self.recipe.advantages  # one of your own may take the table alone
-                    turns = judge(turns, self.team) if takes_team(judge) else judge(turns)
-                    refuse_lone_groups(turns, "train")
-                    if (learning := chosen.learning(step)) is not None:
-                        turns = turns.assign(selected=selected(turns) & turns["agent"].isin(learning))
-                missing = chosen.tasks - turns.loc[selected(turns), "task"].nunique()
-            with _timed(seconds, "update"):
-                stats = self._update(turns, step)
-            report = Report(step, turns, stats, seconds, self._notes(turns, missing, len(known)))
-            if hasattr(self.curriculum, "see"):
-                self.curriculum.see(report)
-        self.spent.add(report)
+        chosen, recipe, team, seconds = self.chosen, self.recipe, self.team, {}
+        rounds, known, missing = [], [], chosen.tasks
+        while missing and len(rounds) < chosen.rounds:
+            with _timed(seconds, "rollout"):
+                by = step_seed(self.seed, step, len(rounds))
+                tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
+                known += [task.id for task in tasks]
+                rounds.append(rollout(
+                    self.env, team, tasks, recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
+                ))  # fmt: skip
+            with _timed(seconds, "advantages"):
+                turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
+                turns = recipe.group(turns, team)
+                turns = recipe.normalize(turns, team)
+                refuse_lone_groups(turns, "train")
+                trained_on = self._of_learning_agents(turns, step)
+            missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
+        with _timed(seconds, "advantages"):
+            recipe = recipe.after(turns, team)
+        with _timed(seconds, "update"):
+            stats = self._update(trained_on, step)
+
+        report = Report(step, trained_on, stats, seconds, self._notes(trained_on, missing, len(known)))
+        if hasattr(self.curriculum, "after"):
+            self.curriculum = self.curriculum.after(report)
+        self.usage.add(report)
         if self.recorder:
-            self.recorder.tables(step, turns, stats)
-        self.done, self.learned, self.whole = step + 1, self._learned(), True
+            self.recorder.tables(step, trained_on, stats)
+        self.recipe, self.done, self.versions, self.complete = recipe, step + 1, self._versions(), True
         return report
+
+    def _of_learning_agents(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
+        """Return the table in which only rows of the agents that learn in this step are selected."""
+        agents = self.chosen.learning(step)
+        return turns if agents is None else turns.assign(selected=selected(turns) & turns["agent"].isin(agents))
 
     def _update(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
         """Update the team; after an error before the first policy step, weights and watch are unchanged."""
@@ -340,16 +333,16 @@ class Training:
         options |= {"loss": self.recipe.loss, "aggregate": self.recipe.aggregate}
         options |= {"lr_scale": self.chosen.lr_scale(step), "seed": step_seed(self.seed, step)}
         remembers = self.recorder and hasattr(self.watch, "state") and hasattr(self.watch, "load_state")
-        versions, watched = self._learned(), copy.deepcopy(self.watch.state()) if remembers else None
-        self.whole = False
+        versions, watched = self._versions(), copy.deepcopy(self.watch.state()) if remembers else None
+        self.complete = False
         try:
             with self.ranks.updating(turns, options) if self.ranks else nullcontext():
                 stats = update(self.team, turns, watch=self.watch, **options)
         except BaseException:
-            if self._learned() == versions:
+            if self._versions() == versions:
                 if remembers:
                     self.watch.load_state(watched)
-                self.whole = True
+                self.complete = True
             raise
         stats.insert(0, "step", step)
         return stats

@@ -1,7 +1,7 @@
-"""Centers of one's own, and those that remember: by hand, against the formula, and what may not be answered."""
+"""Centers of one's own, and those that learn: by hand, against the formula, and what may not be answered."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -22,42 +22,46 @@ def batch(*credits, agent="x"):
     return table(group="g", agent=agent, episode=range(len(credits)), credit=[float(credit) for credit in credits])
 
 
-def centers(center, *batches):
-    return [lab.normalize(turns, center=center, scale="none")["center"].tolist() for turns in batches]
+def learned(center, *batches):
+    """The baselines of each batch, and the center after the last."""
+    found = []
+    for turns in batches:
+        found.append(lab.normalize(turns, center=center, scale="none")["center"].tolist())
+        center = center.after(turns)
+    return found, center
 
 
 def test_the_running_mean_by_hand():
     """b: 2 from the first batch, then 0.75 * 2 + 0.25 * 6 = 3, then 0.75 * 3 + 0.25 * 0; read before it moves."""
-    found = centers(lab.running_mean(decay=0.75), batch(1, 3), batch(6, 6), batch(0), batch(5))
+    found, _ = learned(lab.running_mean(decay=0.75), batch(1, 3), batch(6, 6), batch(0), batch(5))
     assert found == [[2.0, 2.0], [2.0, 2.0], [3.0], [2.25]]
 
 
 def test_each_role_has_a_mean_of_its_own_and_a_new_one_starts_with_its_first_batch():
     center = lab.running_mean(by=("agent",), decay=0.5)
     first, second = batch(1, 3, agent=["x", "y"]), batch(5, 7, 9, 11, agent=["x", "y", "z", "z"])
-    assert centers(center, first, second) == [[1.0, 3.0], [1.0, 3.0, 10.0, 10.0]]
-    assert center.state() == {"means": [[["x"], 3.0], [["y"], 5.0], [["z"], 10.0]]}
+    found, after = learned(center, first, second)
+    assert found == [[1.0, 3.0], [1.0, 3.0, 10.0, 10.0]]
+    assert after.state == {"means": [[["x"], 3.0], [["y"], 5.0], [["z"], 10.0]]} and center.state == {"means": []}
 
 
 def test_an_episode_counts_once_however_often_its_agent_spoke():
     turns = table(group="g", agent="x", episode=list("aaab"), credit=[0.0, 0.0, 0.0, 1.0])
-    assert centers(lab.running_mean(), turns) == [[0.5] * 4]
-    assert centers(lab.running_mean(once_per=None), turns) == [[0.25] * 4]
+    assert lab.running_mean()(turns).tolist() == [0.5] * 4
+    assert lab.running_mean(once_per=None)(turns).tolist() == [0.25] * 4
 
 
 def test_continuations_that_value_a_candidate_do_not_move_it():
-    center = lab.running_mean()
-    lab.normalize(batch(1, 3, 100).assign(probe=[False, False, True]), center=center, scale="none")
-    assert center.state() == {"means": [[["x"], 2.0]]}
+    center = lab.running_mean().after(batch(1, 3, 100).assign(probe=[False, False, True]))
+    assert center.state == {"means": [[["x"], 2.0]]}
 
 
-def test_what_it_remembers_goes_on_from_plain_data():
-    one, other = lab.running_mean(by=("agent", "turn")), lab.running_mean(by=("agent", "turn"))
+def test_it_goes_on_from_plain_data():
     turns = batch(1, 3).assign(turn=np.arange(2))
-    centers(one, turns)
-    other.load_state(json.loads(json.dumps(one.state())))
-    assert one.state() == other.state()
-    assert centers(one, turns + turns) == centers(other, turns + turns)
+    one = lab.running_mean(by=("agent", "turn")).after(turns)
+    other = replace(one, state=json.loads(json.dumps(one.state)))
+    assert one.state == other.state
+    assert learned(one, turns + turns, turns) == learned(other, turns + turns, turns)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -67,17 +71,16 @@ def test_shuffled_rows_have_the_same_baseline_to_the_last_bit(seed):
     found = []
     for rows in (turns, again):
         recipe = lab.RECIPES["dr_mas"].replace(center=lab.running_mean(), scale="none")
-        recipe.advantages(turns.assign(team_reward=1.0))
+        recipe = recipe.after(recipe.advantages(turns.assign(team_reward=1.0)))
         found.append(recipe.advantages(rows).set_index("mark")["advantage"].sort_index())
     assert found[0].equals(found[1])
 
 
-def test_it_prints_compares_and_saves_without_what_it_remembers():
-    used = lab.running_mean(("agent", "turn"), 0.9)
-    used.load_state({"means": [[["x", 0], 1.0]]})
+def test_it_prints_compares_and_saves_without_its_state():
+    used = lab.running_mean(("agent", "turn"), 0.9, state={"means": [[["x", 0], 1.0]]})
     recipe = lab.RECIPES["dr_mas"].replace(center=used)
     fresh = from_data(json.loads(json.dumps(describe(recipe))))
-    assert fresh == recipe and fresh.center.state() == {"means": []}
+    assert fresh == recipe and fresh.center.state == {"means": []}
     assert eval(repr(used), vars(lab)) == used and hash(used) == hash(fresh.center)
 
 
@@ -103,21 +106,21 @@ class critic:
     """What a user may write: a value of each row by ridge regression on what is known before it was said."""
 
     ridge: float = 1.0
-    past: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    state: dict = field(default_factory=lambda: {"square": [[0.0] * 3] * 3, "cross": [0.0] * 3}, compare=False)
+
+    def features(self, turns):
+        return np.stack([np.ones(len(turns)), turns["turn"], turns["agent"] == "doer"], 1).astype(float)
 
     def __call__(self, turns):
-        known_RF = np.stack([np.ones(len(turns)), turns["turn"], turns["agent"] == "doer"], 1).astype(float)
-        square, cross = (np.array(self.past.get(name, 0.0)) for name in ("square", "cross"))
-        weight_F = np.linalg.solve(square + self.ridge * np.eye(3), cross + np.zeros(3))
-        self.past["square"] = (square + known_RF.T @ known_RF).tolist()
-        self.past["cross"] = (cross + known_RF.T @ turns["credit"].to_numpy()).tolist()
-        return pd.Series(known_RF @ weight_F, turns.index)
+        square, cross = (np.array(self.state[name]) for name in ("square", "cross"))
+        weight_F = np.linalg.solve(square + self.ridge * np.eye(3), cross)
+        return pd.Series(self.features(turns) @ weight_F, turns.index)
 
-    def state(self):
-        return dict(self.past)
-
-    def load_state(self, state):
-        self.past.update(state)
+    def after(self, turns):
+        features_RF = self.features(turns)
+        square = features_RF.T @ features_RF + self.state["square"]
+        cross = features_RF.T @ turns["credit"].to_numpy() + self.state["cross"]
+        return replace(self, state={"square": square.tolist(), "cross": cross.tolist()})
 
 
 def test_a_critic_of_ones_own_learns_what_a_row_is_worth():
@@ -128,4 +131,5 @@ def test_a_critic_of_ones_own_learns_what_a_row_is_worth():
         worth = 0.5 + 0.25 * turns["turn"] - (turns["agent"] == "doer")
         turns["credit"] = worth + rng.normal(0, 0.1, 50)
         values.append((lab.normalize(turns, center=center, scale="none")["center"] - worth).abs().max())
+        center = center.after(turns)
     assert values[0] > 0.4 and values[-1] < 0.05

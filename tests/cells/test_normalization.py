@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import candidates_table, episodes_table, joint_table, shuffled
 
+from mas_lab.cells.centers import group_mean, pooled_deviation
 from mas_lab.cells.credits import episode_return, mixed, return_to_go
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import group_mean, group_stats, normalize, pooled_deviation
+from mas_lab.cells.normalization import group_stats, normalize
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError, refuse_lone_groups
 

@@ -144,7 +144,7 @@ def test_a_frozen_agent_and_rows_that_are_not_drawn_are_not_measured(played, mod
 
 
 def test_the_optimal_mean_asks_for_the_team(played, models):
-    with pytest.raises(ValueError, match=r"optimal_mean: it measures gradients; pass the team, recipe.advantages\("):
+    with pytest.raises(ValueError, match=r"normalize: optimal_mean\(\) needs the team .* recipe.advantages\("):
         lab.RECIPES["own_optimal"].advantages(played)
     judged = lab.RECIPES["own_optimal"].advantages(played, make_team("per_agent", models))
     assert set(judged["agent"]) == set(AGENTS) and (judged["advantage"] != 0).any()
@@ -163,32 +163,32 @@ def test_the_team_changes_no_other_recipe(name):
 
 @dataclass(frozen=True)
 class half_of_team:
-    """A center of one's own that looks at the team."""
+    """A center of one's own that needs the team."""
 
-    seen: list
+    calls: list
+    needs_team = True
 
-    def __call__(self, turns, team=None):
-        self.seen.append(team)
+    def __call__(self, turns, team):
+        self.calls.append(team)
         return turns["credit"] / 2
 
 
-def test_a_center_or_scale_with_a_parameter_team_gets_it(played, models):
-    seen = []
-    team = make_team("per_agent", models)
-    recipe = lab.RECIPES["grpo"].replace(once_per=None, center=half_of_team(seen), scale=half_of_team(seen))
+def test_a_center_or_scale_that_needs_the_team_gets_it(played, models):
+    calls, team = [], make_team("per_agent", models)
+    recipe = lab.RECIPES["grpo"].replace(once_per=None, center=half_of_team(calls), scale=half_of_team(calls))
     recipe.advantages(played, team)
-    recipe.advantages(played)
-    assert seen == [team, team, None, None]
     list(lab.train(Relay(), team, recipe.replace(plan=lab.episodes(3)), 1, tasks=2))
-    assert len(seen) == 6 and seen[-1] is team
+    assert len(calls) == 4 and all(one is team for one in calls)
+    with pytest.raises(ValueError, match=r"normalize: half_of_team\(.* needs the team that played the turns; pass it"):
+        recipe.advantages(played)
 
 
-def test_a_recipe_of_ones_own_may_take_the_table_alone(models):
-    @dataclass(frozen=True)
-    class Old(lab.Recipe):
-        def advantages(self, turns):
-            return super().advantages(turns)
+def test_a_function_may_need_the_team(played, models):
+    def weighted(turns, team):
+        return turns["agent"].isin(team.frozen).astype(float)
 
-    recipe = Old(**vars(lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3))))
-    [report] = lab.train(Relay(), make_team("per_agent", models), recipe, 1, tasks=2)
-    assert "advantage" in report.turns
+    weighted.needs_team = True
+    team = make_team("per_agent", models)
+    found = [lab.normalize(lab.group(played, "task", lab.episode_return()), center=weighted, team=team),
+             lab.group(played, "task", weighted, team=team)]  # fmt: skip
+    assert (found[0]["center"] == 0).all() and (found[1]["credit"] == 0).all()

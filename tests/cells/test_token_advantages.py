@@ -199,8 +199,8 @@ def test_a_batch_is_judged_anew_by_numbers_or_by_lists(drawn, judged, models):
 class Process(lab.Recipe):
     """The first token of every asker's row counts twice; in even steps nobody's does."""
 
-    def advantages(self, turns):
-        turns = super().advantages(turns)
+    def normalize(self, turns, team=None):
+        turns = super().normalize(turns, team)
         if turns["step"].iloc[0] % 2 == 0:
             return turns
         judged = [
@@ -242,8 +242,8 @@ def test_a_run_keeps_lists_and_resumes_bit_for_bit(kept, models, tmp_path):
 def test_a_step_of_lists_of_0_says_that_nothing_was_learned(models):
     @dataclass(frozen=True)
     class Still(lab.Recipe):
-        def advantages(self, turns):
-            return spread(super().advantages(turns).assign(advantage=0.0))
+        def normalize(self, turns, team=None):
+            return spread(super().normalize(turns, team).assign(advantage=0.0))
 
     [report] = lab.train(RELAY, make_team("shared", models), Still(**vars(small.RECIPE)), 1, **small.SETTINGS)
     assert "nothing was learned" in report.notes[0]

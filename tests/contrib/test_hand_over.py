@@ -169,8 +169,8 @@ class Own(lab.Loss):
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"recipe": {"center": lab.running_mean()}}, "its center, .* remembers from step to step"),
-        ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* looks at the team"),
+        ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
+        ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* needs the team"),
         ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
         ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
         ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),

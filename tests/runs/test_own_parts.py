@@ -1,6 +1,6 @@
 """A run whose every part is somebody's own: it trains, resumes, exports, and opens in every instrument."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import small
@@ -38,21 +38,17 @@ class politeness:
 
 @dataclass(frozen=True)
 class worst_so_far:
-    """A center that remembers."""
+    """A center that learns."""
 
-    kept: dict = field(default_factory=dict, init=False, repr=False, compare=False)
+    state: dict = field(default_factory=dict, repr=False, compare=False)
 
     def __call__(self, turns):
+        return turns["agent"].map(turns.groupby("agent")["credit"].min().to_dict() | self.state)
+
+    def after(self, turns):
         lowest = turns.groupby("agent")["credit"].min()
-        before = {agent: self.kept.get(agent, low) for agent, low in lowest.items()}
-        self.kept.update({agent: min(before[agent], float(low)) for agent, low in lowest.items()})
-        return turns["agent"].map(before)
-
-    def state(self):
-        return dict(self.kept)
-
-    def load_state(self, state):
-        self.kept.update(state)
+        lowest = {agent: min(self.state.get(agent, low), float(low)) for agent, low in lowest.items()}
+        return replace(self, state={**self.state, **lowest})
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(models, runs):
     config = lab.load_run(runs / "cut").config
     for part in ("plan", "credit", "center", "select"):
         assert config["recipe"][part]["is"] == f"{__name__}.{type(getattr(OWN, part)).__name__}"
-    assert config["recipe"]["credit"]["per_word"] == 0.01 and "kept" not in config["recipe"]["center"]
+    assert config["recipe"]["credit"]["per_word"] == 0.01 and "state" not in config["recipe"]["center"]
     assert config["recipe"] == describe(OWN)
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, this call has 0\.5"):
         list(start(models, runs / "cut", recipe=OWN.replace(credit=politeness(0.5))))

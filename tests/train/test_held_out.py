@@ -12,7 +12,7 @@ from small import SETTINGS, Relay, bits, make_team, start
 import mas_lab as lab
 from mas_lab.runs.scores import mean_scores, run_curve, score_curve, scored_steps
 from mas_lab.train.__main__ import line
-from mas_lab.train.budget import KINDS, Budget, Spent
+from mas_lab.train.budget import KINDS, Budget, Usage
 from mas_lab.train.tracking import numbers
 
 SCORED = {"score_every": 2, "score_tasks": 3, "score_episodes": 2}
@@ -88,28 +88,28 @@ def whole(models, tmp_path_factory):
 
 def test_what_was_spent_is_told_the_same_by_reports_and_by_the_run(whole):
     run, reports = whole
-    spent = Spent()
+    usage = Usage()
     for report in reports:
-        spent.add(report)
-    assert spent.steps == Spent.of(lab.load_run(run)).steps
-    assert [spent.after(done)["tokens"] for done in range(1, 7)] == run_curve(lab.load_run(run))["tokens"].tolist()
+        usage.add(report)
+    assert usage.steps == Usage.of(lab.load_run(run)).steps
+    assert [usage.after(done)["tokens"] for done in range(1, 7)] == run_curve(lab.load_run(run))["tokens"].tolist()
     turns = reports[0].turns
-    assert spent.steps[0]["episodes"] == turns["episode"].nunique()
-    assert spent.after(6)["optimizer_steps"] == sum(report.stats["optimizer_step"].nunique() for report in reports)
-    assert spent.after(0) == dict.fromkeys(KINDS, 0)
+    assert usage.steps[0]["episodes"] == turns["episode"].nunique()
+    assert usage.after(6)["optimizer_steps"] == sum(report.stats["optimizer_step"].nunique() for report in reports)
+    assert usage.after(0) == dict.fromkeys(KINDS, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_ends_with_the_step_that_reaches_the_budget(whole, models, kind, tmp_path):
-    spent = Spent.of(lab.load_run(whole[0]))
-    for amount, steps in ((spent.after(3)[kind], 3), (spent.after(3)[kind] + 1, 4)):
+    usage = Usage.of(lab.load_run(whole[0]))
+    for amount, steps in ((usage.after(3)[kind], 3), (usage.after(3)[kind] + 1, 4)):
         reports = list(start("shared", models, None, None, budget={kind: amount}))
         assert len(reports) == steps
     assert len(list(start("shared", models, None, 2, budget={kind: amount}))) == 2, "or after its steps"
 
 
 def test_a_run_that_was_stopped_ends_where_it_would_have(whole, models, tmp_path):
-    tokens = Spent.of(lab.load_run(whole[0])).after(5)["tokens"]
+    tokens = Usage.of(lab.load_run(whole[0])).after(5)["tokens"]
     run, asked = tmp_path / "run", {"budget": Budget("tokens", tokens)}
     next(start("shared", models, run, None, **asked))
     assert len(list(start("shared", models, run, None, **asked))) == 4
@@ -117,8 +117,8 @@ def test_a_run_that_was_stopped_ends_where_it_would_have(whole, models, tmp_path
 
 
 def test_scores_stand_where_a_count_of_tokens_is_reached_and_at_both_ends(whole, models, tmp_path):
-    spent = Spent.of(lab.load_run(whole[0]))
-    counts = [1, spent.after(2)["tokens"] + 1, spent.after(4)["tokens"]]
+    usage = Usage.of(lab.load_run(whole[0]))
+    counts = [1, usage.after(2)["tokens"] + 1, usage.after(4)["tokens"]]
     run = tmp_path / "run"
     asked = SCORES | {"score_at": counts}
     for _ in zip(range(3), start("shared", models, run, 6, **asked), strict=False):

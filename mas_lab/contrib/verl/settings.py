@@ -11,7 +11,6 @@ from mas_lab.contrib.teams.load import HUB_ID
 from mas_lab.contrib.verl.reader import BRIDGE, CLOSE
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
-from mas_lab.team import takes_team
 from mas_lab.train.settings import Settings
 
 NAME = "mas_lab"
@@ -55,11 +54,11 @@ def refusals(facts: RunFacts) -> Iterator[str]:
     if len({one["temperature"] for one in facts.sampling.values()}) > 1:
         yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
     for place in ("plan", "credit", "center", "select"):
-        if callable(getattr(getattr(recipe, place), "load_state", None)):
-            yield f"its {place}, {getattr(recipe, place)!r}, remembers from step to step, which verl does not keep"
+        if hasattr(getattr(recipe, place), "after"):
+            yield f"its {place}, {getattr(recipe, place)!r}, learns from step to step, which verl does not keep"
     for place in ("credit", "center", "scale"):
-        if callable(getattr(recipe, place)) and takes_team(getattr(recipe, place)):
-            yield f"its {place}, {getattr(recipe, place)!r}, looks at the team, which verl does not show"
+        if getattr(getattr(recipe, place), "needs_team", False):
+            yield f"its {place}, {getattr(recipe, place)!r}, needs the team, which verl does not show"
     if facts.settings.learn is not None:
         yield f"learn={facts.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
     if rounds > 1:

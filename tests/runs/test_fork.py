@@ -106,7 +106,7 @@ def test_refused_fork_leaves_nothing(a, models, tmp_path):
     refused("cannot fork .*together differs.*same env", env=Relay(together=True))
     refused("cannot fork .*team.policies", kind="per_agent")
     refused("no run at", fork=tmp_path / "nowhere")
-    refused("wants run=, a folder", TypeError, run=None)
+    refused("give run=, a folder", TypeError, run=None)
     refused("is there already and was not forked from any run", run="a")
     refused("holds tables, not weights", fork=lab.export(a, tmp_path / "a.zip"))
     train(models, tmp_path / "c", AT, fork=a)
@@ -129,32 +129,28 @@ class Counting:
     """A selector that counts its calls."""
 
     from_: int = 0
-    calls: list = dataclasses.field(default_factory=lambda: [0], init=False, compare=False)
+    state: dict = dataclasses.field(default_factory=lambda: {"calls": 0}, compare=False)
 
     def __call__(self, turns):
-        self.calls[0] += 1
         return pd.Series(True, index=turns.index)
 
-    def state(self):
-        return {"calls": self.calls[0]}
-
-    def load_state(self, state):
-        self.calls[0] = state["calls"]
+    def after(self, turns):
+        return dataclasses.replace(self, state={"calls": self.state["calls"] + 1})
 
 
-def test_unchanged_parts_remember_and_changed_ones_start_anew(models, tmp_path):
-    def remembered(run):
+def test_unchanged_parts_keep_their_states_and_changed_ones_start_anew(models, tmp_path):
+    def states(run):
         return lab.load_run(run).checkpoint().state["memory"]
 
     train(models, tmp_path / "a", AT, recipe=RECIPE.replace(select=Counting()))
     train(models, tmp_path / "b", AT + 1, recipe=RECIPE.replace(select=Counting()), fork=tmp_path / "a")
-    assert remembered(tmp_path / "b") == {"select": {"calls": AT + 1}} and forked(tmp_path / "b")["changed"] == []
+    assert states(tmp_path / "b") == {"select": {"calls": AT + 1}} and forked(tmp_path / "b")["changed"] == []
     train(models, tmp_path / "c", AT + 1, recipe=RECIPE.replace(select=Counting(1)), fork=tmp_path / "a")
-    assert remembered(tmp_path / "c") == {"select": {"calls": 1}}
-    assert forked(tmp_path / "c")["changed"] == ["recipe.select.from_: 0 -> 1", "select remembers from here on"]
+    assert states(tmp_path / "c") == {"select": {"calls": 1}}
+    assert forked(tmp_path / "c")["changed"] == ["recipe.select.from_: 0 -> 1", "select learns from here on"]
     train(models, tmp_path / "d", AT + 1, fork=tmp_path / "a")
-    assert remembered(tmp_path / "d") == {}
-    assert "what select remembered is left" in forked(tmp_path / "d")["changed"]
+    assert states(tmp_path / "d") == {}
+    assert "the state of select is left" in forked(tmp_path / "d")["changed"]
 
 
 def test_checkpoint_that_a_training_deletes_meanwhile_is_not_missed(a):

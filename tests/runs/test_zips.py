@@ -1,7 +1,4 @@
-"""A run from others opens, or says what is wrong with which file; it takes no more than it may, and runs nothing.
-
-Also the tests of `check` and `forms` beside it, and of `runs.trust`.
-"""
+"""A run from others opens, or says what is wrong with which file; it takes no more than it may, and runs nothing."""
 
 import io
 import re

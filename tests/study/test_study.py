@@ -1,7 +1,4 @@
-"""`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise.
-
-Also the tests of `cell` and `sources`.
-"""
+"""`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise."""
 
 import json
 import linecache
@@ -170,7 +167,7 @@ def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, 
         ({"settings": SCORED | {"max_norm": 0.5}}, r"global-0.zip: asked for other than two, global, seed 0: "
                                                    r"settings.max_norm differs: the run has 1.0, this call has 0.5"),
         ({"team": TINY["team"] | {"lr": 1e-3}}, "lr differs"),
-        ({"budget": {"episodes": 16}}, "it spent 32 episodes in 2 steps, of a budget of 16 episodes"),
+        ({"budget": {"episodes": 16}}, "it used 32 episodes in 2 steps, of a budget of 16 episodes"),
         ({"seeds": [8]}, "no arm asks for seed 0"),
     ):  # fmt: skip
         other = lab.study(asked | change, tmp_path / "mine", sources=[tmp_path / "class"], play=False)

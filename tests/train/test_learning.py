@@ -1,0 +1,158 @@
+"""Parts that learn (`Recipe.after` in `train.loop`): kept and resumed bit for bit, and unchanged by an error."""
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.runs.run import Checkpoint
+
+STEPS = 3
+RAE = lab.RECIPES["dr_mas"].replace(name="rae", plan=lab.episodes(3), center=lab.running_mean(), scale="none")
+
+
+def start(models, recipe, run, steps=STEPS, **changes):
+    team = small.make_team("shared", models)
+    return lab.train(small.Relay(), team, recipe, steps, run=run, **small.SETTINGS | {"save_every": 2} | changes)
+
+
+def states(run) -> dict:
+    return Checkpoint(max((run / "checkpoints").iterdir())).state["memory"]
+
+
+@dataclass(frozen=True)
+class surprise:
+    """A credit of one's own that learns: what a text earned beyond the best that its agent ever earned."""
+
+    breaks_at: int | None = None
+    state: dict = field(default_factory=lambda: {"best": {}, "steps": 0}, repr=False, compare=False)
+
+    def __call__(self, turns):
+        if self.state["steps"] + 1 == self.breaks_at:
+            raise RuntimeError("the judge went home")
+        return turns["local_reward"] - turns["agent"].map(lambda agent: self.state["best"].get(agent, 0.0))
+
+    def after(self, turns):
+        best = self.state["best"] | turns.groupby("agent")["local_reward"].max().to_dict()
+        best = {agent: max(float(reward), self.state["best"].get(agent, 0.0)) for agent, reward in best.items()}
+        return replace(self, state={"best": best, "steps": self.state["steps"] + 1})
+
+
+@dataclass(frozen=True)
+class weaker(lab.reinforce):
+    """A loss that weighs each step less than the one before."""
+
+    state: dict = field(default_factory=lambda: {"steps": 1}, compare=False, repr=False)
+
+    def __call__(self, *tensors):
+        return super().__call__(*tensors) / self.state["steps"]
+
+    def after(self, turns):
+        return replace(self, state={"steps": self.state["steps"] + 1})
+
+
+LEARNING = {
+    "a center": RAE, "a credit": RAE.replace(name="surprise", credit=surprise()),
+    "a loss": RAE.replace(name="weaker", loss=weaker()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LEARNING)
+def test_a_run_that_learns_goes_on_bit_for_bit(models, tmp_path, what):
+    recipe = LEARNING[what]
+    list(start(models, recipe, tmp_path / "straight"))
+    for steps in (1, STEPS):
+        list(start(models, recipe, tmp_path / "cut", steps))
+    assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
+    assert states(tmp_path / "cut") == states(tmp_path / "straight")
+    assert set(states(tmp_path / "cut")) == {"center", what.removeprefix("a ")}
+
+
+def test_finished_run_says_that_it_is_complete(models, tmp_path):
+    list(start(models, RAE, tmp_path / "run"))
+    with pytest.warns(UserWarning, match=rf"already complete: {STEPS} of {STEPS} steps; nothing is trained"):
+        assert list(start(models, RAE, tmp_path / "run")) == []
+
+
+def test_a_loop_by_hand_learns_what_a_training_learns(models):
+    """The recipe that was passed stays as it is; the next steps use its next values."""
+    recipe, trained = RAE, []
+    for report in start(models, RAE, None):
+        added = ["credit", "group", "center", "scale", "advantage"]
+        turns = recipe.advantages(report.turns.drop(columns=added))
+        assert turns["center"].equals(report.turns["center"])
+        trained.append(recipe := recipe.after(turns))
+    assert RAE.center.state == {"means": []} and len({str(one.center.state) for one in trained}) == STEPS
+
+
+def test_an_error_in_the_middle_of_a_step_leaves_run_and_states_at_the_last_good_one(models, tmp_path):
+    """The credit raises at the third step; a checkpoint was due after two and ten."""
+    broken = RAE.replace(name="surprise", credit=surprise(breaks_at=3))
+    complete = RAE.replace(name="surprise", credit=surprise())
+    list(start(models, complete, tmp_path / "complete", 2))
+    with pytest.raises(lab.TableError, match="failed in step 2: RuntimeError: the judge went home"):
+        list(start(models, broken, tmp_path / "run", save_every=10))
+    assert lab.load_run(tmp_path / "run").checkpoint().step == 2
+    assert states(tmp_path / "run") == states(tmp_path / "complete")
+
+
+def test_a_resume_without_the_state_is_refused(models, tmp_path):
+    @dataclass(frozen=True)
+    class fixed:
+        breaks_at: int | None = None
+
+        def __call__(self, turns):
+            return turns["local_reward"]
+
+    fixed.__qualname__ = fixed.__name__ = surprise.__qualname__
+    learns, does_not = (RAE.replace(name="s", credit=credit, center=None) for credit in (surprise(), fixed()))
+    list(start(models, learns, tmp_path / "with", 1))
+    with pytest.raises(lab.RunError, match=r"cannot resume, the credit of the run learns .* that of this call does no"):
+        list(start(models, does_not, tmp_path / "with"))
+    list(start(models, does_not, tmp_path / "without", 1))
+    with pytest.raises(lab.RunError, match=r"the credit of this call learns .* that of the run does not; pass the one"):
+        list(start(models, learns, tmp_path / "without"))
+
+
+class mutable:
+    """A credit and curriculum in the former protocol."""
+
+    def __call__(self, turns):
+        return turns["local_reward"]
+
+    def load_state(self, state): ...
+
+    def see(self, report): ...
+
+
+class stateless(mutable):
+    load_state = property()
+
+    def after(self, turns):
+        return self
+
+
+def test_a_part_that_learns_otherwise_is_told_what_to_write(models):
+    words = r"must learn as an immutable value\. .* field `state` .* method after\({}\) .* without {}\(\)"
+    for part in (mutable(), stateless()):
+        with pytest.raises(TypeError, match=r"train: credit=.*" + words.format("turns", "load_state")):
+            start(models, RAE.replace(credit=part), None)
+        with pytest.raises(TypeError, match=r"train: curriculum=.*" + words.format("report", "see")):
+            start(models, RAE, None, curriculum=part)
+
+
+@pytest.mark.parametrize(("state", "words"), [({"a": {1, 2}}, r"\(set\)"), ({3: 1}, "has the key 3; keys are UTF-8")])
+def test_a_state_that_is_no_plain_data_is_refused(models, tmp_path, state, words):
+    with pytest.raises(TypeError, match=rf"train: state\['credit'\].* {words}"):
+        list(start(models, RAE.replace(credit=surprise(state=state)), tmp_path / "run"))
+
+
+class rewritten(lab.Recipe):
+    def advantages(self, turns, team=None):
+        return super().advantages(turns, team)
+
+
+def test_a_recipe_that_overrides_advantages_is_told_what_to_override(models):
+    with pytest.raises(TypeError, match=r"train: rewritten overrides advantages\(\), .* override normalize\(self"):
+        start(models, rewritten(**vars(RAE)), None)
