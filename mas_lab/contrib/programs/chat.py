@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from mas_lab.contrib.foreign.forms import first_problem
 from mas_lab.env import Message, no_message, not_plain
@@ -24,6 +24,8 @@ NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bia
            "functions": []}  # fmt: skip
 """Parameters that are accepted with these values only: training needs tokens from the full distribution."""
 INSTEAD = {"functions": "pass them as tools", "top_logprobs": "logprobs=True has the sampled tokens"}
+UNUSED = ("refusal", "annotations", "audio", "function_call")
+"""Keys of a message that no chat template takes."""
 FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
@@ -52,12 +54,11 @@ def parsed(text: str | bytes) -> Any:
     return data
 
 
-def _read(message: Any) -> Message:
+def _read(message: dict[str, Any]) -> Message:
     """Return a message with its content as one text, even if it came in parts; raise ValueError if it is none."""
-    one = {key: value for key, value in dict(message).items() if value is not None or key == "content"}
+    one = {key: value for key, value in message.items() if value is not None and key not in UNUSED}
+    one.setdefault("content", message.get("content"))
     one["role"] = "system" if one.get("role") == "developer" else one.get("role")
-    for key in ("refusal", "annotations", "audio", "function_call"):
-        one.pop(key, None)
     if "reasoning" in one:
         one.setdefault("reasoning_content", one.pop("reasoning"))
     if isinstance(parts := one.get("content"), list):
@@ -75,11 +76,17 @@ def _read(message: Any) -> Message:
     return one
 
 
+def _function_of(item: Any, what: str) -> Mapping[str, Any]:
+    """Return the function of a tool or of a tool call; raise ValueError if it has no name."""
+    function = item.get("function") if isinstance(item, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
+        raise ValueError(f"{what} is {item!r:.80}; give {{'type': 'function', 'function': {{'name', ...}}}}")
+    return function
+
+
 def _read_call(call: Any) -> dict[str, Any]:
     """Return a call of the history with its arguments as an object, as chat templates write them."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-        raise ValueError(f"a tool call is {call!r:.80}; give {{'id', 'type': 'function', 'function': {{'name', ...}}}}")
+    function = _function_of(call, "a tool call")
     arguments = function.get("arguments") or {}
     with suppress(ValueError):  # a text that is no JSON stays as it is
         arguments = parsed(arguments) if isinstance(arguments, str) else arguments
@@ -87,21 +94,25 @@ def _read_call(call: Any) -> dict[str, Any]:
             "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip
 
 
-def _read_tool(tool: Any) -> dict[str, Any]:
+def _read_tool(tool: dict[str, Any]) -> dict[str, Any]:
     """Return a tool as a chat template takes it, without the keys that concern the server alone, such as `strict`."""
-    function = tool.get("function") if isinstance(tool, Mapping) and tool.get("type") == "function" else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
-        raise ValueError(f"it is {tool!r:.80}; give {{'type': 'function', 'function': {{'name', 'parameters'}}}}")
-    read = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
-    read.setdefault("parameters", {"type": "object", "properties": {}})
-    if problem := not_plain(read, "it"):
+    function = _function_of(tool, "a tool")
+    if tool.get("type") != "function":
+        raise ValueError(f"a tool has the type {tool.get('type')!r:.80}; give functions")
+    known = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
+    schema = known.setdefault("parameters", {"type": "object", "properties": {}})
+    if problem := not_plain(known, "it"):
         raise ValueError(problem)
     try:
-        if not fits(read["parameters"]):
+        if not fits(schema):
             raise ValueError("it takes too long to read")
-    except Exception as error:
-        raise ValueError(f"the parameters of {read['name']!r} are no JSON schema: {error!s:.120}") from None
-    return {"type": "function", "function": read}
+    except ValueError as error:
+        raise ValueError(f"the parameters of {known['name']!r} are no JSON schema: {error!s:.120}") from None
+    return {"type": "function", "function": known}
+
+
+def _listed(stop: Any) -> Any:
+    return [stop] if isinstance(stop, str) else stop
 
 
 class ChatRequest(BaseModel):
@@ -113,7 +124,7 @@ class ChatRequest(BaseModel):
     messages: list[Annotated[dict[str, Any], AfterValidator(_read)]] = Field(min_length=1)
     temperature: float | None = Field(None, ge=0.01, le=10)  # below, equal answers would be compared
     max_tokens: int | None = Field(None, ge=1, validation_alias=AliasChoices("max_completion_tokens", "max_tokens"))
-    stop: list[Annotated[str, Field(min_length=1)]] = []
+    stop: Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_listed)] = []
     tools: list[Annotated[dict[str, Any], AfterValidator(_read_tool)]] = []
     tool_choice: Any = "auto"
     response_format: dict[str, Any] = {}
@@ -123,25 +134,10 @@ class ChatRequest(BaseModel):
     stream_options: dict[str, Any] = {}
     logprobs: bool = False
 
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _listed(cls, stop: Any) -> Any:
-        return [stop] if isinstance(stop, str) else stop
-
     @property
     def offered(self) -> list[dict[str, Any]]:
         """Return the tools that the prompt offers."""
         return self.tools if self.tool_choice != "none" else []
-
-    @property
-    def demand(self) -> str:
-        """Return a line of the prompt, for people, that says which call the answer had to begin with."""
-        return "" if self.tool_choice in ("auto", "none") else f"\ntool_choice: {self.tool_choice}"
-
-    @property
-    def ignored(self) -> list[str]:
-        """Return the parameters that ask for something else than is done."""
-        return ["seed"] if self.seed is not None else []
 
 
 def parse_request(body: Any) -> ChatRequest:
@@ -169,19 +165,17 @@ def _add_format(chat: ChatRequest) -> None:
         return
     form = chat.response_format.get("json_schema")
     if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
-        message = (
-            f"response_format={kind!r:.40} is not supported here: give type 'json_schema' with a schema, or a tool"
-        )
-        raise RequestError(400, "unsupported_parameter", message)
-    function = {"name": form.get("name") or FORMAT, "parameters": form.get("schema"),
-                "description": form.get("description")}  # fmt: skip
+        remedy = "give type 'json_schema' with a schema, or a tool"
+        raise RequestError(400, "unsupported_parameter", f"response_format={kind!r:.40} is not supported: {remedy}")
+    name = form.get("name") or FORMAT
+    function = {"name": name, "parameters": form["schema"], "description": form.get("description")}
     try:
         chat.tools.append(_read_tool({"type": "function", "function": function}))
     except ValueError as error:
         raise RequestError(400, "invalid_value", f"response_format: {error}") from None
-    chat.response_format = {"name": function["name"]}
+    chat.response_format = {"name": name}
     if len(chat.tools) == 1:
-        chat.tool_choice = {"function": {"name": function["name"]}}
+        chat.tool_choice = {"function": {"name": name}}
     elif chat.tool_choice == "auto":
         chat.tool_choice = "required"
 
@@ -236,10 +230,9 @@ def _choice_of(chat: ChatRequest, one: ChatAnswer, index: int) -> dict[str, Any]
         ]
     logprobs = None
     if chat.logprobs:
-        pairs = zip(one.tokens, one.logprobs, strict=True)
-        logprobs = {"refusal": None, "content": [
-            {"token": text, "logprob": value, "bytes": list(text.encode()), "top_logprobs": []} for text, value in pairs
-        ]}  # fmt: skip
+        content = [{"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
+                   for text, logprob in zip(one.tokens, one.logprobs, strict=True)]  # fmt: skip
+        logprobs = {"refusal": None, "content": content}
     return {"index": index, "finish_reason": finish, "logprobs": logprobs, "message": message}
 
 

@@ -38,12 +38,9 @@ class Dispatcher:
         self.team, self.seed, self.step, self.max_tokens, self.finished = team, seed, step, max_tokens, finished
         self.patience_s, self._news_at = patience_s, time.monotonic()
         self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
+        """Calls of episodes, and `None` for the end of one; any thread may put them here."""
         self.waiting: list[Call] = []
         self.pending: PendingRequests[tuple[Call, Request]] = PendingRequests(team, lambda accepted: accepted[0].place)
-
-    def tell(self, episode: Episode, call: Call | None) -> None:
-        """Report a call, or the end of the episode as `None`. Any thread may do so."""
-        self.news.put((episode, call))
 
     def play(self, episodes: Sequence[Episode], at_once: int) -> None:
         coming, live = deque(episodes), set()

@@ -16,6 +16,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from numbers import Real
+from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
@@ -113,7 +114,7 @@ class Call:
 
 @dataclass(eq=False)
 class Episode:
-    """State of one running episode. `tell(episode, call)` reports each call, and `None` at the end."""
+    """State of one running episode. Each call is put into `news`, and `None` at the end."""
 
     program: Program
     task: Task
@@ -121,7 +122,7 @@ class Episode:
     agents: tuple[str, ...]
     max_calls: int
     timeout_s: float
-    tell: Callable[["Episode", Call | None], None]
+    news: SimpleQueue
     rows: list[dict[str, Any]] = field(default_factory=list)
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
     result: EpisodeResult | None = None
@@ -166,7 +167,7 @@ class Episode:
             chat.messages = [self._issued(message) for message in chat.messages]
             calls = self._make_calls(chat)
             for call in calls:
-                self.tell(self, call)
+                self.news.put((self, call))
             answers = [self.take(call, *call.answer.result()) for call in calls]
         except RecursionError:
             raise RequestError(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
@@ -219,7 +220,7 @@ class Episode:
             self.result = None if self.why else result
         for call in list(self.open):
             call.settle(self._ended())
-        self.tell(self, None)
+        self.news.put((self, None))
 
     def _ended(self) -> RequestError:
         return RequestError(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
@@ -235,15 +236,16 @@ class Episode:
             message, status = answer_of(policy, request.prompt_ids, completion, tools, call.depth)
         for one in request.stop if completion.finish == "stop" else ():
             message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
+        demand = "" if chat.tool_choice in ("auto", "none") else f"\ntool_choice: {chat.tool_choice}"
         row = {
             "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": chat.agent,
             "candidate": 0, "kept": True, "probe": False, "policy": name,
-            "prompt": transcript(chat.messages, tools) + chat.demand, "prompt_ids": list(request.prompt_ids),
+            "prompt": transcript(chat.messages, tools) + demand, "prompt_ids": list(request.prompt_ids),
             "temperature": request.temperature, "completion": completion.text, "completion_ids": ids,
             "logprobs": list(completion.logprobs), "finish": completion.finish,
             **({"call_status": status} if tools else {}), "valid": status in ("none", "ok"), "team_reward": 0.0,
             "local_reward": 0.0, "success": False, "done": False,
-            "info": {"ignored": chat.ignored} if chat.ignored else {},
+            "info": {} if chat.seed is None else {"ignored": ["seed"]},
         }  # fmt: skip
         with self._lock:
             if self._over:

@@ -195,7 +195,7 @@ class ProgramRunner:
         env = self.env
         board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
         found = [
-            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.tell)
+            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.news)
             for state in states
         ]  # fmt: skip
         board.play(found, env.at_once)

@@ -73,9 +73,8 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
     kind, content = item.get("type", "message"), item.get("content", "")
     if kind == "message":
         if isinstance(content, list):
-            texts = [part["text"] if isinstance(part, Mapping) and "text" in part else None for part in content]
-            content = [part if text is None else {"type": "text", "text": text}
-                       for part, text in zip(content, texts, strict=True)]  # fmt: skip
+            content = [{"type": "text", "text": part["text"]} if isinstance(part, Mapping) and "text" in part else part
+                       for part in content]  # fmt: skip
         messages.append({"role": item.get("role"), "content": content})
     elif kind == "function_call":
         if not messages or messages[-1]["role"] != "assistant":
