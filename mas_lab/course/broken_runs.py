@@ -26,6 +26,8 @@ from mas_lab.train.evaluate import evaluate
 COLUMNS = ["recipe", "seed", "step", "tokens", "success"]
 TASKS = 16
 """Number of tasks in a step."""
+PAD = 0
+"""Token id of padding of the pocket models."""
 
 
 class Lesson(NamedTuple):
@@ -61,7 +63,7 @@ class Training:
         return f"{name}: {rows}, success as reported {first:.2f} -> {last:.2f}"
 
 
-def _stride(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
+def _stride(turns: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Form groups of eight by position, although the rows were shuffled."""
     turns = turns.sample(frac=1, random_state=len(turns)).reset_index(drop=True)
     right = recipe.advantages(turns)
@@ -73,18 +75,17 @@ def _stride(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
     return right.assign(group=names, center=center, scale=scale, advantage=advantage)
 
 
-def _credit_if_lone(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
+def _credit_if_lone(turns: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Keep the credit of a row that is alone in its group as its advantage."""
     right = recipe.advantages(turns)
     lone = right.groupby("group")["group"].transform("size") == 1
     return right.assign(advantage=right["advantage"].where(~lone, right["credit"]))
 
 
-def _padded(turns: pd.DataFrame, recipe: Recipe, team: Team) -> pd.DataFrame:
+def _padded(turns: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     """Pad every completion to the longest one, as in a rectangular batch, without a mask."""
-    longest = int(turns["completion_ids"].map(len).max())
-    pad = turns["policy"].map({name: policy.tokenizer.pad_token_id or 0 for name, policy in team.policies.items()})
-    ids = [[*ids, *[end] * (longest - len(ids))] for ids, end in zip(turns["completion_ids"], pad, strict=True)]
+    longest = turns["completion_ids"].map(len).max()
+    ids = [[*ids, *[PAD] * (longest - len(ids))] for ids in turns["completion_ids"]]
     logprobs = [[*row, *[0.0] * (longest - len(row))] for row in turns["logprobs"]]
     return recipe.advantages(turns.assign(completion_ids=ids, logprobs=logprobs))
 
@@ -109,7 +110,7 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
     for step in range(steps):
         turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
-        turns = ADVANTAGES[defect](turns, recipe, team) if defect in ADVANTAGES else recipe.advantages(turns)
+        turns = ADVANTAGES[defect](turns, recipe) if defect in ADVANTAGES else recipe.advantages(turns)
         # The old weights of A and the padding of D would be refused.
         stats.append(update(team, turns, recipe.loss, off_policy=True).assign(step=step))
         tables.append(turns)
