@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from mas_lab.env import Message
 from mas_lab.tasks.shared import stories, wording
 from mas_lab.tasks.shared.bases import PROMPTS, chat
-from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
+from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, Targets, TwoTextsTask
 from mas_lab.tasks.shared.rows import abstract
 
 RATIO, UNIQUE = (0.8, 1.3, 1.6, 2.0), (0.5, 0.7, 1.3, 1.7)
-POCKET = Wanted(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)
-FULL = Wanted(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
+POCKET = Targets(6, 24, RATIO, UNIQUE, overlap=0.23, precise=1.0, dense=0.4)
+FULL = Targets(128, 256, RATIO, UNIQUE, overlap=0.23, precise=0.5, dense=0.3)
 REVIEWS = PROMPTS["arxiv_intro_review"]
 """Sentences of the reviewer, by their pocket words."""
 
@@ -86,17 +86,17 @@ class ArxivIntro(TwoTextsTask):
     def _review(self, state: State, place: int) -> str:
         """Return the first defect of one part, as a key of `REVIEWS`."""
         first, second = (wording.words(draft) for draft in state.drafts)
-        own, wanted = (first, second)[place], self.wanted
-        if not wanted.least <= len(own) <= wanted.most:
-            return "short" if len(own) < wanted.least else "long"
-        if wording.faithfulness(state.drafts[place], state.source, wanted.precise, wanted.dense) < 1:
+        own, goal = (first, second)[place], self.goal
+        if not goal.least <= len(own) <= goal.most:
+            return "short" if len(own) < goal.least else "long"
+        if wording.faithfulness(state.drafts[place], state.source, goal.precise, goal.dense) < 1:
             return "invented"
         ratio = len(second) / max(1, len(first))
         if not RATIO[1] <= ratio <= RATIO[2]:
             return "short" if (ratio < RATIO[1]) == (place == 1) else "long"
         if place == 1 and not wording.transitions(state.drafts[1], state.source):
             return "link"
-        apart = wording.jaccard(wording.content(first), wording.content(second)) < wanted.overlap
+        apart = wording.jaccard(wording.content(first), wording.content(second)) < goal.overlap
         return "apart" if apart else "fine"
 
     def imperfect(self, source: str, second: bool, rng: random.Random) -> str:

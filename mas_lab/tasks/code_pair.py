@@ -161,7 +161,7 @@ class CodePair(problem_sets.ProgramTask):
 
     def _judge(self, state: State, helper: str, main: str, shown: bool = False) -> pair_code.Judged:
         """Judge two drafts on the hidden tests, or on the examples that the problem shows."""
-        cases = state.problem.shown if shown else state.problem.hidden
+        cases = state.problem.visible if shown else state.problem.hidden
         if self.published and not shown:
             laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
             return pair_code.judge_published(*laid_out, state.problem, cases)

@@ -135,7 +135,7 @@ class CodeTests(problem_sets.ProgramTask):
         coder = self.agents[0]
         code = read_code(actions[coder], f"def {problem.entry}")
         built = code is not None and function(code, problem.entry) is not None
-        shown, hidden = problem.shown, problem.hidden
+        shown, hidden = problem.visible, problem.hidden
         graded = problem.grade(code or "", (*shown, *hidden))
         passed = graded.passed if published or not hidden else graded.passed[len(shown) :]
         lacking = unjudged(graded, self.name, state.task, coder, state.turn)
@@ -172,7 +172,7 @@ class CodeTests(problem_sets.ProgramTask):
         if self.published:
             return list(right)
         found: dict[str, bool] = {}
-        seen = {literal(list(arguments), "case") for arguments, _ in problem.shown}
+        seen = {literal(list(arguments), "case") for arguments, _ in problem.visible}
         for (arguments, expected), passed in zip(cases, right, strict=True):
             key = literal(list(arguments), "case")
             if key not in seen and not (arguments and literal(arguments[0], "case") == literal(expected, "case")):
@@ -183,7 +183,7 @@ class CodeTests(problem_sets.ProgramTask):
         values = own.outcome.values
         failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
         if not self.full:
-            return tuple(("", lists.shown(values[i]) if is_list(values[i]) else "error") for i in failed)
+            return tuple(("", lists.text_of(values[i]) if is_list(values[i]) else "error") for i in failed)
         error = readable(own.outcome.stderr)
         came = [error if own.outcome.failed[i] else repr(values[i])[:200] for i in failed]
         return tuple((as_text([cases[i]], problem.entry)[:400], one) for i, one in zip(failed, came, strict=True))

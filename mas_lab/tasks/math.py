@@ -207,7 +207,7 @@ class Math(chains.MathTask):
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
             return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
         values, working = chains.attempt(state.problem, rng, self.hasty[role], self.mistakes)
-        shown = chains.told(values, working)
+        shown = chains.working_text(values, working)
         if role != "verifier":
             return f"{shown}answer {values[-1]}"
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from mas_lab.env import Message
 from mas_lab.tasks.shared import stories
 from mas_lab.tasks.shared.bases import chat
-from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, TwoTextsTask, Wanted
+from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, Targets, TwoTextsTask
 from mas_lab.tasks.shared.rows import post
 
 RATIO, UNIQUE = (1.1, 1.6, 3.2, 5.0), (1.3, 2.0)
-POCKET = Wanted(4, 32, RATIO, UNIQUE, overlap=0.2, precise=1.0, dense=0.4)
-FULL = Wanted(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
+POCKET = Targets(4, 32, RATIO, UNIQUE, overlap=0.2, precise=1.0, dense=0.4)
+FULL = Targets(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
 
 
 @dataclass(frozen=True)

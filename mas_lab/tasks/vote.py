@@ -86,4 +86,4 @@ class Vote(chains.MathTask):
         if self.full:
             return f"\\boxed{{{state.gold if rng.random() < 0.5 else f'{state.gold}0'}}}"
         values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
-        return f"{chains.told(values, working)}answer {values[-1]}"
+        return f"{chains.working_text(values, working)}answer {values[-1]}"

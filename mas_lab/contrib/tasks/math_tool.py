@@ -182,7 +182,7 @@ class MathTool(chains.MathTask):
             return f"answer {seen}" if agent == "reasoner" else f"print ( {seen} )"
         values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
         if agent == "reasoner":
-            return f"{chains.told(values, working)}answer {values[-1]}"
+            return f"{chains.working_text(values, working)}answer {values[-1]}"
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
 
 

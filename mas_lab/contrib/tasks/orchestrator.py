@@ -206,7 +206,7 @@ class Orchestrator(chains.MathTask):
             heard = joined([answer or 0 for answer in state.answers])
             part = dict(zip(self.workers, state.parts, strict=True)).get(agent, heard)
             values, working = self._attempt(part, rng, hasty)
-        return f"{chains.told(values, working)}answer {values[-1]}"
+        return f"{chains.working_text(values, working)}answer {values[-1]}"
 
     def _attempt(self, part: str, rng: random.Random, hasty: float) -> tuple[list[int], bool]:
         values, working = chains.attempt(part, rng, hasty, self.mistakes)

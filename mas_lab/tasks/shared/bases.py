@@ -155,10 +155,10 @@ class ProposalTask(SizedTask):
 
     An episode ends with success, after `max_turns` turns, or if a state is `done`. A subclass has these methods:
 
-    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `phrased(said)` the words of
+    - `read(text)` returns the content of an answer, or `None` if it cannot be read, and `phrased(content)` the words of
       this content, which stand in a `tag` in full size.
     - `facts(state)` returns the values of the names in the task's prompts.
-    - `carry_out(state, said)` returns the state after it, the team reward, the local reward and the success.
+    - `carry_out(state, content)` returns the state after it, the team reward, the local reward and the success.
     - `imperfect(state, rng)` returns the content of an imperfect answer to learn from.
     """
 
@@ -173,10 +173,10 @@ class ProposalTask(SizedTask):
         first = 0 if agent == self.agents[-1] else max(0, len(state.hints) - LATEST)
         hints = [self.phrased(hint) if hint else "none" for hint in state.hints[first:]]
         if not self.full:
-            told = " ".join(f"hint {hint}" for hint in hints)
-            return chat(" ".join(prompts["pocket"].format(hints=told, agent=role, **facts).split()))
-        told = [prompts["hint"].format(number=i, hint=hint) for i, hint in enumerate(hints, start=first + 1)]
-        text = "\n".join([prompts["full"].format(**facts), *told])
+            hint_lines = " ".join(f"hint {hint}" for hint in hints)
+            return chat(" ".join(prompts["pocket"].format(hints=hint_lines, agent=role, **facts).split()))
+        hint_lines = [prompts["hint"].format(number=i, hint=hint) for i, hint in enumerate(hints, start=first + 1)]
+        text = "\n".join([prompts["full"].format(**facts), *hint_lines])
         return chat(text, prompts["system"].format(duty=prompts[role], **facts))
 
     def words_of(self, text: str) -> list[str]:
@@ -186,9 +186,9 @@ class ProposalTask(SizedTask):
             text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
         return text.split()
 
-    def written(self, said: Any) -> str:
+    def written(self, content: Any) -> str:
         """Return the answer with this content."""
-        return f"<{self.tag}>{self.phrased(said)}</{self.tag}>" if self.full else self.phrased(said)
+        return f"<{self.tag}>{self.phrased(content)}</{self.tag}>" if self.full else self.phrased(content)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from, or a copy of the last proposal."""
@@ -198,11 +198,11 @@ class ProposalTask(SizedTask):
 
     def act(self, state: Any, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
-        said = self.read(actions[agent])
-        after, team, local, success = self.carry_out(state, said)
+        content = self.read(actions[agent])
+        after, team, local, success = self.carry_out(state, content)
         if agent == self.agents[-1]:
             done = after.done or success or state.turn + 1 == self.max_turns
             after = replace(after, hints=(), turn=state.turn + 1, done=done)
         else:
-            after, team, success = replace(state, hints=(*state.hints, said)), 0.0, False
-        return Step(after, team, {agent: local}, {agent: said is not None}, success, after.done)
+            after, team, success = replace(state, hints=(*state.hints, content)), 0.0, False
+        return Step(after, team, {agent: local}, {agent: content is not None}, success, after.done)

@@ -78,7 +78,7 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     return values[1:], working
 
 
-def told(values: list[int], working: bool) -> str:
+def working_text(values: list[int], working: bool) -> str:
     """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
     return " ".join(map(str, values)) + " " if working else ""
 
@@ -123,7 +123,7 @@ class MathTask(SizedTask):
 class ChainTask(DrawnTask):
     """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
 
-    A subclass has `name`, `agents` and `result(state, right, said, answer)`, which returns the state after a text with
+    A subclass has `name`, `agents` and `result(state, right, text, answer)`, which returns the state after a text with
     this answer (`None`: unreadable), the team reward and the success. Or it has its own state and `step`.
     """
 
@@ -159,17 +159,17 @@ class ChainTask(DrawnTask):
         return chat(f"{tried}solve {self.posed(state)}")
 
     def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
-        ((agent, said),) = actions.items()
-        answer = read_answer(said)
+        ((agent, text),) = actions.items()
+        answer = read_answer(text)
         right = answer == str(value(self.posed(state)))
-        after, team, success = self.result(state, right, said, answer)
+        after, team, success = self.result(state, right, text, answer)
         return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return an answer to the agent's prompt that is right about half of the time."""
         prompt = self.observe(state, agent)[0]["content"]
         values, working = attempt(prompt.partition("solve ")[2], rng, hasty=0.5)
-        return f"{told(values, working)}answer {values[-1]}"
+        return f"{working_text(values, working)}answer {values[-1]}"
 
 
 class ChainSequence(ChainTask):

@@ -42,8 +42,8 @@ def satisfied(grid: Grid) -> bool:
 
 def orderly(grid: Grid) -> int:
     """Return the number of digits beyond the first, over all lines in which no digit is repeated."""
-    held = [[grid[cell] for cell in line if grid[cell]] for line in lines(isqrt(len(grid)))]
-    return sum(len(digits) - 1 for digits in held if len(digits) == len(set(digits)) > 0)
+    digits_of_lines = [[grid[cell] for cell in line if grid[cell]] for line in lines(isqrt(len(grid)))]
+    return sum(len(digits) - 1 for digits in digits_of_lines if len(digits) == len(set(digits)) > 0)
 
 
 def filled(grid: Grid) -> float:
@@ -126,9 +126,9 @@ def kind(clues: Grid) -> str:
     same = [[cell for cell, other in enumerate(clues) if other == digit and digit] for digit in clues]
     colours = [str(bool(digit)) for digit in clues]
     for _ in range(3):
-        seen = [sorted(colours[cell] for cell in line) for line in lines(side)]
-        alike = [sorted(colours[other] for other in others) for others in same]
-        places = [(sorted((seen[row], seen[column])), seen[box]) for row, column, box in homes(side)]
-        told = zip(colours, places, alike, strict=True)
-        colours = [content_id(repr([own, both, box, others])) for own, (both, box), others in told]
+        of_lines = [sorted(colours[cell] for cell in line) for line in lines(side)]
+        of_digits = [sorted(colours[other] for other in others) for others in same]
+        places = [(sorted((of_lines[row], of_lines[column])), of_lines[box]) for row, column, box in homes(side)]
+        described = zip(colours, places, of_digits, strict=True)
+        colours = [content_id(repr([own, both, box, others])) for own, (both, box), others in described]
     return " ".join(sorted(colours))

@@ -118,20 +118,20 @@ def answers(text: str, count: int, begin: str) -> list[tuple[Any, str | None]]:
     if not text.startswith(begin):
         raise ValueError("no answer of the harness: the program gave one of its own")
     try:
-        told = [(_plain(value), error) for value, error in json.loads(text.removeprefix(begin))]
+        results = [(_plain(value), error) for value, error in json.loads(text.removeprefix(begin))]
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"no answer of the harness: {error}") from None
-    if len(told) != count or not all(error is None or isinstance(error, str) for _, error in told):
-        raise ValueError(f"no answer of the harness: {len(told)} parts for {count} calls")
-    return told
+    if len(results) != count or not all(error is None or isinstance(error, str) for _, error in results):
+        raise ValueError(f"no answer of the harness: {len(results)} parts for {count} calls")
+    return results
 
 
-def _plain(told: Any) -> Any:
-    if isinstance(told, dict):
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
         raise TypeError("the harness writes no objects")
-    if not isinstance(told, list):
-        return told
-    kind, parts = told
+    if not isinstance(value, list):
+        return value
+    kind, parts = value
     return {_plain(k): _plain(v) for k, v in parts} if kind == "dict" else CONTAINERS[kind](map(_plain, parts))
 
 

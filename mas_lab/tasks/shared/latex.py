@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
-PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), told) for pattern, told in SPELLINGS.items()]
+PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern, replacement in SPELLINGS.items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"

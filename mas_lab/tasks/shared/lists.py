@@ -58,10 +58,10 @@ def program(name: str, operations: list[str], first: str = "") -> str:
 
 def case(name: str, x: Numbers, y: Numbers) -> str:
     """Return a case such as `assert f ( [ 3 , 1 ] ) == [ 1 , 3 ]`."""
-    return f"assert {name} ( {shown(x)} ) == {shown(y)}"
+    return f"assert {name} ( {text_of(x)} ) == {text_of(y)}"
 
 
-def shown(values: Numbers) -> str:
+def text_of(values: Numbers) -> str:
     """Return a list as text, such as `[ 3 , 1 ]`."""
     return " ".join(["[", *" , ".join(map(str, values)).split(), "]"])
 

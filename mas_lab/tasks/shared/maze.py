@@ -203,11 +203,11 @@ def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator
 
 def layout(room: Room) -> str:
     """Return walls and targets as a text that is the same for a room and its seven turned and mirrored forms."""
-    last, parts, alike = room.size - 1, (room.walls, room.targets), []
+    last, parts, forms = room.size - 1, (room.walls, room.targets), []
     for _ in range(4):
         parts = [[(last - row, column) for column, row in part] for part in parts]
-        alike += [[sorted(part) for part in parts], [sorted(cell[::-1] for cell in part) for part in parts]]
-    walls, targets = min(alike)
+        forms += [[sorted(part) for part in parts], [sorted(cell[::-1] for cell in part) for part in parts]]
+    walls, targets = min(forms)
     return " ".join([str(room.size), *map(word, walls), "targets", *map(word, targets)])
 
 
@@ -258,5 +258,5 @@ class MovesTask(ProposalTask):
             place = floor.after(place, move)
         return moves
 
-    def phrased(self, said: Sequence[str]) -> str:
-        return " ".join(said)
+    def phrased(self, moves: Sequence[str]) -> str:
+        return " ".join(moves)

@@ -47,24 +47,24 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     A level that fails ends the judgement, except for a missing `aux`: the asked function is still graded without it. If
     the helper's text is no program, `aux` is missing, and nothing parses together.
     """
-    written, asked = read_code(helper, f"def {AUX}"), read_code(main, f"def {problem.entry}")
+    written, main_code = read_code(helper, f"def {AUX}"), read_code(main, f"def {problem.entry}")
     has_aux = written is not None and returns(function(written, AUX))
     parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
-    if asked is None or not returns(function(asked, problem.entry)):
-        return Judged(parts, "syntax" if asked is None and main.strip() else "main")
+    if main_code is None or not returns(function(main_code, problem.entry)):
+        return Judged(parts, "syntax" if main_code is None and main.strip() else "main")
     parts["main"] = LEVELS["main"]
     if written is None and helper.strip():
         return Judged(parts, "syntax")
     parts["parses"] = LEVELS["parses"]
     before = f"{imports(problem.text)}{written or ''}"
-    called = has_aux and calls(asked)
-    used = called and not rebinds(asked) and reaches(asked, problem.entry)
-    thin, graded = used and hands_on(asked, problem.entry), None
+    called = has_aux and calls(main_code)
+    used = called and not rebinds(main_code) and reaches(main_code, problem.entry)
+    thin, graded = used and hands_on(main_code, problem.entry), None
     if cases:
-        graded = problem.grade(f"{before}\n{asked}", cases)
+        graded = problem.grade(f"{before}\n{main_code}", cases)
         share = graded.share
-        used = used and share > 0 and is_needed(before, asked, problem, cases, graded)
-        thin = used and is_thin(before, asked, problem, cases, graded)
+        used = used and share > 0 and is_needed(before, main_code, problem, cases, graded)
+        thin = used and is_thin(before, main_code, problem, cases, graded)
         paid = {"used": LEVELS["used"] * used, "apart": LEVELS["apart"] * (used and not thin)}
         parts |= {"tests": LEVELS["tests"] * share} | {level: share * pays for level, pays in paid.items()}
         parts |= {"ignored": IGNORED * share} if called and not used else {}
@@ -92,18 +92,18 @@ def judge_published(helper: str, main: str, problem: Problem, cases: Sequence[Ca
     opens the bonuses. Three things of the original are left out: running code outside a sandbox, time limits per test,
     and the clean-up of prose around functions, except that the fences of blocks are removed.
     """
-    aux, asked = extracted(helper, AUX), extracted(main, problem.entry)
-    written = {"aux": aux, "main": asked}
+    aux, main_code = extracted(helper, AUX), extracted(main, problem.entry)
+    written = {"aux": aux, "main": main_code}
     parts = {level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in written.items()}
     if not parts["main"]:
         return Judged(parts, "main")
-    together = f"{imports(problem.text)}{aux}\n\n{asked}"
-    if not parsed(together):
+    source = f"{imports(problem.text)}{aux}\n\n{main_code}"
+    if not parsed(source):
         return Judged(parts, "syntax")
-    graded = problem.grade(f"import math\n{together}", cases)
+    graded = problem.grade(f"import math\n{source}", cases)
     parts |= {"parses": LEVELS["parses"], "tests": LEVELS["tests"] * graded.share}
-    called = bool(aux and any(graded.passed) and re.search(r"\baux\s*\(", asked))
-    thin, ignored = is_wrapper(asked), any(IGNORES.fullmatch(line.strip()) for line in asked.splitlines())
+    called = bool(aux and any(graded.passed) and re.search(r"\baux\s*\(", main_code))
+    thin, ignored = is_wrapper(main_code), any(IGNORES.fullmatch(line.strip()) for line in main_code.splitlines())
     if called:
         parts |= {"used": LEVELS["used"], "apart": LEVELS["apart"] * (not thin), "ignored": IGNORED * ignored}
     amiss = {"aux": not parts["aux"], "tests": not all(graded.passed), "call": not called, "use": ignored, "thin": thin}
@@ -122,13 +122,13 @@ def extracted(text: str, name: str) -> str:
     return "\n".join([lines[first], *rest[:end]]).strip()
 
 
-def is_wrapper(asked: str) -> bool:
+def is_wrapper(source: str) -> bool:
     """Return whether the body is a thin wrapper, by its lines without comments and one-line docstrings."""
-    lines = [line.strip() for line in asked.splitlines()]
+    lines = [line.strip() for line in source.splitlines()]
     body = [line for line in lines if line and not line.startswith(("#", "def ", '"""', "'''"))]
     if len(body) == 2:
-        kept = re.search(r"(\w+)\s*=\s*aux\s*\(", body[0])
-        return bool(kept) and body[1] == f"return {kept[1]}"
+        assigned = re.search(r"(\w+)\s*=\s*aux\s*\(", body[0])
+        return bool(assigned) and body[1] == f"return {assigned[1]}"
     return not body or (len(body) == 1 and body[0].startswith("return ") and AUX in body[0])
 
 
@@ -139,9 +139,9 @@ WORDS = {"aux": "none", "main": "missing"}
 
 def word(judged: Judged, feedback: str) -> str:
     """Return the pocket word of the first level that failed; `level` adds how many examples passed, if they ran."""
-    told = WORDS.get(judged.fault, judged.fault)
+    fault = WORDS.get(judged.fault, judged.fault)
     counted = feedback == "level" and judged.graded is not None
-    return f"{told} {sum(judged.graded.passed)}" if counted else told
+    return f"{fault} {sum(judged.graded.passed)}" if counted else fault
 
 
 def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main: str) -> str:

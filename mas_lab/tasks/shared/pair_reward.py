@@ -21,7 +21,7 @@ PARTS = ("lengths", "ratio", "unique", "style")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Targets:
     """Targets of the reward for one task and size; ramps as in `wording.ramp`: (0 at, 1 from[, 1 to, 0 at])."""
 
     least: int
@@ -41,7 +41,7 @@ class Wanted:
         return self.least <= (len(text.split()) if published else len(wording.words(text))) <= self.most
 
 
-def parts(first: str, second: str, source: str, wanted: Wanted, published: bool = False) -> dict[str, float]:
+def parts(first: str, second: str, source: str, goal: Targets, published: bool = False) -> dict[str, float]:
     """Return the parts: `lengths` 0.5, `ratio` 1, `unique` 0.5 and `style` 1 at most, and `faithful`, 0 to 1.
 
     The first four are gated: a part that fails shuts off those after it. `faithful` is the faithfulness of the less
@@ -50,20 +50,20 @@ def parts(first: str, second: str, source: str, wanted: Wanted, published: bool 
     found = dict.fromkeys(PARTS, 0.0) | {"faithful": 1.0}
     texts = (first, second)
     if not published:
-        found["faithful"] = min(wording.faithfulness(text, source, wanted.precise, wanted.dense) for text in texts)
-    if not all(wanted.fits(text, published) for text in texts):
+        found["faithful"] = min(wording.faithfulness(text, source, goal.precise, goal.dense) for text in texts)
+    if not all(goal.fits(text, published) for text in texts):
         return found
     found["lengths"] = 0.5
     lengths = [len(text) if published else len(wording.words(text)) for text in texts]
-    ratio = wording.ramp(lengths[1] / lengths[0], *wanted.ratio)
+    ratio = wording.ramp(lengths[1] / lengths[0], *goal.ratio)
     if ratio is None:
         return found
     found["ratio"] = ratio
     different = [len(set(wording.words(text))) for text in texts]
-    unique = wording.ramp(different[1] / max(1, different[0]), *wanted.unique)
+    unique = wording.ramp(different[1] / max(1, different[0]), *goal.unique)
     if unique is None:
         return found
-    return found | {"unique": 0.5 * unique, "style": _style(first, second, source, wanted.overlap, published)}
+    return found | {"unique": 0.5 * unique, "style": _style(first, second, source, goal.overlap, published)}
 
 
 def _style(first: str, second: str, source: str, enough: float, published: bool) -> float:
@@ -72,15 +72,15 @@ def _style(first: str, second: str, source: str, enough: float, published: bool)
     J is the Jaccard overlap of the content words. Transitions are 0.4 for the first of twelve kinds in the second text
     and 0.05 for each more.
     """
-    said = [set(wording.content(wording.words(text))) for text in (first, second)]
+    contents = [set(wording.content(wording.words(text))) for text in (first, second)]
     if published:
         kinds = len(wording.transitions_inside(second))
     else:
         known = set(wording.content(wording.words(source)))
-        said = [content & known for content in said]
+        contents = [content & known for content in contents]
         kinds = len(wording.transitions(second, source))
     transitions = min(1.0, 0.4 + 0.05 * (kinds - 1)) if kinds else 0.0
-    return 0.4 * transitions + 0.6 * min(wording.jaccard(*said), enough) / enough
+    return 0.4 * transitions + 0.6 * min(wording.jaccard(*contents), enough) / enough
 
 
 def total(found: Mapping[str, float]) -> float:
@@ -115,16 +115,16 @@ class TwoTextsTask(SizedTask):
     """Share of the sentences of its second text that start with a transition."""
 
     @property
-    def wanted(self) -> Wanted:
+    def goal(self) -> Targets:
         return self.targets["full" if self.full else "pocket"]
 
     @property
     def max_tokens(self) -> int:
-        return (2 if self.single_agent else 1) * (512 if self.full else self.wanted.most + self.spare)
+        return (2 if self.single_agent else 1) * (512 if self.full else self.goal.most + self.spare)
 
     def duty(self, agent: str) -> str:
         """Return the full-size prompt of an agent; the lengths that it names earn the full reward for the ratio."""
-        return PROMPTS[self.name][agent].format(least=self.wanted.least, most=self.wanted.most)
+        return PROMPTS[self.name][agent].format(least=self.goal.least, most=self.goal.most)
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict]]:
         if self.full:
@@ -138,14 +138,14 @@ class TwoTextsTask(SizedTask):
         return State(task.data["source"])
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
-        texts, wanted = tuple(actions[agent] for agent in self.agents), self.wanted
+        texts, goal = tuple(actions[agent] for agent in self.agents), self.goal
         if self.single_agent:
             texts = tuple(text.strip() for text in texts[0].split(MARKER))
             texts = texts if len(texts) == 2 and all(map(wording.words, texts)) else ("", "")
         own = {"solo": texts} if self.single_agent else {agent: (actions[agent],) for agent in self.agents}
         valid = {agent: all(map(wording.words, texts)) for agent, texts in own.items()}
-        fits = {agent: float(all(wanted.fits(text, self.published) for text in own[agent])) for agent in own}
-        found = parts(*texts, state.source, wanted, self.published)
+        fits = {agent: float(all(goal.fits(text, self.published) for text in own[agent])) for agent in own}
+        found = parts(*texts, state.source, goal, self.published)
         score, done = total(found), state.turn + 1 == self.max_turns
         after = State(state.source, texts, score, state.turn + 1, done)
         gained = score if self.published else score - state.score

@@ -71,18 +71,18 @@ def _all_carrying(tree: ast.Module) -> set[str]:
 def _carried(part: ast.AST, carrying: set[str]) -> set[str]:
     """Return the names that receive what this statement or expression carries."""
     if isinstance(part, ast.FunctionDef):
-        given = [one for one in _inside(part) if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
+        results = [one for one in _inside(part) if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
         tests = [one.test for one in _inside(part) if isinstance(one, ast.If | ast.While | ast.Assert)]
         tests += [one.iter for one in _inside(part) if isinstance(one, ast.For)]
-        return {part.name} if any(_carries(one, carrying) for one in [*given, *tests]) else set()
+        return {part.name} if any(_carries(one, carrying) for one in [*results, *tests]) else set()
     if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
         targets = part.targets if isinstance(part, ast.Assign) else [part.target]
         return _bases(targets) if part.value is not None and _carries(part.value, carrying) else set()
     if isinstance(part, ast.For | ast.comprehension):
         return _bases([part.target]) if _carries(part.iter, carrying) else set()
     if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):  # y.append(aux(x))
-        given = [*part.args, *(one.value for one in part.keywords)]
-        return _bases([part.func.value]) if any(_carries(one, carrying) for one in given) else set()
+        arguments = [*part.args, *(one.value for one in part.keywords)]
+        return _bases([part.func.value]) if any(_carries(one, carrying) for one in arguments) else set()
     return set()
 
 
@@ -98,8 +98,8 @@ def _bases(targets: Sequence[ast.AST]) -> set[str]:
 
 def hands_on(source: str, entry: str) -> bool:
     """Return whether every `return` of `entry` is a call of `aux`, unchanged."""
-    given = [part.value for part in _inside(function(source, entry)) if isinstance(part, ast.Return)]
-    return all(isinstance(value, ast.Call) and _is_aux(value.func) for value in given)
+    returned = [part.value for part in _inside(function(source, entry)) if isinstance(part, ast.Return)]
+    return all(isinstance(value, ast.Call) and _is_aux(value.func) for value in returned)
 
 
 CONDITIONS, VALUES = 3, 24
@@ -119,23 +119,23 @@ def undivided(source: str, entry: str) -> Iterator[str]:
     for values in product((True, False), repeat=len(tests)) if 0 < len(tests) <= CONDITIONS else ():
         yield _changed(source, entry, dict(zip(tests, map(repr, values), strict=True)))
     holders = [part for part in nodes if isinstance(part, ast.stmt | ast.NamedExpr | ast.Call | ast.comprehension)]
-    whole = {id(getattr(part, name, None)) for part in holders for name in ("value", "iter")}
-    whole |= {id(one) for part in holders if isinstance(part, ast.Call) for one in part.args}
-    came = [i for i, part in enumerate(nodes) if id(part) in whole and _carries(part, carrying)]
+    replaceable = {id(getattr(part, name, None)) for part in holders for name in ("value", "iter")}
+    replaceable |= {id(one) for part in holders if isinstance(part, ast.Call) for one in part.args}
+    came = [i for i, part in enumerate(nodes) if id(part) in replaceable and _carries(part, carrying)]
     for i, name in product(came[:VALUES], _arguments(source, entry)):
-        yield _changed(source, entry, {i: f"{KEPT}{name}"})
+        yield _changed(source, entry, {i: f"{ARGUMENT}{name}"})
 
 
 def returns_to_its_argument(gold: str, problem: Problem, cases: Sequence[Case]) -> bool:
     """Return whether the right program itself passes with an argument in place of a value that it computes."""
     nodes = list(ast.walk(parsed(gold) or ast.Module([], [])))
     values = [nodes.index(part.value) for part in nodes if isinstance(part, ast.Assign)][1:VALUES]
-    variants = (_changed(gold, problem.entry, {i: f"{KEPT}{name}"}) for i in values
+    variants = (_changed(gold, problem.entry, {i: f"{ARGUMENT}{name}"}) for i in values
                 for name in _arguments(gold, problem.entry))  # fmt: skip
     return any(all(problem.grade(one, cases).passed) for one in variants)
 
 
-KEPT = "_mas_lab_kept_"
+ARGUMENT = "_mas_lab_kept_"
 
 
 def _arguments(source: str, entry: str) -> list[str]:
@@ -150,11 +150,13 @@ def _changed(source: str, entry: str, changes: Mapping[int, str]) -> str:
     new = {id(nodes[i]): ast.parse(text, mode="eval").body for i, text in changes.items()}
     for part in nodes:
         for name, value in ast.iter_fields(part):
-            held = [new.get(id(one), one) for one in value] if isinstance(value, list) else new.get(id(value), value)
-            setattr(part, name, held)
+            fields = [new.get(id(one), one) for one in value] if isinstance(value, list) else new.get(id(value), value)
+            setattr(part, name, fields)
     [main] = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == entry][-1:]
-    kept = "\n".join(f"{KEPT}{x} = list({x}) if isinstance({x}, list) else {x}" for x in _arguments(source, entry))
-    main.body[:0] = ast.parse(kept).body
+    copies = "\n".join(
+        f"{ARGUMENT}{x} = list({x}) if isinstance({x}, list) else {x}" for x in _arguments(source, entry)
+    )
+    main.body[:0] = ast.parse(copies).body
     return ast.unparse(ast.fix_missing_locations(tree))
 
 
@@ -204,7 +206,7 @@ def _mas_lab_probe(*args):
 """
 
 
-def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Result) -> bool:
+def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
     """Return whether passed tests fail without `aux`, in every way that it is knocked out.
 
     An `aux` that returns None would be too easy alone: a main that solves everything only has to refuse None, or adds
@@ -218,10 +220,10 @@ def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], w
     broken = [problem.grade(f"{helper}\n{instead}\n{main}", cases).passed for instead in (NOTHING, ITS_ARGUMENT)]
     if logs is not None and len(cases) > 1:
         broken.append(_replayed(helper, main, problem, cases, logs))
-    least = max(1, NEEDED * sum(whole.passed))
+    least = max(1, NEEDED * sum(graded.passed))
 
     def lost(now: Sequence[bool]) -> int:
-        return sum(was and not still for was, still in zip(whole.passed, now, strict=True))
+        return sum(was and not still for was, still in zip(graded.passed, now, strict=True))
 
     if min(map(lost, broken)) < least:
         return False
@@ -239,13 +241,13 @@ def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Re
 class Log:
     """Log of one test: results of `aux`, arguments of some calls, and whether these are complete.
 
-    `said` has the result of each call of `aux`, in order. `given` has the arguments of the calls whose result was the
-    same as main's. A value that no literal can write is kept as its text.
+    `results` has the result of each call of `aux`, in order. `arguments` has the arguments of the calls whose result
+    was the same as main's. A value that no literal can write is there as its text.
     """
 
-    said: list
-    given: list
-    whole: bool
+    results: list
+    arguments: list
+    complete: bool
 
 
 def _logs(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> list[Log] | None:
@@ -255,10 +257,10 @@ def _logs(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> li
     return None if outcome.status == "unsupported" else [_read(value) for value in outcome.values]
 
 
-def _read(told: object) -> Log:
-    match told:
-        case [list(said), list(given), bool(whole)]:
-            return Log(list(map(_plain, said)), list(map(_plain, given)), whole)
+def _read(logged: object) -> Log:
+    match logged:
+        case [list(results), list(arguments), bool(complete)]:
+            return Log(list(map(_plain, results)), list(map(_plain, arguments)), complete)
     return Log([], [], False)
 
 
@@ -273,16 +275,16 @@ def _plain(text: str) -> object:
 
 def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], logs: list[Log]) -> tuple[bool, ...]:
     """Return which cases pass while `aux` returns its results of the next case in which they differ."""
-    said = [log.said for log in logs]
-    asked = []
+    results = [log.results for log in logs]
+    replays = []
     for i, (arguments, expected) in enumerate(cases):
-        others = [one for one in (*said[i + 1 :], *said[:i]) if one and one != said[i]]
-        asked.append([[(others or said[i:])[0], *arguments], expected])
+        others = [one for one in (*results[i + 1 :], *results[:i]) if one and one != results[i]]
+        replays.append([[(others or results[i:])[0], *arguments], expected])
     source = f"{helper}\n{REPLAYED}\n{main}\n{REPLAY.format(entry=problem.entry)}"
-    return _run(problem, "_mas_lab_probe", source, asked).passed
+    return _run(problem, "_mas_lab_probe", source, replays).passed
 
 
-def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], whole: Result) -> bool:
+def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
     """Return whether `aux` does all the work, or main only returns a result of `aux`.
 
     The first holds if `aux` alone passes the tests that both pass. The second holds if in every passed test main
@@ -290,16 +292,16 @@ def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], who
     difference. A test with too many different results to log counts too, because nobody can find the call that matters.
     """
     alone = _run(problem, AUX, helper, cases).passed
-    if all(one for one, both in zip(alone, whole.passed, strict=True) if both):
+    if all(one for one, both in zip(alone, graded.passed, strict=True) if both):
         return True
     logs = _logs(helper, main, problem, cases)
     if logs is None:
         return hands_on(main, problem.entry)
-    passed = [(arguments, log) for (arguments, _), log, was in zip(cases, logs, whole.passed, strict=True) if was]
-    return all(not log.whole or _handed_on(arguments, log.given) for arguments, log in passed)
+    passed = [(arguments, log) for (arguments, _), log, was in zip(cases, logs, graded.passed, strict=True) if was]
+    return all(not log.complete or _handed_on(arguments, log.arguments) for arguments, log in passed)
 
 
-def _handed_on(arguments: Sequence, told: list) -> bool:
+def _handed_on(arguments: Sequence, calls: list) -> bool:
     """Return whether one of the calls got all of these arguments."""
-    calls = [given for given in told if isinstance(given, list)]
-    return any(all(any(same(one, part) for part in given) for one in arguments) for given in calls)
+    readable = [call for call in calls if isinstance(call, list)]
+    return any(all(any(same(one, part) for part in call) for one in arguments) for call in readable)

@@ -15,25 +15,26 @@ INK, FAINT, WALL = "#222222", "#767676", "#4d4d4d"
 BLUE, GREEN, ORANGE, RED = "#0072B2", "#00795a", "#E69F00", "#b3261e"
 
 
-def picture(width: int, height: int, parts: Iterable[str], told: str) -> str:
-    """Return `parts` on a light background; `told` says in words what they show."""
+def picture(width: int, height: int, parts: Iterable[str], description: str) -> str:
+    """Return `parts` on a light background; `description` says in words what they show."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-        f'role="img" aria-label={quoteattr(told)} font-family="system-ui, sans-serif" font-size="12" fill="{INK}">'
+        f'role="img" aria-label={quoteattr(description)} font-family="system-ui, sans-serif" font-size="12" '
+        f'fill="{INK}">'
         f'<rect width="{width}" height="{height}" rx="4" fill="#ffffff"/>{"".join(parts)}</svg>'
     )
 
 
-def board(side: int, marks: Iterable[str], told: str, box: int = 1) -> str:
+def board(side: int, marks: Iterable[str], description: str, box: int = 1) -> str:
     """Return a grid of `side` by `side` cells with their names at the edge; every `box`-th line is strong."""
-    whole, far = EDGE + side * SIDE + 6, EDGE + side * SIDE
+    width, far = EDGE + side * SIDE + 6, EDGE + side * SIDE
     lines = "".join(f"M{EDGE} {at}H{far}M{at} {EDGE}V{far}" for at in range(EDGE, far + 1, SIDE))
     strong = "".join(f"M{EDGE} {at}H{far}M{at} {EDGE}V{far}" for at in range(EDGE, far + 1, SIDE * box))
     names = [_text(_middle((at, 0))[0], 13, word((at, 0))[0]) for at in range(side)]
     names += [_text(EDGE / 2, _middle((0, at))[1] + 4, word((0, at))[1:]) for at in range(side)]
     frame = [f'<path d="{lines}" stroke="#bbbbbb"/>', f'<path d="{strong}" stroke="{FAINT}"/>' if box > 1 else ""]
     edge = f'<g fill="{FAINT}" font-size="11" text-anchor="middle">{"".join(names)}</g>'
-    return picture(whole, whole, [edge, *marks, *frame], told)
+    return picture(width, width, [edge, *marks, *frame], description)
 
 
 def walls(cells: Iterable[Cell]) -> str:
@@ -67,11 +68,11 @@ def way(cells: Sequence[Cell]) -> str:
 
 def letters(texts: Mapping[Cell, str], style: str = "") -> str:
     """Return a text in the middle of each cell; `style` holds attributes for all of them, such as `fill="..."`."""
-    told = "".join(_text(_middle(cell)[0], _middle(cell)[1] + 5, text) for cell, text in texts.items())
-    return f'<g font-size="15" text-anchor="middle" {style}>{told}</g>' if texts else ""
+    marks = "".join(_text(_middle(cell)[0], _middle(cell)[1] + 5, text) for cell, text in texts.items())
+    return f'<g font-size="15" text-anchor="middle" {style}>{marks}</g>' if texts else ""
 
 
-def ladder(rungs: Sequence[str], passed: int, told: str, fallen: bool = False) -> str:
+def ladder(rungs: Sequence[str], passed: int, description: str, fallen: bool = False) -> str:
     """Return a ladder with a text at each rung, the first at the bottom.
 
     The first `passed` rungs are thick, and a disc stands on the last of them. If `fallen`, the disc lies at the foot,
@@ -88,7 +89,7 @@ def ladder(rungs: Sequence[str], passed: int, told: str, fallen: bool = False) -
     stands = foot if fallen or not passed else heights[passed - 1] - 3
     parts.append(f'<circle cx="40" cy="{stands - 6}" r="6" fill="{BLUE}"/>')
     width = 84 + 7 * max(map(len, rungs))
-    return picture(width, foot + 6, parts, told)
+    return picture(width, foot + 6, parts, description)
 
 
 def _middle(cell: Cell) -> tuple[int, int]:

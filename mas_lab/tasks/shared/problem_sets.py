@@ -63,8 +63,8 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
             lacking[str(why)] += 1
     left = ", ".join(f"{count} {why}" for why, count in lacking.items())
     if len(found) < n:
-        told = f"; left out: {left}" if left else ""
-        raise EnvError(f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}{told}")
+        reasons = f"; left out: {left}" if left else ""
+        raise EnvError(f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}{reasons}")
     if left:
         warnings.warn(f"{env}: {data}: left out {left} before {n} problems of {split!r} were found", stacklevel=2)
     return found
@@ -125,16 +125,16 @@ def _apps_columns(row: Row) -> tuple[dict, list[str]]:
 
 
 def _apps(text: str, io: dict, golds: list[str]) -> Problem:
-    given, wanted = io.get("inputs") or [], io.get("outputs") or []
-    if not isinstance(given, list) or not isinstance(wanted, list) or len(given) != len(wanted) or not given:
+    inputs, outputs = io.get("inputs") or [], io.get("outputs") or []
+    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
         raise LeftOut("without as many inputs as outputs")
     if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
-        whole = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
-                 for both in zip(given, wanted, strict=True)]  # fmt: skip
-        return _made(text, SOLVE, [[[x], y] for x, y in whole], next(filter(parsed, golds), ""), True)
-    if all(isinstance(one, list) and len(one) == 1 for one in wanted):
-        wanted = [one for [one] in wanted]  # APPS wraps the results of most of its functions in a list
-    cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(given, wanted, strict=True)]
+        texts = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
+                 for both in zip(inputs, outputs, strict=True)]  # fmt: skip
+        return _made(text, SOLVE, [[[x], y] for x, y in texts], next(filter(parsed, golds), ""), True)
+    if all(isinstance(one, list) and len(one) == 1 for one in outputs):
+        outputs = [one for [one] in outputs]  # APPS wraps the results of most of its functions in a list
+    cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(inputs, outputs, strict=True)]
     return _made(text, entry, cases, next(filter(None, (_plain(gold, entry) for gold in golds)), ""), False)
 
 
@@ -173,13 +173,13 @@ def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool) -> P
         line = as_text([case], entry)
         if len(line) <= LONGEST_CASE and read_cases(line, entry):
             found.setdefault(as_text([[case[0], None]], entry), line)
-    told = [call for call in found if _stands_in(text, call, stdin)]
-    hidden = [line for call, line in found.items() if call not in told][:MOST_CASES]
-    if not hidden and told:  # the text shows all cases
-        told, hidden = [], list(found.values())[:MOST_CASES]
+    visible = [call for call in found if _stands_in(text, call, stdin)]
+    hidden = [line for call, line in found.items() if call not in visible][:MOST_CASES]
+    if not hidden and visible:  # the text shows all cases
+        visible, hidden = [], list(found.values())[:MOST_CASES]
     if not hidden:
         raise LeftOut("without a case that is hidden and can be written down")
-    examples = "\n".join(found[call] for call in told[:MOST_EXAMPLES])
+    examples = "\n".join(found[call] for call in visible[:MOST_EXAMPLES])
     return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin)
 
 
@@ -216,7 +216,7 @@ def _stands_in(text: str, call: str, stdin: bool) -> bool:
     """Return whether the text shows what a case gives: the input itself, or the call of the function."""
     call = call.removeprefix("assert ").removesuffix(" == None")
     if stdin:
-        given = ast.literal_eval(call[call.index("(") + 1 : -1]).split()
-        return bool(given) and f" {' '.join(given)} " in f" {' '.join(text.split())} "
+        words = ast.literal_eval(call[call.index("(") + 1 : -1]).split()
+        return bool(words) and f" {' '.join(words)} " in f" {' '.join(text.split())} "
     squeezed = (re.sub(r"\s+", "", one).replace('"', "'") for one in (call, text))
     return next(squeezed) in next(squeezed)

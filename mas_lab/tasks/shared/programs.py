@@ -32,21 +32,21 @@ PYTHON = re.compile(r"(?i)\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?")
 """What stands behind the opening of a fence: nothing, or the name of Python."""
 
 
-def code_in(text: str, wanted: str) -> str:
+def code_in(text: str, marker: str) -> str:
     """Return the text of the program in an answer.
 
-    It is the last fenced block with the words `wanted`, such as "def f", or without such a block the last one. A block
+    It is the last fenced block with the words `marker`, such as "def f", or without such a block the last one. A block
     in another language is none. An answer without a block is the program itself.
     """
     found = FENCED.findall(text.replace("\r\n", "\n"))
     blocks = [code for _, language, code in found if PYTHON.fullmatch(language)] or [text]
-    fits = [code for code in blocks if re.search(rf"\b{wanted}\b", code)]
+    fits = [code for code in blocks if re.search(rf"\b{marker}\b", code)]
     return textwrap.dedent((fits or blocks)[-1]).strip()
 
 
-def read_code(text: str, wanted: str) -> str | None:
+def read_code(text: str, marker: str) -> str | None:
     """Return the program in an answer (`code_in`); `None` if that does not parse."""
-    source = code_in(text, wanted)
+    source = code_in(text, marker)
     return source if source and parsed(source) else None
 
 
@@ -107,9 +107,9 @@ class Result:
     def info(self) -> dict[str, Any]:
         """Return the entries of `Step.info`: the status, what was passed or printed, and any error and `backstop`."""
         cases = self.passed is not None
-        told = {"passed": sum(self.passed), "cases": len(self.passed)} if cases else {"printed": self.line}
-        told |= {"error": self.error} if self.error else {}
-        return {"status": self.outcome.status} | told | ({"backstop": True} if self.outcome.backstop else {})
+        entries = {"passed": sum(self.passed), "cases": len(self.passed)} if cases else {"printed": self.line}
+        entries |= {"error": self.error} if self.error else {}
+        return {"status": self.outcome.status} | entries | ({"backstop": True} if self.outcome.backstop else {})
 
 
 _warned: set[str] = set()
@@ -135,15 +135,15 @@ def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list
 MOST_KNOWN = 8192
 
 
-def grade(source: str, entry: str, cases: Sequence[Case], alike: Callable[[Any, Any], bool] | None = None) -> Result:
+def grade(source: str, entry: str, cases: Sequence[Case], equal: Callable[[Any, Any], bool] | None = None) -> Result:
     """Run `entry` of `source` on the arguments of each case and compare the results; equal requests run once.
 
-    `alike(value, expected)` decides what passes: by default `same`.
+    `equal(value, expected)` decides what passes: by default `same`.
     """
     outcome = _run(source, entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
     answers = zip(outcome.values, outcome.failed, cases, strict=True)
-    alike = alike or same
-    passed = tuple(not failed and alike(value, expected) for value, failed, (_, expected) in answers)
+    equal = equal or same
+    passed = tuple(not failed and equal(value, expected) for value, failed, (_, expected) in answers)
     return Result(outcome, passed)
 
 
@@ -156,17 +156,17 @@ _known: dict[tuple[str, str | None, bytes], sandbox.Outcome] = {}
 
 
 def _run(source: str, entry: str | None, inputs: bytes) -> sandbox.Outcome:
-    """Run a program on marshalled inputs (version 2 writes equal inputs alike), or return the outcome known of it.
+    """Run a program on marshalled inputs, or return its known outcome; marshal 2 writes equal inputs the same way.
 
     What the clock or somebody outside ended is not remembered: the program itself may be right.
     """
-    if (asked := (source, entry, inputs)) in _known:
-        return _known[asked]
+    if (request := (source, entry, inputs)) in _known:
+        return _known[request]
     outcome = sandbox.run(source, entry, marshal.loads(inputs), **LIMITS)
     if outcome.status != "killed" and not outcome.backstop:
         if len(_known) >= MOST_KNOWN:
             _known.clear()
-        _known[asked] = outcome
+        _known[request] = outcome
     return outcome
 
 
@@ -187,7 +187,7 @@ def same(value: Any, expected: Any) -> bool:
     return type(value) is type(expected) and value == expected
 
 
-def printed_alike(value: Any, expected: Any) -> bool:
+def prints_the_same(value: Any, expected: Any) -> bool:
     """Return whether two texts have the same words in the same order, the usual rule for programs that print."""
     return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
 
@@ -240,7 +240,7 @@ class Problem:
     does the same."""
 
     @property
-    def shown(self) -> tuple[Case, ...]:
+    def visible(self) -> tuple[Case, ...]:
         return read_cases(self.examples, self.entry)
 
     @property
@@ -249,13 +249,13 @@ class Problem:
 
         A program that knows the examples by heart then earns nothing.
         """
-        seen = {literal(list(arguments), "case") for arguments, _ in self.shown}
+        known = {literal(list(arguments), "case") for arguments, _ in self.visible}
         cases = read_cases(self.cases, self.entry)
-        return tuple(case for case in cases if literal(list(case[0]), "case") not in seen)
+        return tuple(case for case in cases if literal(list(case[0]), "case") not in known)
 
     def grade(self, source: str, cases: Sequence[Case]) -> Result:
         """Grade a program on cases."""
-        return grade(source, self.entry, cases, printed_alike if self.stdin else None)
+        return grade(source, self.entry, cases, prints_the_same if self.stdin else None)
 
     def confirm(self, cases: Sequence[Case]) -> Result:
         """Grade the gold program on cases."""
@@ -263,7 +263,7 @@ class Problem:
             return grade(self.gold, self.entry, cases)
         runs = [_printed(self.gold, *arguments) for arguments, _ in cases]
         pairs = zip(runs, cases, strict=True)
-        passed = tuple(run.status == "ok" and printed_alike(run.stdout, expected) for run, (_, expected) in pairs)
+        passed = tuple(run.status == "ok" and prints_the_same(run.stdout, expected) for run, (_, expected) in pairs)
         return Result(next((run for run in runs if run.status != "ok"), sandbox.Outcome("ok")), passed)
 
 

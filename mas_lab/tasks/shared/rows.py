@@ -61,8 +61,8 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
         from datasets import load_dataset
     except ImportError:
         raise EnvError(f"{env}: {data!r} is opened by the library datasets: pip install 'mas-lab[tasks]'") from None
-    whole = ":" not in data or Path(data).exists()  # a Windows drive has a colon, too
-    path, configuration = (data, None) if whole else data.rsplit(":", 1)
+    is_plain = ":" not in data or Path(data).exists()  # a Windows drive has a colon, too
+    path, configuration = (data, None) if is_plain else data.rsplit(":", 1)
     try:
         if Path(data).is_file():
             return load_dataset(TABLES[Path(data).suffix], data_files=data)
@@ -134,8 +134,8 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     found = shuffled(data, split, seed, read_row, env)
     if n > len(found):
         sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
-        told = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
-        raise EnvError(f"{told} (different ones: {sizes})")
+        message = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
+        raise EnvError(f"{message} (different ones: {sizes})")
     return found[:n]
 
 
@@ -153,20 +153,20 @@ def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[st
     named = set()
     for place, own, row in read(data, env):
         try:
-            told = read_row(row)
+            content = read_row(row)
         except EnvError as error:
             raise EnvError(f"{env}: {data}, {place}: {error}") from None
-        text = told if isinstance(told, str) else told[0]
+        text = content if isinstance(content, str) else content[0]
         own = OWN_SPLITS.get(own)
         named.add(own)
         name = content_id(text)
         if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
-            found[name] = (own, text, told)
+            found[name] = (own, text, content)
     splits: dict[str, list[Any]] = {split: [] for split in SPLITS}
-    for own, text, told in found.values():
-        kept = own in ("val", "test") or (own == "train" and "test" in named)
+    for own, text, content in found.values():
+        keeps_split = own in ("val", "test") or (own == "train" and "test" in named)
         drawn = split_of(text)
-        splits[own if kept else "train" if drawn in named else drawn].append(told)
+        splits[own if keeps_split else "train" if drawn in named else drawn].append(content)
     return splits
 
 
@@ -176,18 +176,18 @@ def _column(row: Row, *names: str) -> Any:
     return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
 
 
-def _text(row: Row, value: Any, wanted: str) -> str:
+def _text(row: Row, value: Any, columns: str) -> str:
     """Return the text of a column, or of the user's message if the column is a chat with one such message.
 
-    Raises EnvError, with the `wanted` columns, if there is none.
+    Raises EnvError, with the `columns`, if there is none.
     """
     if value is None:
-        raise EnvError(f"a row needs {wanted}, this one has {sorted(row)}")
+        raise EnvError(f"a row needs {columns}, this one has {sorted(row)}")
     if isinstance(value, list) and all(isinstance(part, Mapping) and "role" in part for part in value):
-        told = [part.get("content") for part in value if part["role"] != "system"]
-        value = told[0] if len(told) == 1 and value[-1]["role"] == "user" else value
+        messages = [part.get("content") for part in value if part["role"] != "system"]
+        value = messages[0] if len(messages) == 1 and value[-1]["role"] == "user" else value
     if not isinstance(value, str) or not value.strip():
-        raise EnvError(f"a row needs {wanted} as a text, or a chat with one message of the user; it is {value!r:.200}")
+        raise EnvError(f"a row needs {columns} as a text, or a chat with one message of the user; it is {value!r:.200}")
     return value
 
 
@@ -198,9 +198,9 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken. Raises EnvError if a column is missing,
     or if no answer could ever be the same as this one.
     """
-    wanted = "problem|question|prompt and answer|solution"
+    columns = "problem|question|prompt and answer|solution"
     worked = _column(row, "answer", "solution")
-    problem = _text(row, None if worked is None else _column(row, "problem", "question", "prompt"), wanted).strip()
+    problem = _text(row, None if worked is None else _column(row, "problem", "question", "prompt"), columns).strip()
     text = str(worked) if isinstance(worked, str | int | float) and worked == worked else ""
     boxed, (_, mark, last) = last_boxed(text), text.rpartition("####")
     gold = boxed or last.strip()
@@ -234,27 +234,27 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     `supporting_facts` with the titles of the needed passages (as in HotpotQA). An answer is a text, a number, True or
     False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA).
     """
-    wanted = "question and golden_answers|answers|answer"
-    told = _column(row, "golden_answers", "answers", "answer")
-    question = _text(row, None if told is None else _column(row, "question"), wanted)
+    columns = "question and golden_answers|answers|answer"
+    answers = _column(row, "golden_answers", "answers", "answer")
+    question = _text(row, None if answers is None else _column(row, "question"), columns)
     facts = _column(row, "supporting_facts") or []
     titles = facts.get("title", []) if isinstance(facts, Mapping) else [title for title, *_ in facts]
-    accepted = _accepted(told)
+    accepted = _accepted(answers)
     if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in (*accepted, *titles)):
-        raise EnvError(f"a row needs {wanted} as text, numbers, True or False; its answer is {told!r:.200}")
+        raise EnvError(f"a row needs {columns} as text, numbers, True or False; its answer is {answers!r:.200}")
     return question.strip(), accepted, list(dict.fromkeys(titles))
 
 
-def _accepted(told: Any) -> list[Any]:
+def _accepted(answer: Any) -> list[Any]:
     """Return the accepted answers in a column: texts, and what cannot be read as it is."""
-    if isinstance(told, Mapping):  # SQuAD: text, TriviaQA: value and aliases
-        named = [told[name] for name in ("text", "value", "aliases") if name in told]
-        return _accepted(named) if named else [told]
-    if isinstance(told, bool):
-        return ["yes", "true"] if told else ["no", "false"]
-    if isinstance(told, int | float) and math.isfinite(told):
-        return [str(int(told) if told == int(told) else told)]
-    return [text for part in told for text in _accepted(part)] if isinstance(told, list) else [told]
+    if isinstance(answer, Mapping):  # SQuAD: text, TriviaQA: value and aliases
+        named = [answer[name] for name in ("text", "value", "aliases") if name in answer]
+        return _accepted(named) if named else [answer]
+    if isinstance(answer, bool):
+        return ["yes", "true"] if answer else ["no", "false"]
+    if isinstance(answer, int | float) and math.isfinite(answer):
+        return [str(int(answer) if answer == int(answer) else answer)]
+    return [text for part in answer for text in _accepted(part)] if isinstance(answer, list) else [answer]
 
 
 def post(row: Row) -> str:

@@ -31,11 +31,11 @@ def excerpt(story: str, rng: random.Random, sentences: int, invents: float, conn
     A share `invents` of its words is drawn from all words, and a share `connects` of its sentences starts with a
     transition.
     """
-    held, told = story.split(" ."), []
-    count = len(held) - 1  # the part after the last full stop is empty
+    listed, drawn = story.split(" ."), []
+    count = len(listed) - 1  # the part after the last full stop is empty
     for chosen in sorted(rng.sample(range(count), min(count, sentences))):
         if connects and rng.random() < connects:
-            told.append(rng.choice(LINKS))
-        for word in held[chosen].split():
-            told.append(rng.choice(WORDS) if rng.random() < invents else word)
-    return " ".join(told)
+            drawn.append(rng.choice(LINKS))
+        for word in listed[chosen].split():
+            drawn.append(rng.choice(WORDS) if rng.random() < invents else word)
+    return " ".join(drawn)

@@ -82,8 +82,8 @@ def faithfulness(text: str, source: str, precise: float, dense: float) -> float:
     it. Density is content words / all words: filler lowers it.
     """
     listed = words(text)
-    said = content(listed)
-    if not said:
+    about = content(listed)
+    if not about:
         return 0.0
-    precision = len(set(said) & set(content(words(source)))) / len(said)
-    return min(1.0, precision / precise) * min(1.0, len(said) / len(listed) / dense)
+    precision = len(set(about) & set(content(words(source)))) / len(about)
+    return min(1.0, precision / precise) * min(1.0, len(about) / len(listed) / dense)

@@ -42,12 +42,12 @@ def question(world: int, hops: int | None = None) -> str:
     return " of ".join(path)
 
 
-def chain(world: int, asked: str) -> list[tuple[str, str, str]]:
+def chain(world: int, question: str) -> list[tuple[str, str, str]]:
     """Return the facts (person, relation, value) that answer a question, in the order in which they can be found.
 
     The value of the last fact is the answer.
     """
-    *relations, person = asked.split(" of ")
+    *relations, person = question.split(" of ")
     found = []
     for relation in reversed(relations):
         found.append((person, relation, facts(world)[person, relation]))
@@ -68,22 +68,22 @@ def look_up(world: int, title: str) -> list[tuple[str, str]]:
     return [] if value is None else [(" ".join(key), " ".join((*key, value)))]
 
 
-def ask(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
+def ask(world: int, question: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
     """Return the title to look up next: the first fact of the answer that is not `known`, or the last if all are.
 
     If it `errs`, it is a person that was met, with any relation of the question.
     """
     if not errs:
-        titles = [f"{person} {relation}" for person, relation, _ in chain(world, asked)]
-        told = {fact.rpartition(" ")[0] for fact in known}
-        return next((title for title in titles if title not in told), titles[-1])
-    *relations, person = asked.split(" of ")
+        titles = [f"{person} {relation}" for person, relation, _ in chain(world, question)]
+        titles_known = {fact.rpartition(" ")[0] for fact in known}
+        return next((title for title in titles if title not in titles_known), titles[-1])
+    *relations, person = question.split(" of ")
     return f"{rng.choice([person, *_met(known, PEOPLE)])} {rng.choice(relations)}"
 
 
-def answer(world: int, asked: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
+def answer(world: int, question: str, known: Sequence[str], errs: bool, rng: random.Random) -> str:
     """Return the answer if all its facts are `known`; otherwise, or if it `errs`, a guess."""
-    links = chain(world, asked)
+    links = chain(world, question)
     if not errs and {" ".join(link) for link in links} <= set(known):
         return links[-1][-1]
     return rng.choice([*_met(known, VALUES), rng.choice(TRAITS.get(links[-1][1], PEOPLE))])
