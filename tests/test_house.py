@@ -30,7 +30,7 @@ FLOORS = (
     ("__main__", "__init__"),
 )
 """From the ground up. Files may use files of their floor; a room (a folder) only uses floors below its own."""
-ROOMS = {path.name for path in ROOT.iterdir() if path.is_dir()}
+ROOMS = {path.parent.name for path in ROOT.glob("*/__init__.py") if not path.parent.name.startswith("_data")}
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 LINUX = ROOT / "backends/vllm"
 """vLLM has no build for Windows."""
@@ -86,6 +86,26 @@ def test_imports_run_downwards_only():
             if above != room and (sideways or FLOOR_OF[above] > FLOOR_OF[room]):
                 wrong.append(f"{path.relative_to(ROOT.parent)}, line {line}: {room} imports {other}, not below it")
     assert not wrong, "\n".join(wrong)
+
+
+def tree_of(page: str) -> list[str]:
+    """Return the rooms and files below `mas_lab/` in the tree of a page, from top to bottom."""
+    text = (ROOT.parent / page).read_text(encoding="utf-8")
+    block = next(part for part in text.split("```")[1::2] if part.startswith("\nmas_lab/"))
+    lines = re.findall(r"^ {4}(.*)$", block, re.MULTILINE)
+    return [
+        name.removesuffix(".py").rstrip("/") for line in lines for name in re.findall(r"\w+/(?=\s)|\w+\.py|\w+/$", line)
+    ]
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_the_tree_of_a_page_has_every_room(page):
+    assert {*ROOMS} <= {*tree_of(page)} <= {*FLOOR_OF}
+
+
+def test_the_tree_for_contributors_runs_down_the_floors():
+    floors = [FLOOR_OF[name] for name in tree_of("CONTRIBUTING.md")]
+    assert floors == sorted(floors, reverse=True)
 
 
 def test_what_is_imported_is_there():
