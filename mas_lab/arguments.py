@@ -73,7 +73,7 @@ def fits(value: Any, hint: Any) -> bool:
     if hint in (int, float, bool):
         of = {int: Integral, float: Real, bool: bool | np.bool_}[hint]
         return isinstance(value, of) and (hint is bool or not isinstance(value, bool)) and value == value
-    if kind is abc.Callable:  # a class whose instances can be called was meant to be an instance
+    if _is_callable(hint):  # a class whose instances can be called was meant to be an instance
         made = isinstance(value, type) and any("__call__" in vars(base) for base in value.__mro__)
         return callable(value) and not made
     if kind is abc.Mapping:
@@ -97,4 +97,9 @@ def _words(hint: Any) -> str:
         return f"a list of {_words(inner[0])}"
     if kind is abc.Mapping:
         return f"a dict of {_words(inner[0])} to {_words(inner[1])}"
-    return "a callable" if kind is abc.Callable else WORDS.get(hint) or getattr(hint, "__name__", str(hint))
+    return "a callable" if _is_callable(hint) else WORDS.get(hint) or getattr(hint, "__name__", str(hint))
+
+
+def _is_callable(hint: Any) -> bool:
+    """Return whether a type hint is `Callable[...]`, or a protocol with `__call__`, such as `Credit`."""
+    return get_origin(hint) is abc.Callable or (getattr(hint, "_is_protocol", False) and "__call__" in vars(hint))

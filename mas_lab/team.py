@@ -132,7 +132,7 @@ class Team(Mapping[str, Policy]):
         """
         if isinstance(sampling, Sampling):
             sampling = dict.fromkeys(self, sampling)
-        return self._named_alike(Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen))
+        return self._with_these_names(Team(self._by_agent, self.sampling | dict(sampling or {}), self.frozen))
 
     def swapped(self, first: str, second: str) -> "Team":
         """Return the team with the policies of two agents exchanged; the policies keep their names.
@@ -150,11 +150,11 @@ class Team(Mapping[str, Policy]):
         others = {first: second, second: first}
         for agent in others:
             self[agent]  # raises where the team has no such agent
-        return self._named_alike(
+        return self._with_these_names(
             Team({agent: self[others.get(agent, agent)] for agent in self}, self.sampling, self.frozen)
         )
 
-    def _named_alike(self, team: "Team") -> "Team":
+    def _with_these_names(self, team: "Team") -> "Team":
         """Return `team`, which plays with the policies of this one, with the names that they have here."""
         names = {id(policy): name for name, policy in self.policies.items()}
         team._name_of = {agent: names[id(policy)] for agent, policy in team._by_agent.items()}

@@ -1,18 +1,29 @@
-"""Credits: the number that is compared within a group, `table -> Series`.
+"""Credits: the number that is compared within a group.
 
-A credit is a frozen dataclass, and its `repr` is the code that makes it. A credit raises `TableError` if it has no
-meaning for a table. Leaves out: which rows are compared (`group`) and how they are compared (`normalize`).
+Leaves out: which rows are compared (`group`) and how they are compared (`normalize`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.table import TableError, column, place, require
 
-Credit = Callable[..., pd.Series | pd.DataFrame]
+
+class Credit(Protocol):
+    """The number that is compared within a group: one number per row, on the index of `turns`.
+
+    `turns` is the table of a rollout. A credit raises `TableError` if the table lacks a column that it reads, or if it
+    has no meaning for the table. It may return a table instead, with `credit` and other columns, such as the `value` of
+    a `critic`. With a class attribute `needs_team = True`, the call also gets the team. A credit is a frozen dataclass,
+    whose `repr` is the code that makes it, or a function. It is pure: the same table has the same credits in every
+    call. See `Recipe.after` for one that learns.
+    """
+
+    def __call__(self, turns: pd.DataFrame) -> pd.Series | pd.DataFrame:
+        """Return the credit of each row."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +49,6 @@ class mixed:
 
         Args:
             turns: Table with `team_reward`. `local_reward` is 0 if the column is missing.
-
-        Returns:
-            One number per row, on the index of `turns`.
-
-        Raises:
-            TableError: `team_reward` is missing, or a reward is not a finite number.
         """
         require(turns, ["team_reward"], "mixed", optional=["local_reward"] if self.local else [])
         return self.alpha * turns["team_reward"] + (self.local * column(turns, "local_reward") if self.local else 0.0)
@@ -75,12 +80,8 @@ class episode_return:
             turns: Table with `episode` and `team_reward`. `depth`, `kept`, `valid` and `local_reward` have defaults if
                 they are missing.
 
-        Returns:
-            One number per row, on the index of `turns`.
-
         Raises:
-            TableError: A column is missing, an episode branches, or agents that acted together have different team
-                rewards.
+            TableError: An episode branches, or agents that acted together have different team rewards.
         """
         local = ["local_reward"] if self.own else []
         require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
@@ -88,8 +89,8 @@ class episode_return:
         rows = turns.assign(**{name: column(turns, name) for name in names})
         steps = joint_steps(rows[rows["kept"].astype(bool)])
         total = steps.groupby("episode")["team_reward"].sum()
-        earned = rows["episode"].map(total).fillna(0.0).astype(float) - self.invalid * ~rows["valid"].astype(bool)
-        return earned + self.own * rows["local_reward"] if self.own else earned
+        credit = rows["episode"].map(total).fillna(0.0).astype(float) - self.invalid * ~rows["valid"].astype(bool)
+        return credit + self.own * rows["local_reward"] if self.own else credit
 
 
 @dataclass(frozen=True)
@@ -112,46 +113,43 @@ class own_return:
             turns: Table with `episode`, `agent` and `local_reward`. `depth` and `kept` have defaults if they are
                 missing.
 
-        Returns:
-            One number per row, on the index of `turns`.
-
         Raises:
-            TableError: A column is missing, or an episode branches.
+            TableError: An episode branches.
         """
         require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         rows = rows.reset_index(drop=True)
-        kept = rows["kept"].astype(bool)
-        twice = rows[kept].duplicated(["episode", "depth", "agent"])
+        played = rows["kept"].astype(bool)
+        twice = rows[played].duplicated(["episode", "depth", "agent"])
         if twice.any():
             raise TableError(
-                f"own_return: several kept actions at {place(rows[kept][twice].iloc[0])}: the episode branches there, "
-                "so an agent has no single sum; roll out with episodes(n)"
+                f"own_return: several kept actions at {place(rows[played][twice].iloc[0])}: the episode branches "
+                "there, so an agent has no single sum; roll out with episodes(n)"
             )
-        earned = rows["local_reward"].where(kept, 0.0).astype(float)
+        reward = rows["local_reward"].where(played, 0.0).astype(float)
         own = [rows["episode"], rows["agent"]]
-        found = earned.groupby(own).transform("sum")
+        credit = reward.groupby(own).transform("sum")
         if self.to_go:
-            found = earned[rows["depth"].sort_values(ascending=False, kind="stable").index].groupby(own).cumsum()
-        return found.sort_index().set_axis(turns.index)
+            credit = reward[rows["depth"].sort_values(ascending=False, kind="stable").index].groupby(own).cumsum()
+        return credit.sort_index().set_axis(turns.index)
 
 
-def joint_steps(kept: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
-    """Return one row per environment step of each episode, in order; raise `TableError` if an episode branches."""
+def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
+    """Return one of the kept rows per step of each episode, in order; raise `TableError` if an episode branches."""
     key = ["episode", "depth"]
-    twice = kept.duplicated([*key, *(["agent"] if "agent" in kept.columns else [])])
+    twice = played.duplicated([*key, *(["agent"] if "agent" in played.columns else [])])
     if twice.any():
         raise TableError(
-            f"{credit}: several kept actions at {place(kept[twice].iloc[0])}: the episode branches there, "
+            f"{credit}: several kept actions at {place(played[twice].iloc[0])}: the episode branches there, "
             "so it has no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates"
         )
-    spread = kept.groupby(key)["team_reward"].transform("nunique") > 1
+    spread = played.groupby(key)["team_reward"].transform("nunique") > 1
     if spread.any():
         raise TableError(
-            f"{credit}: agents that acted together disagree on team_reward at {place(kept[spread].iloc[0])}; "
+            f"{credit}: agents that acted together disagree on team_reward at {place(played[spread].iloc[0])}; "
             "tree() scores each of them against the others' choices: use mixed()"
         )
-    return kept.drop_duplicates(key).sort_values(key)
+    return played.drop_duplicates(key).sort_values(key)
 
 
 @dataclass(frozen=True)
@@ -179,18 +177,15 @@ class return_to_go:
             turns: Table with `team_reward`. `node`, `parent`, `depth`, `candidate` and `kept` have defaults if they are
                 missing.
 
-        Returns:
-            One number per row, on the index of `turns`.
-
         Raises:
             TableError: A candidate is not kept, or a parent is not an action of the table.
         """
         require(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
-        kept = column(turns, "kept").astype(bool)
-        if not kept.all():
+        followed = column(turns, "kept").astype(bool)
+        if not followed.all():
             raise TableError(
-                f"return_to_go: a candidate that the state did not follow, at {place(turns[~kept].iloc[0])}, has no "
-                "return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
+                f"return_to_go: a candidate that the state did not follow, at {place(turns[~followed].iloc[0])}, has "
+                "no return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
             )
         rows = _with_parents(turns)
         _refuse_strays(rows)
@@ -221,11 +216,8 @@ class counterfactual:
         Args:
             turns: Table of `tree(k, follow=m)`, with the rows of the continuations.
 
-        Returns:
-            One number per row, on the index of `turns`.
-
         Raises:
-            TableError: A column is missing, or the table holds no continuations.
+            TableError: The table holds no continuations.
         """
         require(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
         probe = turns["probe"].astype(bool)
@@ -235,10 +227,10 @@ class counterfactual:
             )
         played = turns.assign(episode=column(turns, "episode"))
         steps = joint_steps(played[probe & column(turns, "kept").astype(bool)], "counterfactual")
-        episodes = steps.groupby("episode").agg(earned=("team_reward", "sum"), parent=("parent", "first"))
-        future = episodes.groupby("parent")["earned"].mean()
+        episodes = steps.groupby("episode").agg(total=("team_reward", "sum"), parent=("parent", "first"))
+        future = episodes.groupby("parent")["total"].mean()
         credit = turns["team_reward"] + column(turns, "action").map(future).fillna(0.0)
-        return credit.where(~probe, played["episode"].map(episodes["earned"]))
+        return credit.where(~probe, played["episode"].map(episodes["total"]))
 
 
 @dataclass(frozen=True)
@@ -249,7 +241,7 @@ class difference_return:
 
     CCPO, arXiv 2603.21563; the difference reward of Wolpert and Tumer (2002). `without(n)` plays the episodes without
     an agent. What was earned before the agent's first turn is part of both returns. An agent whose absence was not
-    played gets R.
+    played gets R. A row of a replay (`probe`) gets the return of that replay.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
@@ -258,25 +250,22 @@ class difference_return:
         Args:
             turns: Table of `without(n)`, with the rows of the replays.
 
-        Returns:
-            One number per row, on the index of `turns`. A row of a replay (`probe`) gets the return of that replay.
-
         Raises:
-            TableError: A column is missing, or the table holds no replays.
+            TableError: The table holds no replays.
         """
         require(turns, ["episode", "depth", "agent", "team_reward"], "difference_return")
         if "removed" not in turns:
             raise TableError("difference_return: the table holds no replays; roll out with without(n)")
         steps = joint_steps(turns[column(turns, "kept").astype(bool)], "difference_return")
-        earned, begins = steps.groupby("episode")["team_reward"].sum(), steps.groupby("episode")["depth"].min()
+        total, begins = steps.groupby("episode")["team_reward"].sum(), steps.groupby("episode")["depth"].min()
         before = steps["team_reward"].groupby(steps["episode"]).cumsum() - steps["team_reward"]
         before = pd.Series(before.to_numpy(), pd.MultiIndex.from_frame(steps[["episode", "depth"]]))
         missed = {}
         for episode, agent in turns[["episode", "agent"]].drop_duplicates().itertuples(index=False):
             replay = replay_name(episode, agent)
-            missed[episode, agent] = before[episode, begins[replay]] + earned[replay] if replay in earned.index else 0.0
+            missed[episode, agent] = before[episode, begins[replay]] + total[replay] if replay in total.index else 0.0
         lost = [missed[key] for key in zip(turns["episode"], turns["agent"], strict=True)]
-        return turns["episode"].map(earned).astype(float) - lost
+        return turns["episode"].map(total).astype(float) - lost
 
 
 def replay_name(episode: str, removed: str) -> str:

@@ -35,13 +35,13 @@ def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
     check_arguments(select, locals())
     forbid(turns, ["selected"], "select")
     refuse_copies(turns, "select")
-    said = selector(turns)
-    if not isinstance(said, pd.Series) or not said.index.equals(turns.index):
+    chosen = selector(turns)
+    if not isinstance(chosen, pd.Series) or not chosen.index.equals(turns.index):
         raise TableError(
-            f"select: {selector!r} gave {type(said).__name__}; "
+            f"select: {selector!r} gave {type(chosen).__name__}; "
             "it must give a Series of True and False on the table's index"
         )
-    marked = turns.assign(selected=said)
+    marked = turns.assign(selected=chosen)
     require(marked, ["selected"], "select")
     return marked.assign(selected=marked["selected"].astype(bool) & trained(turns))
 

@@ -1,4 +1,4 @@
-"""The resources that a training has spent so far, and the budget at which it ends.
+"""The resources that a training has used so far, and the budget at which it ends.
 
 A fair comparison of recipes gives each the same amount of something: sampled tokens, episodes, or optimizer steps.
 These three differ from each other, so you must choose one. Leaves out: the step itself (`loop`).
@@ -23,7 +23,7 @@ each policy."""
 class Budget:
     """A budget that ends a training with the step that reaches `amount` of `kind`, one of `KINDS`.
 
-    The part of the last step beyond `amount` is spent as well.
+    The part of the last step beyond `amount` is used as well.
     """
 
     kind: str
@@ -39,20 +39,20 @@ class Budget:
         return f"{self.amount:,} {self.kind.replace('_', ' ')}"
 
     @classmethod
-    def of(cls, told: "Budget | Mapping[str, int]") -> "Budget":
+    def of(cls, budget: "Budget | Mapping[str, int]") -> "Budget":
         """Return a budget from `{"tokens": 100_000}`, the form that files use."""
-        if isinstance(told, Budget):
-            return told
-        if not isinstance(told, Mapping) or len(told) != 1:
+        if isinstance(budget, Budget):
+            return budget
+        if not isinstance(budget, Mapping) or len(budget) != 1:
             raise ValueError(
-                f"a budget is one of {', '.join(KINDS)} with its amount, {{'tokens': 100000}}; got {told!r}"
+                f"a budget is one of {', '.join(KINDS)} with its amount, {{'tokens': 100000}}; got {budget!r}"
             )
-        [(kind, amount)] = told.items()
+        [(kind, amount)] = budget.items()
         return cls(kind, amount)
 
 
 class Usage:
-    """The resources that every step has spent; for a resumed run they are only read if something asks for them."""
+    """The resources that every step used; those of a resumed run are only read if a budget or a score depends on them."""
 
     def __init__(self, steps: Sequence[Mapping[str, int]] = ()):
         self.steps = list(steps)
