@@ -52,7 +52,7 @@ class Budget:
 
 
 class Usage:
-    """The resources that every step used; those of a resumed run are only read if a budget or a score depends on them."""
+    """The resources that every step used; those of a resumed run are only read if something depends on them."""
 
     def __init__(self, steps: Sequence[Mapping[str, int]] = ()):
         self.steps = list(steps)
