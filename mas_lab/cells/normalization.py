@@ -122,9 +122,10 @@ def normalize(
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
     baseline, lone = _center(rows, center, of_center, team)
-    divisor, still = _scale(rows, scale, of_scale, ddof, eps, team)
+    divisor, still = _scale(rows, scale, of_scale, ddof, team)
     if flat == "center":
-        divisor, still = _borrowed(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof, eps)
+        divisor, still = _borrowed(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof)
+    divisor = divisor if scale == "none" else divisor + eps
     dead = lone | still | ~trained(rows) | _without_peer(statistics, peers)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
@@ -217,22 +218,17 @@ def _called(function: Center | Scale, turns: pd.DataFrame, team: Team | None, pa
 
 
 def _scale(
-    turns: pd.DataFrame,
-    scale: Sequence[str] | str | Scale | None,
-    statistics: Statistics,
-    ddof: int,
-    eps: float,
-    team: Team | None,
+    turns: pd.DataFrame, scale: Sequence[str] | str | Scale | None, statistics: Statistics, ddof: int, team: Team | None
 ) -> tuple[pd.Series, pd.Series]:
-    """Return the divisor of each row, and whether its group is lone or flat."""
+    """Return the divisor of each row without `eps`, and whether its group is lone or flat."""
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     if callable(scale):
         divisor = _called(scale, turns, team, "scale")
-        return divisor + eps, divisor <= 0
+        return divisor, divisor <= 0
     stats = statistics(_columns(scale, (), "scale"))
     still = _is_still(stats)
-    return _deviation(stats, ddof).mask(still, 0.0) + eps, still
+    return _deviation(stats, ddof).mask(still, 0.0), still
 
 
 def _without_peer(statistics: Callable[..., pd.DataFrame], peers: Sequence[str] | None) -> pd.Series | bool:
@@ -249,12 +245,10 @@ def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
     return np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
 
 
-def _borrowed(
-    divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int, eps: float
-) -> tuple[pd.Series, pd.Series]:
+def _borrowed(divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int) -> tuple[pd.Series, pd.Series]:
     """Return the result of `_scale` with the center group's deviation in rows whose scale group has none."""
     borrows = still & ~_is_still(of_center)
-    return divisor.mask(borrows, _deviation(of_center, ddof) + eps), still & ~borrows
+    return divisor.mask(borrows, _deviation(of_center, ddof)), still & ~borrows
 
 
 def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:

@@ -17,6 +17,8 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + cos(pi * min(1.0, done))),
 }
 """Learning rate schedules by name: the factor as a function of the share of `horizon` that is done."""
+FORMER = {"step_timeout": None}
+"""Settings that runs of earlier versions record, with the only value that is left."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ class Settings:
             if getattr(self, name) not in known:
                 raise ValueError(f"train: {name}={getattr(self, name)!r}; known are {', '.join(known)}")
         if self.schedule != "constant" and self.horizon is None:
-            raise ValueError(f"train: schedule={self.schedule!r} wants horizon=, the step at which it ends")
+            raise ValueError(f"train: schedule={self.schedule!r} needs horizon=, the step at which it ends")
         if self.learn is not None and min(self.learn, default=None) != 0:
             raise ValueError(f"train: learn={self.learn!r}; say who learns from step 0 on, such as {{0: ['solver']}}")
         require_max_norm(self.max_norm, "train")
@@ -126,6 +128,7 @@ class Settings:
             TypeError: A name is no setting.
         """
         known = [f.name for f in fields(cls)]
+        options = {name: value for name, value in options.items() if name not in FORMER or value != FORMER[name]}
         for name in options:
             if name not in known:
                 other = "; sampling belongs to the team: team.with_sampling(...)" if name == "sampling" else ""

@@ -212,7 +212,7 @@ def test_groups_of_one_by_their_key_are_refused_when_they_show(team):
     (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
     (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
     (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
-    (ValueError, r"wants horizon=", {"schedule": "linear"}),
+    (ValueError, r"needs horizon=", {"schedule": "linear"}),
     (ValueError, r"learn=.*; say who learns from step 0 on", {"learn": {3: ["asker"]}}),
     (ValueError, r"learn has \[\] from step 4 on; name at least one agent", {"learn": {0: ["asker"], 4: []}}),
     (ValueError, r"learn has \['boss'\] from step 0 on; .* \['asker', 'doer'\]", {"learn": {0: ["boss"]}}),
