@@ -115,44 +115,7 @@ def test_a_resume_without_the_state_is_refused(models, tmp_path):
         list(start(models, learns, tmp_path / "without"))
 
 
-class mutable:
-    """A credit and curriculum in the former protocol."""
-
-    def __call__(self, turns):
-        return turns["local_reward"]
-
-    def load_state(self, state): ...
-
-    def see(self, report): ...
-
-
-class stateless(mutable):
-    load_state = property()
-
-    def after(self, turns):
-        return self
-
-
-def test_a_part_that_learns_otherwise_is_told_what_to_write(models):
-    words = r"must learn as an immutable value\. .* field `state` .* method after\({}\) .* without {}\(\)"
-    for part in (mutable(), stateless()):
-        with pytest.raises(TypeError, match=r"train: credit=.*" + words.format("turns", "load_state")):
-            start(models, RAE.replace(credit=part), None)
-        with pytest.raises(TypeError, match=r"train: curriculum=.*" + words.format("report", "see")):
-            start(models, RAE, None, curriculum=part)
-
-
 @pytest.mark.parametrize(("state", "words"), [({"a": {1, 2}}, r"\(set\)"), ({3: 1}, "has the key 3; keys are UTF-8")])
 def test_a_state_that_is_no_plain_data_is_refused(models, tmp_path, state, words):
     with pytest.raises(TypeError, match=rf"train: state\['credit'\].* {words}"):
         list(start(models, RAE.replace(credit=surprise(state=state)), tmp_path / "run"))
-
-
-class rewritten(lab.Recipe):
-    def advantages(self, turns, team=None):
-        return super().advantages(turns, team)
-
-
-def test_a_recipe_that_overrides_advantages_is_told_what_to_override(models):
-    with pytest.raises(TypeError, match=r"train: rewritten overrides advantages\(\), .* override normalize\(self"):
-        start(models, rewritten(**vars(RAE)), None)
