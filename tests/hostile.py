@@ -1,6 +1,6 @@
 """Zips of runs that nobody made by `export()`: one honest zip, and what somebody may have done to it.
 
-Leaves out: what is to come of them (`runs/test_zips.py`).
+Leaves out: what is to come of them (`contrib/foreign/test_child.py`).
 """
 
 import io

@@ -1,4 +1,7 @@
-"""A run from others opens, or says what is wrong with which file; it takes no more than it may, and runs nothing."""
+"""A run from others opens, or says what is wrong with which file; it takes no more than it may, and runs nothing.
+
+Also the tests of `check` and `forms` beside it, and of `runs.trust`.
+"""
 
 import io
 import re

@@ -1,4 +1,7 @@
-"""A full disk: the error names the run, the file and what is safe, and the same command goes on when there is room."""
+"""A full disk: the error names the run, the file and what is safe, and the same command goes on when there is room.
+
+`test_faults` kills the training, and `test_run` resumes, refuses and locks it.
+"""
 
 import errno
 import os

@@ -1,4 +1,7 @@
-"""`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise."""
+"""`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise.
+
+Also the tests of `cell` and `sources`.
+"""
 
 import json
 import linecache
