@@ -96,7 +96,7 @@ class Waves(Streamed):
 
     def ready(self):
         answers = super().ready()
-        while self._asked:
+        while self._running:
             answers += super().ready()
         return answers
 

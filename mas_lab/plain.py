@@ -34,9 +34,9 @@ def sample(policy, messages, n, max_tokens, rng, temperature=1.0):
         A dict per candidate: ids of prompt and completion, log-probabilities of the sampled tokens, text.
     """
     prompt = policy.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
-    said = [{"prompt_ids": list(prompt), "completion_ids": [], "logprobs": [], "temperature": temperature,
+    drawn = [{"prompt_ids": list(prompt), "completion_ids": [], "logprobs": [], "temperature": temperature,
              "candidate": k} for k in range(n)]  # fmt: skip
-    tokens_K, cache, live = torch.tensor([prompt] * n), None, list(said)
+    tokens_K, cache, live = torch.tensor([prompt] * n), None, list(drawn)
     for _ in range(max_tokens):
         out = policy.model(tokens_K, past_key_values=cache, use_cache=True)
         cache = out.past_key_values
@@ -50,7 +50,7 @@ def sample(policy, messages, n, max_tokens, rng, temperature=1.0):
         if not live:
             break
     return [{**one, "completion": policy.tokenizer.decode(one["completion_ids"], skip_special_tokens=True)}
-            for one in said]  # fmt: skip
+            for one in drawn]  # fmt: skip
 
 
 def rollout(env, players, tasks, rng, episodes=1, candidates=1):
@@ -75,14 +75,14 @@ def rollout(env, players, tasks, rng, episodes=1, candidates=1):
         state, depth, turns, done = env.start(task), 0, dict.fromkeys(env.agents, 0), False
         while not done:
             (agent,) = env.acting(state)
-            said = sample(players[agent], env.observe(state, agent), candidates, env.max_tokens, rng)
-            steps = [env.step(state, {agent: one["completion"]}) for one in said]
-            earned = [step.team_reward + step.local_rewards[agent] for step in steps]
-            best = earned.index(max(earned))
+            drawn = sample(players[agent], env.observe(state, agent), candidates, env.max_tokens, rng)
+            steps = [env.step(state, {agent: one["completion"]}) for one in drawn]
+            rewards = [step.team_reward + step.local_rewards[agent] for step in steps]
+            best = rewards.index(max(rewards))
             rows += [{"task": task.id, "episode": f"{task.id}#{number}", "depth": depth, "turn": turns[agent],
-                      "agent": agent, **one, "kept": one is said[best], "team_reward": step.team_reward,
+                      "agent": agent, **one, "kept": one is drawn[best], "team_reward": step.team_reward,
                       "local_reward": step.local_rewards[agent], "success": step.success}
-                     for one, step in zip(said, steps, strict=True)]  # fmt: skip
+                     for one, step in zip(drawn, steps, strict=True)]  # fmt: skip
             state, depth, turns[agent] = steps[best].state, depth + 1, turns[agent] + 1
             done = steps[best].done or any(turns[one] >= env.max_turns for one in env.acting(state))
     return pd.DataFrame(rows)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PolicyError(ValueError):
-    """An error of a policy that cannot do what was asked; the message names the policy and the remedy."""
+    """An error of a policy that cannot do what it should; the message names the policy and the remedy."""
 
     ticket: int | None = None
     """Ticket of the request that failed. `None`: unknown."""
@@ -216,19 +216,19 @@ class Policy(Protocol):
         """Return a description as plain data; policies with equal descriptions may load each other's states."""
 
 
-def check_fit(policy: Policy, request: Request) -> None:
+def check_fit(policy: Policy, requests: Sequence[Request]) -> None:
     """Raise PolicyError if a request is empty or exceeds the context of its policy."""
-    prompt, more = len(request.prompt_ids), request.max_tokens
-    if prompt == 0 or more < 1:
-        raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
-    if prompt + more > policy.context:
-        raise PolicyError(
-            f"policy {policy.name!r}: {prompt} prompt tokens + max_tokens {more} = {prompt + more} exceed the "
-            f"context of {policy.context} tokens; shorten the observation or lower max_tokens"
-        )
+    for prompt, more in ((len(request.prompt_ids), request.max_tokens) for request in requests):
+        if prompt == 0 or more < 1:
+            raise PolicyError(f"policy {policy.name!r}: {prompt} prompt tokens and max_tokens {more}; both must be ≥ 1")
+        if prompt + more > policy.context:
+            raise PolicyError(
+                f"policy {policy.name!r}: {prompt} prompt tokens + max_tokens {more} = {prompt + more} exceed the "
+                f"context of {policy.context} tokens; shorten the observation or lower max_tokens"
+            )
 
 
-Asked = tuple[Policy, Request]
+PolicyRequest = tuple[Policy, Request]
 
 
 class WaveEngine(ABC):
@@ -237,18 +237,17 @@ class WaveEngine(ABC):
     streams = False
 
     def __init__(self):
-        self._queue: dict[int, Asked] = {}
+        self._queue: dict[int, PolicyRequest] = {}
         self._tickets = count()
         self._turn = threading.RLock()  # threads of an environment may sample during a rollout
 
     @abstractmethod
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
 
     def submit(self, policy: Policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests and return a ticket for each. Raises PolicyError if one does not fit the context."""
-        for request in requests:
-            check_fit(policy, request)
+        check_fit(policy, requests)
         tickets = [next(self._tickets) for _ in requests]
         self._queue |= {ticket: (policy, request) for ticket, request in zip(tickets, requests, strict=True)}
         return tickets
@@ -266,8 +265,7 @@ class WaveEngine(ABC):
 
     def sample(self, policy: Policy, requests: Sequence[Request]) -> list[Completion]:
         """Answer these requests now, in order; the queue does not change."""
-        for request in requests:
-            check_fit(policy, request)
+        check_fit(policy, requests)
         with self._turn:
             return self.complete([(policy, request) for request in requests])
 

@@ -112,19 +112,19 @@ def _problem(function: Any, tools: Tools) -> str:
     return "" if fit and isinstance(function["arguments"], dict) else "wrong_arguments"
 
 
-def fits(schema: Any, *given: Any) -> bool:
-    """Return whether each of the given arguments fits a JSON schema, which may refer to its own parts only.
+def fits(schema: Any, *arguments: Any) -> bool:
+    """Return True if each of `arguments` fits a JSON schema, which may refer to its own parts only.
 
     It is False if the comparison takes more than `SECONDS`, as that with a pattern may, or does not end. Raises
     ValueError if `schema` is no JSON schema.
     """
     try:
-        told = workers("schema").ask([json.dumps(schema), *given], SECONDS)
+        answer = workers("schema").ask([json.dumps(schema), *arguments], SECONDS)
     except ChildEnded:
         return False
-    if isinstance(told, str):
-        raise ValueError(told)
-    return told
+    if isinstance(answer, str):
+        raise ValueError(answer)
+    return answer
 
 
 def answer_of(

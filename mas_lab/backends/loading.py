@@ -15,7 +15,7 @@ from mas_lab.backends.torch.source import Source, options_of, read_record
 from mas_lab.policy import Policy, PolicyError
 
 if TYPE_CHECKING:
-    from mas_lab.backends.torch.base import Given
+    from mas_lab.backends.torch.base import SavedWeights
 
 MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
 """The class of each back end that trains in torch."""
@@ -118,22 +118,22 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
             make = _model_class(record["backend"])
             from mas_lab.backends.torch.base import restore
 
-            asked = (base,) if isinstance(base, str) else base
-            policies[name] = restore(make, record, directories[name], bases, asked)
+            allowed = (base,) if isinstance(base, str) else base
+            policies[name] = restore(make, record, directories[name], bases, allowed)
         policies[name].name = record["name"]
         policies[name].load(Path(directories[name]))
     return policies
 
 
-def open_given(given: "dict[str, Given]", backend: str = "torch", **options) -> dict[str, Policy]:
-    """Return policies by name from weights that were handed out (`mas_lab.backends.torch.base.Given`)."""
+def open_weights(weights: "dict[str, SavedWeights]", backend: str = "torch", **options) -> dict[str, Policy]:
+    """Return policies by name from weights of another user (`mas_lab.backends.torch.base.SavedWeights`)."""
     if backend == "tinker":
         raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
     make = _model_class(backend)
     from mas_lab.backends.torch.base import open_one
 
     bases: dict[str, list[Any]] = {}
-    return {name: open_one(make, name, one, options, bases) for name, one in given.items()}
+    return {name: open_one(make, name, one, options, bases) for name, one in weights.items()}
 
 
 def _model_class(backend: str):

@@ -180,7 +180,7 @@ def test_a_changed_file_and_an_oversized_model_are_refused(folder, monkeypatch):
     for change, error, sentence in (
         ({"num_hidden_layers": 10**9}, lab.RunError, "num_hidden_layers=.*no model that could be loaded"),
         ({"text_config": {"vocab_size": 2**25}}, lab.RunError, "vocab_size=.*no model that could be loaded"),
-        ({"intermediate_size": 2**20}, PolicyError, r"config.json asks for \d+ weights, and its files hold \d+ bytes"),
+        ({"intermediate_size": 2**20}, PolicyError, r"config.json describes \d+ weights, and its files have \d+ bytes"),
     ):
         path.write_text(json.dumps(config | change), encoding="utf-8")
         relist(folder)
@@ -286,7 +286,7 @@ def test_a_base_is_loaded_only_if_it_was_asked_for(made, models, tmp_path):
             one["base"] = {"kind": "hub", "name": "somebody/model", "digest": "0" * 40}
 
     edit(folder, of_the_hub)
-    with pytest.raises(PolicyError, match="'somebody/model' of the hub, which is not loaded unasked"):
+    with pytest.raises(PolicyError, match="'somebody/model' of the hub, which is only loaded on request"):
         lab.load_team(folder, base="somebody/other")
 
 

@@ -20,7 +20,7 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast,
 from mas_lab.backends.distributed.shares import Share
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.locks import locked
-from mas_lab.policy import Asked, Completion, PolicyError, Request, WaveEngine
+from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, WaveEngine
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -217,7 +217,7 @@ class RankedEngine(WaveEngine):
         self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
         self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
 
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+    def complete(self, asked: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order; called on rank 0."""
         numbered = [(self.policies.index(policy), request) for policy, request in asked]
         with locked(self.policies):  # the other ranks receive one message at a time

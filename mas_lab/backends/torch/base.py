@@ -36,7 +36,7 @@ class TorchBase(AdapterBase):
         """Make adapter `index` for `agent`; its initial weights depend on the base's seed and on `index`."""
         if rank is not None and not 1 <= rank <= self.rank:
             raise PolicyError(
-                f"agent {agent!r} asks for rank {rank}; the base was loaded with rank={self.rank}, which must be "
+                f"agent {agent!r} requests rank {rank}; the base was loaded with rank={self.rank}, which must be "
                 "the largest of its adapters'"
             )
         with RANDOM, torch.random.fork_rng():
@@ -50,19 +50,19 @@ class TorchBase(AdapterBase):
 
 
 def restore(
-    make: type[TorchModel], record: dict[str, Any], directory: str | Path, bases: Bases, asked: Collection[str]
+    make: type[TorchModel], record: dict[str, Any], directory: str | Path, bases: Bases, allowed: Collection[str]
 ) -> TorchPolicy:
     """Return the policy of a record, whose state is still to be loaded from `directory`.
 
-    `bases` holds the bases of the policies before it. `asked`: hub ids that may be loaded, since a stranger may have
+    `bases` holds the bases of the policies before it. `allowed`: hub ids that may be loaded, since a stranger may have
     written the record.
     """
     source = Source(**record["source"])
     fetched = source.kind == "hub" and (record["lora"] is not None or source.digest is None)
-    if fetched and source.name not in asked:
+    if fetched and source.name not in allowed:
         raise PolicyError(
-            f"{Path(directory) / RECORD} names the model {source.name!r} of the hub, which is not loaded unasked; if "
-            f"it is the one that you trained, ask for it: load_run(...).team(base={source.name!r})"
+            f"{Path(directory) / RECORD} names the model {source.name!r} of the hub, which is only loaded on request; "
+            f"if it is the one that you trained, pass it: load_run(...).team(base={source.name!r})"
         )
     if record["lora"] is not None:
         return _restore_adapter(make, record, bases)
@@ -70,7 +70,7 @@ def restore(
 
 
 @dataclass(frozen=True)
-class Given:
+class SavedWeights:
     """Weights from another user: a folder in Hugging Face form (`lora` is `None`), or in PEFT form over `source`."""
 
     folder: Path
@@ -80,10 +80,12 @@ class Given:
     source: Source | None = None
 
 
-def open_one(make: type[TorchModel], name: str, one: Given, options: dict[str, Any], bases: Bases) -> TorchPolicy:
+def open_one(
+    make: type[TorchModel], name: str, one: SavedWeights, options: dict[str, Any], bases: Bases
+) -> TorchPolicy:
     """Return a policy with these weights and a new optimizer; adapters that shared a base share it again."""
     if one.lora is None:
-        _refuse_more_than_held(one.folder)
+        _refuse_missing_weights(one.folder)
         model = make(Source.find(one.folder), options_of(make.Options, options), one.template)
         policy = TorchPolicy(model, one.lr)
     else:
@@ -95,22 +97,22 @@ def open_one(make: type[TorchModel], name: str, one: Given, options: dict[str, A
     return policy
 
 
-def _refuse_more_than_held(folder: Path) -> None:
+def _refuse_missing_weights(folder: Path) -> None:
     """Raise PolicyError if the config needs more weights than the files hold; transformers would draw the rest."""
     try:
         with torch.device("meta"):
             net = AutoModelForCausalLM.from_config(model_config(folder), trust_remote_code=False)
     except Exception as error:
         raise PolicyError(f"{folder / 'config.json'} is of no model that transformers makes: {error}") from error
-    asked = sum(parameter.numel() for parameter in net.parameters())
-    held = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    if asked > 2 * held:  # each weight takes four bits or more
-        raise PolicyError(f"{folder}: config.json asks for {asked} weights, and its files hold {held} bytes of them")
+    needed = sum(parameter.numel() for parameter in net.parameters())
+    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    if needed > 2 * size:  # each weight takes four bits or more
+        raise PolicyError(f"{folder}: config.json describes {needed} weights, and its files have {size} bytes")
 
 
-def _model(make: type[TorchModel], record: dict[str, Any], **given: Any) -> TorchModel:
+def _model(make: type[TorchModel], record: dict[str, Any], **others: Any) -> TorchModel:
     options = options_of(make.Options, record["options"])
-    return make(Source(**record["source"]), options, record["template"], **given)
+    return make(Source(**record["source"]), options, record["template"], **others)
 
 
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Bases) -> TorchPolicy:

@@ -17,7 +17,7 @@ from mas_lab.tool_calls import opening, response_template
 UNKNOWN_SHARE, UNKNOWN_LEAST = 0.1, 3
 """A prompt is refused if more than this share of its tokens, and at least this number, are the unknown token."""
 PRIVATE = 0xF0000
-"""First of the characters that stand in for special tokens which a message contains; Unicode assigns them to nobody."""
+"""First of the characters that replace special tokens in a message; Unicode assigns them to nobody."""
 NAMED = 12
 """Number of unknown words that an error message lists."""
 
@@ -79,13 +79,13 @@ class AdapterBase:
         if agent not in self.policies:
             if not self.free():
                 raise PolicyError(
-                    f"agent {agent!r} asks for an adapter; the base was loaded with adapters={self.size}, "
+                    f"agent {agent!r} requests an adapter; the base was loaded with adapters={self.size}, "
                     f"taken by {', '.join(self.policies)}"
                 )
             self.make(self.free()[0], agent, rank)
         policy = self.policies[agent]
         if rank not in (None, policy.made_with.get("own_rank", self.rank)):
-            raise PolicyError(f"agent {agent!r} asks for rank {rank}; its adapter was made before, of another rank")
+            raise PolicyError(f"agent {agent!r} requests rank {rank}; its adapter was made before, of another rank")
         policy.lr = policy.lr if lr is None else lr
         return policy
 
@@ -136,7 +136,7 @@ def encode(
 
 
 def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
-    """Return the special tokens, and other marks of a turn, whose characters stand in a message.
+    """Return the special tokens, and other marks of a turn, whose characters occur in a message.
 
     The tokenizer would read them as tokens: an agent could end the turn of its message and open another one.
     """
@@ -150,18 +150,18 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
 
 
 def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], choice: str) -> list[int]:
-    """Return the ids of a chat in which the `marks` that stand in messages are encoded as their characters."""
-    stand_ins = {chr(PRIVATE + number): mark for number, mark in enumerate(sorted(marks, key=len, reverse=True))}
+    """Return the ids of a chat in which the `marks` that occur in messages are encoded as their characters."""
+    placeholders = {chr(PRIVATE + number): mark for number, mark in enumerate(sorted(marks, key=len, reverse=True))}
 
     def masked(text: str) -> str:
-        for stand_in, mark in stand_ins.items():
-            text = text.replace(mark, stand_in)
+        for placeholder, mark in placeholders.items():
+            text = text.replace(mark, placeholder)
         return text
 
     messages, ids = _replaced(messages, masked), []
     text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
-    for part in re.split(f"([{''.join(stand_ins)}])", text):
-        if mark := stand_ins.get(part):
+    for part in re.split(f"([{''.join(placeholders)}])", text):
+        if mark := placeholders.get(part):
             halves = tokenizer([mark[:1], mark[1:]], add_special_tokens=False)["input_ids"]
             ids += [i for half in halves for i in half if i not in tokenizer.added_tokens_decoder]
         elif part:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mas_lab.policy import Asked, Completion, PolicyError, Request, Sample, WaveEngine
+from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 
 LARGE_LOGITS = 2**25
 """Number of logits above which a sampler draws, and an update computes them, in chunks."""
@@ -31,13 +31,13 @@ class PaddedEngine(WaveEngine):
         self.model = model
 
     @torch.inference_mode()
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order.
 
         Raises PolicyError if a prompt has a token that the model has no embedding for.
         """
         size = len(self.model.net.get_input_embeddings().weight)
-        for policy, request in asked:
+        for policy, request in requests:
             if (largest := max(request.prompt_ids)) >= size:
                 token = self.model.tokenizer.convert_ids_to_tokens(largest)
                 raise PolicyError(
@@ -45,21 +45,21 @@ class PaddedEngine(WaveEngine):
                     "embeddings; its tokenizer belongs to another model"
                 )
         found: dict[int, Completion] = {}
-        for places in self._batches(asked):
-            asked[places[0]][0].activate()
-            completions = self._sample([asked[place] for place in places])
+        for places in self._batches(requests):
+            requests[places[0]][0].activate()
+            completions = self._sample([requests[place] for place in places])
             found |= dict(zip(places, completions, strict=True))
-        return [found[place] for place in range(len(asked))]
+        return [found[place] for place in range(len(requests))]
 
-    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
+    def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
         """Yield the places of requests to one adapter, about `sample_tokens` tokens with padding at a time."""
 
         def size(place: int) -> int:
-            return len(asked[place][1].prompt_ids) + asked[place][1].max_tokens
+            return len(requests[place][1].prompt_ids) + requests[place][1].max_tokens
 
-        kinds = [(one[0].adapter or "", self.batch_class(one)) for one in asked]
+        kinds = [(one[0].adapter or "", self.batch_class(one)) for one in requests]
         batch: list[int] = []
-        for place in sorted(range(len(asked)), key=lambda place: (*kinds[place], -size(place))):
+        for place in sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))):
             other = batch and kinds[place] != kinds[batch[0]]
             if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
                 yield batch
@@ -68,7 +68,7 @@ class PaddedEngine(WaveEngine):
         if batch:
             yield batch
 
-    def batch_class(self, one: Asked) -> int:
+    def batch_class(self, one: PolicyRequest) -> int:
         """Return a number that all requests of a batch must share."""
         policy, request = one
         is_long = self.model.is_long(policy.name, len(request.prompt_ids), request.max_tokens)
@@ -78,19 +78,20 @@ class PaddedEngine(WaveEngine):
         """Return the newest tokens and the cache of those before as arguments of the model."""
         return {"input_ids": ids_RL, "past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
 
-    def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
+    def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
-        model, requests_R = self.model, [request for _, request in asked]
+        model = self.model
+        policies_R, requests_R = zip(*requests, strict=True)
         longest = max(len(request.prompt_ids) for request in requests_R)
         ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
         mask_RL = torch.tensor([[i >= longest - len(one.prompt_ids) for i in range(longest)] for one in requests_R])
         ids, mask_RL = ids.to(model.device), mask_RL.long().to(model.device)
         uniform_RT = uniforms(requests_R)
         temperature_R = np.array([request.temperature for request in requests_R], np.float32)
-        rows, truncation = np.arange(len(asked)), TopKTopP(requests_R)
-        said_R: list[list[int]] = [[] for _ in asked]
-        logprobs_R: list[list[float]] = [[] for _ in asked]
-        finish_R: list[str | None] = [None] * len(asked)
+        rows, truncation = np.arange(len(requests)), TopKTopP(requests_R)
+        ids_R: list[list[int]] = [[] for _ in requests]
+        logprobs_R: list[list[float]] = [[] for _ in requests]
+        finish_R: list[str | None] = [None] * len(requests)
         cache = None
         for t in range(uniform_RT.shape[1]):
             at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
@@ -102,37 +103,37 @@ class PaddedEngine(WaveEngine):
                     out = model.net(input_ids=ids, use_cache=False)
             logits_RV = out.logits[:, -1]
             drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
-            model.require_drawn(drawn_logprobs_R, [policy for policy, _ in asked], rows)
+            model.require_drawn(drawn_logprobs_R, policies_R, rows)
             for row, request in enumerate(requests_R):
                 if finish_R[row] is None:
-                    said_R[row].append(int(drawn_R[row]))
+                    ids_R[row].append(int(drawn_R[row]))
                     logprobs_R[row].append(float(drawn_logprobs_R[row]))
-                    finish_R[row] = self._finish(request, said_R[row])
+                    finish_R[row] = self._finish(request, ids_R[row])
             if None not in finish_R:
                 break
             newest = torch.from_numpy(drawn_R)[:, None].to(model.device)
             ids = newest if model.ways.cached else torch.cat([ids, newest], 1)
             mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
-        return list(map(self.completion, said_R, logprobs_R, finish_R))
+        return list(map(self.completion, ids_R, logprobs_R, finish_R))
 
     def completion(self, ids: Sequence[int], logprobs: Sequence[float], finish: str) -> Completion:
         """Return a completion with its text."""
         text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
         return Completion(tuple(ids), tuple(logprobs), text, finish)
 
-    def _finish(self, request: Request, said: list[int]) -> str | None:
+    def _finish(self, request: Request, ids: list[int]) -> str | None:
         """Return the reason why a completion has ended, or `None` if it has not."""
-        if said[-1] in self.model.eos_ids():
+        if ids[-1] in self.model.eos_ids():
             return "eos"
-        if request.stop and ends_in(self.model.tokenizer, said, request.stop):
+        if request.stop and ends_in(self.model.tokenizer, ids, request.stop):
             return "stop"
-        return "length" if len(said) == request.max_tokens else None
+        return "length" if len(ids) == request.max_tokens else None
 
 
-def ends_in(tokenizer, said: Sequence[int], stop: Sequence[str]) -> bool:
+def ends_in(tokenizer, ids: Sequence[int], stop: Sequence[str]) -> bool:
     """Return True if a stop text is in the last few tokens; a character is at most four tokens."""
     window = 4 * max(map(len, stop)) + 4
-    text = tokenizer.decode(said[-window:], skip_special_tokens=True)
+    text = tokenizer.decode(ids[-window:], skip_special_tokens=True)
     return any(one in text for one in stop)
 
 
@@ -168,11 +169,11 @@ class TopKTopP:
         top_p_R1 = torch.tensor([[one.top_p if one.top_p < 1 else 2.0] for one in chosen], device=device)
         sorted_RV, order_RV = logprobs_RV[rows].sort(dim=-1, descending=True, stable=True)
         beyond_RV = torch.arange(size, device=device)[None] >= top_k_R1
-        kept_RV = sorted_RV.masked_fill(beyond_RV, -torch.inf).log_softmax(-1)
-        before_RV = kept_RV.exp().cumsum(-1) - kept_RV.exp()
-        kept_RV = kept_RV.masked_fill(before_RV >= top_p_R1, -torch.inf).log_softmax(-1)
+        truncated_RV = sorted_RV.masked_fill(beyond_RV, -torch.inf).log_softmax(-1)
+        before_RV = truncated_RV.exp().cumsum(-1) - truncated_RV.exp()
+        truncated_RV = truncated_RV.masked_fill(before_RV >= top_p_R1, -torch.inf).log_softmax(-1)
         cut_RV = logprobs_RV.clone()
-        cut_RV[rows] = torch.empty_like(kept_RV).scatter_(-1, order_RV, kept_RV)
+        cut_RV[rows] = torch.empty_like(truncated_RV).scatter_(-1, order_RV, truncated_RV)
         return cut_RV
 
 

@@ -76,8 +76,8 @@ class TorchPolicy(ChatPolicy):
 
     def __repr__(self) -> str:
         learns = {"adapter": self.name} if self.adapter else {}
-        said = {"model": self.shared.source.name, **learns, "lr": self.lr, "device": str(self.device)}
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in said.items())})"
+        fields = {"model": self.shared.source.name, **learns, "lr": self.lr, "device": str(self.device)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     # Learn
 

@@ -27,13 +27,13 @@ FORM = {
 Options = TypeVar("Options")
 
 
-def options_of(cls: type[Options], given: Mapping[str, Any]) -> Options:
+def options_of(cls: type[Options], options: Mapping[str, Any]) -> Options:
     """Return the options of a back end from a mapping; raise PolicyError if a name is unknown."""
     known = [field.name for field in fields(cls)]
-    unknown = [name for name in given if name not in known]
+    unknown = [name for name in options if name not in known]
     if unknown:
         raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
-    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
+    return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 
 
 @contextmanager
@@ -49,9 +49,9 @@ def reading(where: str | Path, files: str) -> Iterator[None]:
                 f"the model {str(where)!r} wants code of its own to be run, which is not done here; take one of an "
                 "architecture that transformers knows"
             ) from error
-        told = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise PolicyError(
-            f"{where}: {files} cannot be read ({told:.300}); fetch the model again, or take another one"
+            f"{where}: {files} cannot be read ({reason:.300}); fetch the model again, or take another one"
         ) from error
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from mas_lab.backends.torch.padded import PaddedEngine
-from mas_lab.policy import Asked, Completion, PolicyError
+from mas_lab.policy import Completion, PolicyError, PolicyRequest
 
 
 class UnslothEngine(PaddedEngine):
@@ -21,7 +21,7 @@ class UnslothEngine(PaddedEngine):
 
     _is_tried = False
 
-    def complete(self, asked: Sequence[Asked]) -> list[Completion]:
+    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order; raise PolicyError if a trial of the sampler fails."""
         if not self._is_tried and not decodes_exactly(self):
             raise PolicyError(
@@ -29,7 +29,7 @@ class UnslothEngine(PaddedEngine):
                 'than when it reads whole rows; use backend="torch"'
             )
         self._is_tried = True
-        return super().complete(asked)
+        return super().complete(requests)
 
     def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
         """Return the newest tokens, embedded, and the cache of those before as arguments of the model."""
@@ -60,7 +60,7 @@ def decodes_exactly(engine: PaddedEngine) -> bool:
             return False
         for length, found_RV in ((3, prompt_RV), (4, step_RV)):
             for row_L, found_V in zip(ids_RL[:, :length], found_RV, strict=True):
-                whole_V = model.net(input_ids=row_L[row_L > 0][None], use_cache=False).logits[0, -1]
-                if not (found_V - whole_V).abs().max() <= tolerance * whole_V.abs().max().clamp(min=1):
+                expected_V = model.net(input_ids=row_L[row_L > 0][None], use_cache=False).logits[0, -1]
+                if not (found_V - expected_V).abs().max() <= tolerance * expected_V.abs().max().clamp(min=1):
                     return False
     return True

@@ -8,7 +8,7 @@ that are trained, or else it serves stale weights. Leaves out: the transport of 
 import shutil
 import tempfile
 import threading
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import count
@@ -24,8 +24,6 @@ from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sam
 
 COOLEST, HOTTEST = 0.01, 2.0
 """vLLM raises a temperature between 0 and COOLEST to COOLEST, and refuses one above HOTTEST."""
-PROBED = 1
-"""Completions of each policy on which a publish is proved."""
 
 
 class EngineError(PolicyError):
@@ -38,8 +36,6 @@ class EngineError(PolicyError):
 
 Row = tuple[tuple[int, ...], tuple[int, ...]]
 """Token ids of a prompt and of its completion."""
-Scores = list[list[float]]
-"""Log-probabilities of the tokens of some completions."""
 Answer = tuple[int, Sequence[int] | EngineError, Sequence[float]]
 """Ticket, token ids or the error in their place, log-probabilities."""
 
@@ -53,8 +49,8 @@ class VllmEngine:
         _receive(): Return the finished answers (`Answer`) after a short wait; there may be none.
         _take_adapter(policy, path): Read the adapter in `path`.
         _take_weights(policy, path): Take all weights, by files in `path` if need be.
-        _score(policy, rows): Return log-probabilities of the completions' tokens at temperature 1 (`Scores`), from each
-            engine that answers.
+        _score(policy, row): Return the log-probabilities of the completion's tokens at temperature 1, from each engine
+            that answers.
         _sleep(level), _wake(): Hand the GPU's memory back, and take it again.
 
     Attributes:
@@ -71,10 +67,10 @@ class VllmEngine:
         self._started = self._resting = self._dropped = False
         self._turn = threading.RLock()  # one thread at a time: vLLM is not safe for several
         self._tickets = count()
-        self._asked: dict[int, tuple[Any, Request]] = {}
-        self._kept: list[tuple[int, Completion | PolicyError]] = []
+        self._running: dict[int, tuple[Any, Request]] = {}
+        self._answers: list[tuple[int, Completion | PolicyError]] = []
         self._published: dict[str, int] = {}
-        self._recent: dict[str, deque[Row]] = defaultdict(lambda: deque(maxlen=PROBED))
+        self._recent: dict[str, Row] = {}
         self._folder: tempfile.TemporaryDirectory | None = None
         self._paths: dict[str, Path] = {}
         self._heads: Heads | None = None
@@ -85,12 +81,12 @@ class VllmEngine:
 
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests and return a ticket for each; publish first if the policy's weights have changed."""
-        for request in requests:
-            check_fit(policy, request)
-            if request.temperature != 0 and not COOLEST <= request.temperature <= HOTTEST:
+        check_fit(policy, requests)
+        for temperature in (request.temperature for request in requests):
+            if temperature != 0 and not COOLEST <= temperature <= HOTTEST:
                 raise PolicyError(
-                    f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}; "
-                    f"{request.temperature} was asked for"
+                    f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}, not at "
+                    f"{temperature}"
                 )
         with self._turn:
             self.sync_weights(policy)
@@ -98,7 +94,7 @@ class VllmEngine:
             tickets = [next(self._tickets) for _ in requests]
             try:
                 for ticket, request in zip(tickets, requests, strict=True):
-                    self._asked[ticket] = policy, request
+                    self._running[ticket] = policy, request
                     self._send(ticket, policy, request)
             except BaseException:
                 self.cancel(tickets)
@@ -108,9 +104,9 @@ class VllmEngine:
     def ready(self) -> list[tuple[int, Completion]]:
         """Return the answers since the last call, as (ticket, completion), after a short wait."""
         with self._turn:
-            for ticket, ids, logprobs in self._receive() if self._asked else ():
-                self._kept.append((ticket, self._complete(ticket, ids, logprobs)))
-            answers, self._kept = self._kept, []
+            for ticket, ids, logprobs in self._receive() if self._running else ():
+                self._answers.append((ticket, self._complete(ticket, ids, logprobs)))
+            answers, self._answers = self._answers, []
         for _, answer in answers:
             if isinstance(answer, PolicyError):
                 raise answer
@@ -131,28 +127,28 @@ class VllmEngine:
             except BaseException:
                 self.cancel(tickets)
                 raise
-            self._kept += others
+            self._answers += others
             return list(answers.values())
 
     def cancel(self, tickets: Iterable[int]) -> None:
         """Drop requests whose answers nobody needs any more."""
         gone = set(tickets)
         with self._turn:
-            self._kept = [entry for entry in self._kept if entry[0] not in gone]
-            running = [ticket for ticket in gone if self._asked.pop(ticket, None)]
+            self._answers = [entry for entry in self._answers if entry[0] not in gone]
+            running = [ticket for ticket in gone if self._running.pop(ticket, None)]
             if running:
                 self._abort(running)
 
     def _complete(
         self, ticket: int, ids: Sequence[int] | EngineError, logprobs: Sequence[float]
     ) -> Completion | PolicyError:
-        policy, request = self._asked.pop(ticket)
+        policy, request = self._running.pop(ticket)
         if isinstance(ids, EngineError):
             return ids
         if not np.isfinite(logprobs).all():
             return NotFiniteError(f"policy {policy.name!r}: vLLM's log-probabilities are not finite; {BACK}")
         ids = tuple(ids)
-        self._recent[policy.adapter or ""].append((tuple(request.prompt_ids), ids))
+        self._recent[policy.adapter or ""] = tuple(request.prompt_ids), ids
         if request.temperature == 0:  # vLLM reports the untempered distribution, but the draw was certain
             logprobs = (0.0,) * len(ids)
         text = self._text(ids)
@@ -180,19 +176,19 @@ class VllmEngine:
         key = policy.adapter or ""
         if self._published.get(key) == policy.version:
             return
-        if key in self._published and self._asked:
+        if key in self._published and self._running:
             raise PolicyError(
-                f"policy {policy.name!r}: its weights changed while {len(self._asked)} requests were in flight; let a "
-                "rollout end before its policies are trained"
+                f"policy {policy.name!r}: its weights changed while {len(self._running)} requests were in flight; let "
+                "a rollout end before its policies are trained"
             )
-        rows = self._rows(policy, key)
-        expected = self._expected(policy, rows)  # before vLLM wakes up, while the trainer has the memory
+        row = self._row(policy, key)
+        expected_T = self._expected(policy, row)  # before vLLM wakes up, while the trainer has the memory
         self._wake_up()
         # At its start an engine read the same files as the trainer.
         if self.model.lora is not None or self._dropped or key in self._published or policy.version > 0:
             self._push(policy)
             self.syncs[policy.name] += 1
-        self._prove(policy, self._score(policy, rows), expected)
+        self._prove(policy, self._score(policy, row), expected_T)
         self._published[key] = policy.version
 
     def release_memory(self) -> None:
@@ -236,21 +232,22 @@ class VllmEngine:
         if before is not None:
             shutil.rmtree(before)
 
-    def _rows(self, policy, key: str) -> list[Row]:
-        """Return recently sampled rows, or a few ids of the vocabulary if nothing was sampled yet."""
+    def _row(self, policy, key: str) -> Row:
+        """Return the newest row of a policy, or a few ids of the vocabulary if nothing was sampled yet."""
         room = policy.context - 1  # to score a prompt, vLLM needs room for a token after it
-        recent = [(prompt, ids[: room - len(prompt)]) for prompt, ids in self._recent[key] if len(prompt) < room]
+        prompt, ids = self._recent.get(key, ((), ()))
+        if 0 < len(prompt) < room:
+            return prompt, ids[: room - len(prompt)]
         vocabulary = self.model.net.config.get_text_config().vocab_size
-        return recent or [((0,), tuple(i % vocabulary for i in range(1, 17)))]
+        return (0,), tuple(i % vocabulary for i in range(1, 17))
 
-    @torch.no_grad()
-    def _expected(self, policy, rows: Sequence[Row]) -> torch.Tensor:
-        samples = [Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0) for prompt, ids in rows]
-        return policy.forward(samples).logprobs_N.cpu()
+    def _expected(self, policy, row: Row) -> torch.Tensor:
+        prompt, ids = row
+        return policy.forward([Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0)]).logprobs_N.cpu()
 
-    def _prove(self, policy, found: Sequence[Scores], expected_N: torch.Tensor) -> None:
-        found_EN = torch.tensor([[logprob for row in scores for logprob in row] for scores in found])
-        gap = (found_EN - expected_N).abs().max().item()
+    def _prove(self, policy, found: Sequence[Sequence[float]], expected_T: torch.Tensor) -> None:
+        """Raise PolicyError if the scores of an engine are not those of the trained weights."""
+        gap = (torch.tensor(found) - expected_T).abs().max().item()
         tolerance = self.options.tolerance
         if tolerance is None:
             tolerance = 1e-4 if self.model.dtype == torch.float32 else 0.2

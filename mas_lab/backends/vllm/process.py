@@ -15,10 +15,13 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
+from mas_lab.backends.vllm.engine import Answer, EngineError, Row, VllmEngine
 from mas_lab.backends.vllm.serve import prepare
 from mas_lab.backends.vllm.weights import tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
+
+PROBE = "probe"
+"""Name of the request that scores a row."""
 
 
 class ProcessEngine(VllmEngine):
@@ -29,7 +32,7 @@ class ProcessEngine(VllmEngine):
     def __init__(self, model):
         super().__init__(model)
         self._done: list[Answer] = []
-        self._scored: dict[str, list[float]] = {}
+        self._scored: list[float] | None = None
 
     def _start(self, folder: Path) -> None:
         with _undisturbed(), _error_context("could not start"):
@@ -71,7 +74,7 @@ class ProcessEngine(VllmEngine):
         if not self._done:
             self._step()
         done, self._done = self._done, []
-        return [answer for answer in done if answer[0] in self._asked]
+        return [answer for answer in done if answer[0] in self._running]
 
     def _step(self) -> None:
         """Sample one token for every running request."""
@@ -80,28 +83,26 @@ class ProcessEngine(VllmEngine):
         for output in outputs:
             if not output.finished:
                 continue
-            if output.request_id.startswith("probe"):
+            if output.request_id == PROBE:
                 ids, found = output.prompt_token_ids, output.prompt_logprobs  # the first token has none
-                scored = [at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True)]
-                self._scored[output.request_id] = [0.0, *scored]
+                self._scored = [0.0, *(at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True))]
             else:
-                said = output.outputs[0]
-                logprobs = [at[i].logprob for i, at in zip(said.token_ids, said.logprobs, strict=True)]
-                self._done.append((int(output.request_id), said.token_ids, logprobs))
+                completion = output.outputs[0]
+                logprobs = [at[i].logprob for i, at in zip(completion.token_ids, completion.logprobs, strict=True)]
+                self._done.append((int(output.request_id), completion.token_ids, logprobs))
 
     def _abort(self, tickets: Sequence[int]) -> None:
         self.llm.llm_engine.abort_request([str(ticket) for ticket in tickets])
 
-    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
+    def _score(self, policy, row: Row) -> list[list[float]]:
         from vllm import SamplingParams
 
-        names = [f"probe{i}" for i in range(len(rows))]
-        for name, (prompt, ids) in zip(names, rows, strict=True):
-            self._add(name, policy, [*prompt, *ids], SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False))
-        while len(self._scored) < len(names):
+        prompt, ids = row
+        self._scored = None
+        self._add(PROBE, policy, [*prompt, *ids], SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False))
+        while self._scored is None:
             self._step()
-        scored, self._scored = self._scored, {}
-        return [[scored[name][len(prompt) :] for name, (prompt, _) in zip(names, rows, strict=True)]]
+        return [self._scored[len(prompt) :]]
 
     def _take_adapter(self, policy, path: Path) -> None:
         with _error_context(f"could not take the adapter of policy {policy.name!r}"):

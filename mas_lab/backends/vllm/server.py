@@ -30,7 +30,7 @@ import httpx
 import torch
 
 from mas_lab.backends.vllm import serve
-from mas_lab.backends.vllm.engine import Answer, EngineError, Row, Scores, VllmEngine
+from mas_lab.backends.vllm.engine import Answer, EngineError, Row, VllmEngine
 from mas_lab.backends.vllm.weights import save_for_vllm, widened
 from mas_lab.policy import Request
 
@@ -127,7 +127,7 @@ class ServerEngine(VllmEngine):
             future = self._futures.pop(ticket)
             if error := future.exception():
                 self._started = False  # the next request connects to the server again
-                named = EngineError(f"policy {self._asked[ticket][0].name!r}: {error}", ticket)
+                named = EngineError(f"policy {self._running[ticket][0].name!r}: {error}", ticket)
                 named.__cause__ = error
                 answers.append((ticket, named, ()))
             else:
@@ -139,7 +139,7 @@ class ServerEngine(VllmEngine):
         """Drop requests. Close the connections if none is left, so that the server drops the running ones too."""
         for future in [self._futures.pop(ticket) for ticket in tickets if ticket in self._futures]:
             future.cancel()
-        if not self._asked:
+        if not self._running:
             self._client.close()
             self._client = self._new_client()
 
@@ -157,13 +157,11 @@ class ServerEngine(VllmEngine):
             if not self._call(url, "/reset_prefix_cache")["success"]:
                 raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
 
-    def _score(self, policy, rows: Sequence[Row]) -> list[Scores]:
-        return [[self._score_at(url, policy, *row) for row in rows] for url in self._urls]
-
-    def _score_at(self, url: str, policy, prompt: tuple[int, ...], ids: tuple[int, ...]) -> list[float]:
+    def _score(self, policy, row: Row) -> list[list[float]]:
+        prompt, ids = row
         body = self._body(policy, [*prompt, *ids]) | {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
-        at_T = self._complete_at(url, body)["prompt_logprobs"][len(prompt) :]
-        return [at[str(i)]["logprob"] for i, at in zip(ids, at_T, strict=True)]
+        scores = [self._complete_at(url, body)["prompt_logprobs"][len(prompt) :] for url in self._urls]
+        return [[at[str(i)]["logprob"] for i, at in zip(ids, at_T, strict=True)] for at_T in scores]
 
     def _sleep(self, level: int) -> None:
         for url in self._urls:

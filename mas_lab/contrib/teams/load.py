@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mas_lab.backends.loading import open_given
+from mas_lab.backends.loading import open_weights
 from mas_lab.contrib.foreign.child import refuse_chats
 from mas_lab.contrib.foreign.forms import first_problem
 from mas_lab.policy import PolicyError
@@ -190,7 +190,7 @@ def load_team(
     own = {"alpha": alphas.pop()} if alphas else {}
     weights = {name: _weights(name, one, folder, bases) for name, one in team.policies.items()}
     refuse_chats([(str(one.folder), one.template) for one in weights.values() if one.lora is None])
-    policies = open_given(weights, backend=backend, **own, **options)
+    policies = open_weights(weights, backend=backend, **own, **options)
     for name, one in weights.items():
         if one.lora is None:
             forget_patterns(policies[name].tokenizer)
@@ -220,11 +220,11 @@ def _fetched(where: str, revision: str | None) -> Path:
 
 def _weights(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Path]) -> Any:
     """Return the arguments for the back end; raise PolicyError if an adapter's base model may not be loaded."""
-    from mas_lab.backends.torch.base import Given
+    from mas_lab.backends.torch.base import SavedWeights
     from mas_lab.backends.torch.source import Source
 
     if one.lora is None:
-        return Given(folder / one.folder, one.lr, one.template)
+        return SavedWeights(folder / one.folder, one.lr, one.template)
     base, found = one.base, []
     if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
         found = [Source(**base.model_dump())]
@@ -235,8 +235,8 @@ def _weights(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Pa
         theirs = f"a model in a folder of whoever trained it (sha256 of its weights: {base.digest})"
         message = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
         raise PolicyError(
-            f"policy {name!r:.80} is an adapter of {message}, which is not loaded unasked; if you want that one, get "
+            f"policy {name!r:.80} is an adapter of {message}, which is only loaded on request; if you want it, get "
             "that model, and load_team(..., base=<its id or folder>)"
         )
     lora = one.lora.model_dump(exclude={"alpha"}, exclude_none=True) | {"seed": 0}
-    return Given(folder / one.folder, one.lr, one.template, lora, found[0])
+    return SavedWeights(folder / one.folder, one.lr, one.template, lora, found[0])

@@ -22,7 +22,7 @@ from mas_lab.contrib.tinker.losses import data, server_loss
 from mas_lab.contrib.tinker.service import Service
 from mas_lab.locks import ModelLock
 from mas_lab.losses import Loss, token_losses
-from mas_lab.policy import Asked, Capabilities, Completion, PolicyError, Request, Sample, Tokens, WaveEngine
+from mas_lab.policy import Capabilities, Completion, PolicyError, PolicyRequest, Request, Sample, Tokens, WaveEngine
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class TinkerEngine(WaveEngine):
         super().__init__()
         self.service, self.eos = service, eos
 
-    def complete(self, requests: Sequence[Asked]) -> list[Completion]:
+    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
         for policy, request in requests:
             policy.sync_weights()
@@ -121,7 +121,7 @@ class TinkerBase(AdapterBase):
     def make(self, index: int, agent: str, rank: int | None = None) -> "TinkerPolicy":
         """Make adapter `index` for `agent`."""
         if rank not in (None, self.rank):
-            raise PolicyError(f"agent {agent!r} asks for rank {rank}; a server's adapters have one rank, {self.rank}")
+            raise PolicyError(f"agent {agent!r} requests rank {rank}; a server's adapters have one rank, {self.rank}")
         self.policies[agent] = TinkerPolicy(self, agent, index)
         return self.policies[agent]
 

@@ -41,12 +41,12 @@ def test_each_adapter_has_its_own_rank_and_rate_and_keeps_them(qwen3, tmp_path):
 
 def test_ranks_and_adapters_that_cannot_be_had_are_refused(qwen3):
     base = load_base(qwen3, adapters=2, rank=4)
-    with pytest.raises(PolicyError, match=r"agent 'a' asks for rank 8; the base was loaded with rank=4"):
+    with pytest.raises(PolicyError, match=r"agent 'a' requests rank 8; the base was loaded with rank=4"):
         base.adapter("a", rank=8)
     assert base.adapter("a", rank=2) is base.adapter("a") is not base.adapter("b")
-    with pytest.raises(PolicyError, match=r"agent 'a' asks for rank 3; its adapter was made before"):
+    with pytest.raises(PolicyError, match=r"agent 'a' requests rank 3; its adapter was made before"):
         base.adapter("a", rank=3)
-    with pytest.raises(PolicyError, match=r"agent 'c' asks for an adapter; .*adapters=2, taken by a, b"):
+    with pytest.raises(PolicyError, match=r"agent 'c' requests an adapter; .*adapters=2, taken by a, b"):
         base.adapter("c")
 
 

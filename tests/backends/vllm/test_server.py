@@ -99,7 +99,7 @@ def test_a_server_killed_in_a_rollout_is_named_and_who_takes_its_port_is_asked_n
         policy.sample([Request((4, 9), 2, 1.0, 0)])  # of a new server
         with pytest.raises(BlockingIOError):
             stranger.accept()
-    assert not engine._asked
+    assert not engine._running
 
 
 @pytest.mark.full

@@ -34,7 +34,7 @@ from mas_lab.backends.torch.padded import (
     sample_from_logits,
     uniforms,
 )
-from mas_lab.policy import Asked, Completion
+from mas_lab.policy import Completion, PolicyRequest
 
 Forward = Callable[[torch.Tensor, torch.Tensor, Layout, torch.Tensor], torch.Tensor]
 """A forward pass from tokens (M,), positions (M,), layout and the tokens to keep (U,) to logits (U, V)."""
@@ -98,8 +98,8 @@ class TreeDecoder:
         self.depth_M = lengths_G - 1
         tries, nodes_G, adapters_P = self._tries()
         slots = [g * self.store.capacity + np.arange(length) for g, length in enumerate(lengths_G)]
-        kept = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
-        ids_M, at_M, layout = laid_out(tries, self._put, store=self.store, **kept)
+        stored = {"slot_S": self._put(np.concatenate(slots)), "source_S": self._put(np.concatenate(nodes_G))}
+        ids_M, at_M, layout = laid_out(tries, self._put, store=self.store, **stored)
         ends_G = np.array([nodes[-1] for nodes in nodes_G])
         return self._forward(ids_M, at_M, layout, ends_G, adapters_P, list(map(len, tries)))
 
@@ -169,16 +169,16 @@ class TreeDecoder:
 class TreeEngine(PaddedEngine):
     """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
 
-    def _batches(self, asked: Sequence[Asked]) -> Iterator[list[int]]:
+    def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
         """Yield the places of requests by adapter and prompt, sorted by batch class, adapter and prompt length."""
         most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
         groups: dict[tuple, list[int]] = {}
-        for place, one in enumerate(asked):
+        for place, one in enumerate(requests):
             groups.setdefault((self.batch_class(one), *_key(one)), []).append(place)
         batch, tokens, last = [], 0, None
         for key, own in sorted(groups.items(), key=lambda group: (*group[0][:2], len(group[0][2]))):
             kind = key[0] if self.model.ways.mixed else key[:2]
-            size = len(key[2]) + sum(asked[place][1].max_tokens for place in own)
+            size = len(key[2]) + sum(requests[place][1].max_tokens for place in own)
             full = tokens + size > self.model.options.sample_tokens or len(batch + own) > most
             if batch and (full or kind != last):
                 yield batch
@@ -187,28 +187,28 @@ class TreeEngine(PaddedEngine):
         if batch:
             yield batch
 
-    def _sample(self, asked: Sequence[Asked]) -> list[Completion]:
+    def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         model, net = self.model, self.model.net
         slices = Slices() if model.peft is not None and model.ways.mixed else None
-        prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, asked)))}
-        prompt_R = np.array([prompts[_key(one)] for one in asked])
-        room = int(np.bincount(prompt_R, [request.max_tokens for _, request in asked]).max())
+        prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, requests)))}
+        prompt_R = np.array([prompts[_key(one)] for one in requests])
+        room = int(np.bincount(prompt_R, [request.max_tokens for _, request in requests]).max())
         adapters, ids = zip(*prompts, strict=True)
         with model.computing(), nullcontext() if slices is None else mixing(net, slices):
             forward = FusedForward(net) if model.ways.fused else partial(tree_forward, net, net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
-            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), asked, prompt_R)
+            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), requests, prompt_R)
         return [
             self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
             for ids_T, logprobs_T, length, finish in zip(ids_RT, logprobs_RT, lengths_R, finish_R, strict=True)
         ]
 
-    def _decode(self, decoder: TreeDecoder, logits_MV: torch.Tensor, asked: Sequence[Asked], node_R: np.ndarray):
+    def _decode(self, decoder: TreeDecoder, logits_MV: torch.Tensor, requests: Sequence[PolicyRequest], node_R):
         """Draw token after token from the logits of the prompts, where `node_R` is the prompt of each request.
 
         Returns ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,).
         """
-        policies_R, requests_R = zip(*asked, strict=True)
+        policies_R, requests_R = zip(*requests, strict=True)
         eos = np.array(sorted(self.model.eos_ids()))
         most_R = np.array([request.max_tokens for request in requests_R])
         temperature_R = np.array([request.temperature for request in requests_R], np.float32)
@@ -242,7 +242,7 @@ class TreeEngine(PaddedEngine):
         return ids_RT, logprobs_RT, lengths_R, finish_R
 
 
-def _key(one: Asked) -> tuple[str, tuple[int, ...]]:
+def _key(one: PolicyRequest) -> tuple[str, tuple[int, ...]]:
     """Return the adapter and the prompt of a request."""
     policy, request = one
     return policy.adapter or "", tuple(request.prompt_ids)

@@ -82,8 +82,8 @@ def pack_prefix_trees(
     def tree_of(members: Sequence[int]) -> Tree:
         tree = Tree(samples[members[0]].temperature, class_of(samples[members[0]]))
         for i in members:
-            said = samples[i].completion_ids
-            tree.add(tuple(samples[i].prompt_ids), said, np.arange(ends[i] - len(said), ends[i]))
+            completion = samples[i].completion_ids
+            tree.add(tuple(samples[i].prompt_ids), completion, np.arange(ends[i] - len(completion), ends[i]))
         return tree
 
     trees: list[Tree] = []

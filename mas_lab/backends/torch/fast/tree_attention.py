@@ -64,11 +64,11 @@ class Trie:
 
     def visible(self) -> np.ndarray:
         """Return booleans (L, L), True if the row's node sees the column's node: an ancestor or itself."""
-        seen_LL = np.eye(len(self), dtype=bool)
+        visible_LL = np.eye(len(self), dtype=bool)
         for node, parent in enumerate(self.parents):
             if parent >= 0:
-                seen_LL[node, :node] = seen_LL[parent, :node]
-        return seen_LL
+                visible_LL[node, :node] = visible_LL[parent, :node]
+        return visible_LL
 
     def positions(self) -> np.ndarray:
         at_L = np.zeros(len(self), np.int64)
@@ -83,21 +83,19 @@ def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], flo
     `sizes` maps a sequence to the number of nodes of its own tree, including completions after its end. Sequences are
     sorted by their tokens, so that each is most similar to the one before it.
     """
-    together: list[Sequence[int]] = []
+    group: list[Sequence[int]] = []
     size = 0
     for sequence in sorted(sizes):
-        own = sizes[sequence]
-        alike = takewhile(bool, map(eq, together[-1], sequence)) if together else ()
-        known = sum(alike)
-        merged = size + own - known
-        if known and merged <= MERGED and cost(merged) <= cost(size) + cost(own):
-            together, size = [*together, sequence], merged
+        shared = sum(takewhile(bool, map(eq, group[-1], sequence))) if group else 0
+        merged = size + sizes[sequence] - shared
+        if shared and merged <= MERGED and cost(merged) <= cost(size) + cost(sizes[sequence]):
+            group, size = [*group, sequence], merged
             continue
-        if together:
-            yield together
-        together, size = [sequence], own
-    if together:
-        yield together
+        if group:
+            yield group
+        group, size = [sequence], sizes[sequence]
+    if group:
+        yield group
 
 
 LEVEL = threading.RLock()
@@ -132,15 +130,15 @@ class Store:
         if layer not in self._layers:
             rows = self.trees * self.capacity
             self._layers[layer] = tuple(new.new_zeros(rows, *new.shape[1:]) for new in (key_MHD, value_MHD))
-        kept = self._layers[layer]
-        for old, new in zip(kept, (key_MHD, value_MHD), strict=True):
+        stored = self._layers[layer]
+        for old, new in zip(stored, (key_MHD, value_MHD), strict=True):
             old.index_copy_(0, slot_M, new)
-        return tuple(old.view(self.trees, self.capacity, *old.shape[1:]) for old in kept)
+        return tuple(old.view(self.trees, self.capacity, *old.shape[1:]) for old in stored)
 
     def keep(self, trees_P: torch.Tensor) -> None:
         """Keep only `trees_P`."""
-        for layer, kept in self._layers.items():
-            trees = (old.unflatten(0, (self.trees, self.capacity)).index_select(0, trees_P) for old in kept)
+        for layer, stored in self._layers.items():
+            trees = (old.unflatten(0, (self.trees, self.capacity)).index_select(0, trees_P) for old in stored)
             self._layers[layer] = tuple(tree.flatten(0, 1) for tree in trees)
         self.trees = len(trees_P)
 
@@ -177,7 +175,7 @@ class Layout:
             return tuple(new.index_select(0, self.grid_PQ.flatten()).unflatten(0, self.grid_PQ.shape)
                          for new in (key_MHD, value_MHD))  # fmt: skip
         width = self.visible_PQW.shape[2]
-        return tuple(kept[:, :width] for kept in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
+        return tuple(stored[:, :width] for stored in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
 
     def mask(self, repeats: int, window: int | None, dtype: torch.dtype) -> torch.Tensor:
         """Return the mask (P, 1, repeats * Q, W), 0 if visible, else -inf; it is built once per forward pass."""
@@ -209,8 +207,8 @@ def laid_out(
     if not all(trie.is_chain() for trie in tries):
         visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
         visible_PQQ[:, :, 0] = True
-        for seen_QQ, trie in zip(visible_PQQ, tries, strict=True):
-            seen_QQ[: len(trie), : len(trie)] = trie.visible()
+        for visible_QQ, trie in zip(visible_PQQ, tries, strict=True):
+            visible_QQ[: len(trie), : len(trie)] = trie.visible()
         visible = put(visible_PQQ)
     at = put(at_PQ)
     layout = Layout(put(grid_PQ), put(np.flatnonzero(real_PQ)), visible, at, at, **stored)

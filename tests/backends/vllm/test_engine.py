@@ -23,7 +23,7 @@ class Echo(VllmEngine):
     def _receive(self):
         sent, self.sent = self.sent, []
         return [(ticket, EngineError("lost", ticket) if seed == 13 else [seed], [-0.5])
-                for ticket, seed in sent if ticket in self._asked]  # fmt: skip
+                for ticket, seed in sent if ticket in self._running]  # fmt: skip
 
     def _abort(self, tickets):
         self.aborted += tickets
@@ -50,7 +50,7 @@ def test_each_ticket_gets_its_answer_an_error_names_its_request_and_cancelled_on
     more = ask(5, 6)
     assert engine.sample(policy, [Request((4,), 1, 1.0, 4)])[0].ids == (4,)
     assert said(engine.ready()) == {more[0]: (5,), more[1]: (6,)}
-    assert not engine._asked
+    assert not engine._running
 
 
 class Sleeper(VllmEngine):
@@ -75,8 +75,8 @@ class Sleeper(VllmEngine):
     def _take_adapter(self, policy, path):
         self.did.append("adapter")
 
-    def _score(self, policy, rows):
-        return [[self._expected(policy, rows).tolist()]]
+    def _score(self, policy, row):
+        return [self._expected(policy, row).tolist()]
 
 
 @pytest.mark.parametrize(
