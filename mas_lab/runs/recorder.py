@@ -68,7 +68,10 @@ class Recorder(Run):
         with self._saying_what_is_safe():
             if is_there := self._was_started():
                 refuse_untrusted(self.folder)
-                refuse_another(self, config)
+                if different := differences(decisive(self.config), decisive(config)):
+                    raise RunError(
+                        f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
+                    )
             try:
                 if is_there:
                     self._goes_on_with = config
@@ -248,12 +251,6 @@ def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
     pairs = zip(turns["advantage"], turns["completion_ids"], strict=True)
     lists = [np.broadcast_to(np.asarray(one, float), len(ids)).tolist() for one, ids in pairs]
     return turns.assign(advantage=pd.Series(lists, turns.index, dtype=object))
-
-
-def refuse_another(run: Run, config: Mapping[str, Any]) -> None:
-    """Raise RunError if `config` asks for another run than the one that is here."""
-    if different := differences(decisive(run.config), decisive(config)):
-        raise RunError(f"{run.folder}: cannot resume, {different}; ask for what the run has, or choose another folder")
 
 
 def refuse_gaps(run: Run, step: int) -> None:

@@ -44,22 +44,20 @@ def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     The interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the statistic:
     "IQM", or "mean" below four runs, since the IQM then drops nothing.
     """
-    rows = []
-    for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False):
-        row = {"env": env, "recipe": recipe, "runs": len(own), "seeds": own["seed"].nunique()}
-        rows.append(row | _measured(own, row["seeds"], seed))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"env": env, "recipe": recipe, "runs": len(own), **_measured(own, own["seed"].nunique(), seed)}
+        for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False)
+    )
 
 
 def over_envs(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """Return a row per recipe run on every env: the IQM over its runs, with envs as strata; `seeds` is the fewest."""
-    rows = []
-    for recipe, own in runs.groupby("recipe", sort=False):
-        if own["env"].nunique() == runs["env"].nunique():
-            seeds = int(own.groupby("env")["seed"].nunique().min())
-            row = {"recipe": recipe, "runs": len(own), "envs": own["env"].nunique(), "seeds": seeds}
-            rows.append(row | _measured(own, seeds, seed))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(
+        {"recipe": recipe, "runs": len(own), "envs": own["env"].nunique()}
+        | _measured(own, int(own.groupby("env")["seed"].nunique().min()), seed)
+        for recipe, own in runs.groupby("recipe", sort=False)
+        if own["env"].nunique() == runs["env"].nunique()
+    )
 
 
 def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFrame:
@@ -152,8 +150,8 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
-    """Return each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
-    row: dict[str, Any] = {"middle": "IQM" if len(own) >= 4 else "mean"}
+    """Return `seeds`, each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
+    row: dict[str, Any] = {"seeds": seeds, "middle": "IQM" if len(own) >= 4 else "mean"}
     for metric in METRICS:
         strata = [scores for _, scores in own.groupby("env")[metric]]
         low, high = intervals.bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)

@@ -53,7 +53,7 @@ def handed_in(
             unlike = {cell: list(differing(_compared(run.config), config_of(cell))) for cell in own}
             cell = min(own, key=lambda cell: len(unlike[cell]))
             if unlike[cell]:
-                reason = f"asked for other than {cell}: {in_sentence(unlike[cell])}"
+                reason = f"it is not {cell}: {in_sentence(unlike[cell])}"
             elif not (reason := _not_its_budget(run, cell)) and cell.digest in records:
                 reason = f"another run was handed in for {cell}"
         if reason:
@@ -81,7 +81,7 @@ def _unusable(config: Mapping[str, Any], design: Design, cells: Sequence[Cell]) 
     if reason := _other_code(config.get("code"), design):
         return reason
     has_seed = any(cell.seed == config["seed"] for cell in cells)
-    return "" if has_seed else f"no arm asks for seed {config['seed']}"
+    return "" if has_seed else f"no arm has seed {config['seed']}"
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -203,5 +203,5 @@ def test_tables_that_are_no_curves_are_refused():
     with pytest.raises(ValueError, match="baseline='c' is none of the recipes: a"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), baseline="c")
     for nothing in ([], {}, 3):
-        with pytest.raises(TypeError, match="wants a folder, runs, zips or a table"):
+        with pytest.raises(TypeError, match="give a folder, runs, zips or a table"):
             lab.AblationBoard(nothing)

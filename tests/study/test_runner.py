@@ -167,11 +167,11 @@ def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, 
     assert (found.table["state"] == "made").all() and not found.apart
     pd.testing.assert_frame_equal(found.curves, made.curves[made.curves["task"] == "two"].reset_index(drop=True))
     for change, words in (
-        ({"settings": SCORED | {"max_norm": 0.5}}, r"global-0.zip: asked for other than two, global, seed 0: "
+        ({"settings": SCORED | {"max_norm": 0.5}}, r"global-0.zip: it is not two, global, seed 0: "
                                                    r"settings.max_norm differs: the run has 1.0, this call has 0.5"),
         ({"team": TINY["team"] | {"lr": 1e-3}}, "lr differs"),
         ({"budget": {"episodes": 16}}, "it used 32 episodes in 2 steps, of a budget of 16 episodes"),
-        ({"seeds": [8]}, "no arm asks for seed 0"),
+        ({"seeds": [8]}, "no arm has seed 0"),
     ):  # fmt: skip
         other = lab.study(asked | change, tmp_path / "mine", sources=[tmp_path / "class"], play=False)
         assert (other.table["state"] == "missing").all() and len(other.apart) == 4
