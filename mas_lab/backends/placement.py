@@ -61,14 +61,14 @@ class Memory:
     """Tensors that one micro-batch keeps for its backward pass."""
 
     @property
-    def kept(self) -> float:
+    def permanent(self) -> float:
         """Return the bytes that are in use all the time."""
         return self.weights + self.adapters + self.gradients + self.optimizer
 
     @property
     def peak(self) -> float:
         """Return the sum without the smaller of the last two parts, because sampling and the update take turns."""
-        return self.kept + max(self.sampling, self.activations)
+        return self.permanent + max(self.sampling, self.activations)
 
     def gib(self) -> dict[str, float]:
         """Return each part and the peak in GiB."""
@@ -147,13 +147,13 @@ class ModelSpec:
         per_token = 2 * (4 * hidden + 2 * (queries + keys) + 4 * shape(text, "intermediate_size")) + 4 * (
             2 * hidden + queries + keys
         )
-        logits, kept = 12 * min(LOGITS, self.train_tokens * text.vocab_size), self.train_tokens * layers * per_token
+        logits, stored = 12 * min(LOGITS, self.train_tokens * text.vocab_size), self.train_tokens * layers * per_token
         if self.lora is None:
-            logits, kept = max(logits + 4 * head, 8 * head), kept + 2 * linear
+            logits, stored = max(logits + 4 * head, 8 * head), stored + 2 * linear
         again = linear + rest > CHECKPOINTED if self.checkpointing is None else self.checkpointing
         if again and self.backend != "unsloth":
             return float(2 * self.train_tokens * layers * hidden + max(logits, self.train_tokens * per_token))
-        return float(kept + logits)
+        return float(stored + logits)
 
     @property
     def engine(self) -> float:
@@ -179,7 +179,7 @@ class ModelSpec:
         share = self.engine / len(devices)
         beside = share if here in devices else 0.0  # of vLLM, on the device that trains
         tokens = max(beside, found.activations) if self.sleep else beside + found.activations
-        return {here: (found.kept + tokens) / GIB} | {one: share / GIB for one in devices if one != here}
+        return {here: (found.permanent + tokens) / GIB} | {one: share / GIB for one in devices if one != here}
 
     def sampling_devices(self, here: str) -> tuple[str, ...]:
         """Return the devices on which the policy samples.

@@ -120,6 +120,11 @@ class Slot:
     """Columns of the row of a `Generate`, as far as they are known."""
 
     @property
+    def node(self) -> tuple[str, str]:
+        """Return node and agent of a `Generate`, which decide its prompt."""
+        return self.request.at.name, self.request.agent
+
+    @property
     def place(self) -> str:
         """Return the place of a `Generate` in words, for errors."""
         return place_of(self.plan.episode.task, self.request.at, self.request.agent)
@@ -143,8 +148,6 @@ class Runner:
         )
         self.tools: dict[str, Tools] = {agent: tools_of(env, agent) for agent in env.agents}
         self.pending: PendingRequests[Slot] = PendingRequests(team, lambda slot: slot.place)
-        self.ids: dict[tuple[int, str], tuple[int, ...]] = {}
-        """Token ids by policy and chat, so that each distinct chat is encoded once."""
         self.ready: deque[RunningPlan] = deque()
         self.stepping: dict[Future, Slot] = {}
         self.scoring: list[Slot] = []
@@ -215,49 +218,47 @@ class Runner:
 
         All errors name task, agent and turn.
         """
-        policy = self.team[slots[0].request.agent]
-        requests = []
+        policy, requests = self.team[slots[0].request.agent], []
         for slot, (text, ids) in zip(slots, self._prompts(policy, slots), strict=True):
-            at, agent = slot.request.at, slot.request.agent
-            sampling = self.team.sampling[agent]
-            limit = sampling.max_tokens or max_tokens(self.env, agent)
+            one, sampling = slot.request, self.team.sampling[slot.request.agent]
+            limit = sampling.max_tokens or max_tokens(self.env, one.agent)
             if len(ids) + limit > policy.context:
                 raise RolloutError(
                     f"rollout: the prompt of {slot.place} has {len(ids)} tokens; "
                     f"with max_tokens={limit} it exceeds the context of its policy ({policy.context} tokens)"
                 )
-            seed = draw_seed(self.seed, self.step, at.name, agent, slot.request.candidate)
-            requests.append(
-                Request(ids, limit, sampling.temperature, seed, sampling.stop, sampling.top_p, sampling.top_k)
-            )
-            slot.columns = {"policy": self.team.name_of(agent), "prompt": text, "prompt_ids": list(ids),
-                            "temperature": sampling.temperature}  # fmt: skip
+            seed = draw_seed(self.seed, self.step, one.at.name, one.agent, one.candidate)
+            request = Request(ids, limit, sampling.temperature, seed, sampling.stop, sampling.top_p, sampling.top_k)
+            requests.append(request)
+            slot.columns = {"policy": self.team.name_of(one.agent), "prompt": text, "prompt_ids": list(ids)}
+            slot.columns["temperature"] = sampling.temperature
         self.pending.submit(policy, requests, slots)
 
     def _prompts(self, policy: Policy, slots: Sequence[Slot]) -> list[tuple[str, tuple[int, ...]]]:
-        """Return the text and the token ids of each prompt; each (node, agent) is observed once."""
-        chats: dict[tuple[str, str], tuple[str, str]] = {}
-        new: dict[str, dict[str, tuple[Slot, list[Message]]]] = {}  # by tools, then by chat
-        for slot in slots:
-            at, agent = slot.request.at, slot.request.agent
-            if (at.name, agent) not in chats:
-                with error_context(self.env, "observe", slot.place):
-                    messages = self.env.observe(at.state, agent)
-                text, tools = self._text(messages, slot), repr(self.tools[agent])
-                key = repr(messages) + tools
-                chats[at.name, agent] = text, key
-                if (id(policy), key) not in self.ids:
-                    new.setdefault(tools, {})[key] = slot, messages
-        for by_chat in new.values():
-            for key, ids in zip(by_chat, self._encode(policy, list(by_chat.values())), strict=True):
-                self.ids[id(policy), key] = tuple(ids)
-        prompts = [chats[slot.request.at.name, slot.request.agent] for slot in slots]
-        return [(text, self.ids[id(policy), key]) for text, key in prompts]
+        """Return the text and the token ids of each prompt.
 
-    def _text(self, messages: Any, slot: Slot) -> str:
-        observe = f"{type(self.env).__name__}.observe"
+        Each (node, agent) is observed once, and each distinct chat is encoded once.
+        """
+        chats: dict[tuple[str, str], tuple[str, str]] = {}
+        by_tools: dict[str, dict[str, tuple[Slot, list[Message]]]] = {}
+        for slot in slots:
+            if slot.node not in chats:
+                messages, text = self._observe(slot)
+                tools = repr(self.tools[slot.request.agent])
+                chats[slot.node] = text, repr(messages) + tools
+                by_tools.setdefault(tools, {})[repr(messages) + tools] = slot, messages
+        ids: dict[str, tuple[int, ...]] = {}
+        for by_chat in by_tools.values():
+            ids |= zip(by_chat, map(tuple, self._encode(policy, list(by_chat.values()))), strict=True)
+        return [(text, ids[chat]) for text, chat in (chats[slot.node] for slot in slots)]
+
+    def _observe(self, slot: Slot) -> tuple[list[Message], str]:
+        """Return the chat that an agent observes, and its text."""
+        agent, observe = slot.request.agent, f"{type(self.env).__name__}.observe"
+        with error_context(self.env, "observe", slot.place):
+            messages = self.env.observe(slot.request.at.state, agent)
         try:
-            text = transcript(messages, self.tools[slot.request.agent])
+            text = transcript(messages, self.tools[agent])
         except Exception as error:
             raise EnvError(
                 f"{observe} gave {messages!r:.200} for {slot.place}; give a list of {{'role': ..., 'content': text}}"
@@ -267,14 +268,14 @@ class Runner:
                 f"{observe} gave text with {problem} for {slot.place}; no tokenizer reads it and no file holds it: "
                 "replace it, as text.encode(errors='replace').decode() does"
             )
-        return text
+        return messages, text
 
     def _encode(self, policy: Policy, chats: Sequence[tuple[Slot, list[Message]]]) -> list[Sequence[int]]:
         """Encode chats with the same tools in one call. If that fails, encode each alone, to name the bad one."""
         slot = chats[0][0]
-        tools = self.tools[slot.request.agent]
+        offered = {"tools": tools} if (tools := self.tools[slot.request.agent]) else {}
         try:
-            return policy.encode_all([messages for _, messages in chats], **({"tools": tools} if tools else {}))
+            return policy.encode_all([messages for _, messages in chats], **offered)
         except Exception as error:
             if len(chats) > 1:
                 return [self._encode(policy, [chat])[0] for chat in chats]
@@ -293,16 +294,14 @@ class Runner:
                 f"rollout: the completion of {slot.place} has {problem}, which no file holds; its policy's engine must "
                 "decode tokens to text that has a UTF-8 form"
             )
-        agent, message = slot.request.agent, None
-        columns = slot.columns | {
-            "completion": completion.text, "completion_ids": list(completion.ids),
-            "logprobs": list(completion.logprobs), "finish": completion.finish,
-        }  # fmt: skip
-        if tools := self.tools[agent]:
+        one, message = slot.request, None
+        columns = slot.columns | {"completion": completion.text, "completion_ids": list(completion.ids),
+                                  "logprobs": list(completion.logprobs), "finish": completion.finish}  # fmt: skip
+        if tools := self.tools[one.agent]:
             message, columns["call_status"] = answer_of(
-                self.team[agent], columns["prompt_ids"], completion, tools, slot.request.at.depth
+                self.team[one.agent], columns["prompt_ids"], completion, tools, one.at.depth
             )
-        return Generation(agent, slot.request.candidate, completion.text, columns, message)
+        return Generation(one.agent, one.candidate, completion.text, columns, message)
 
     # Steps and scores
 

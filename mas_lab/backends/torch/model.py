@@ -6,7 +6,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -82,12 +82,12 @@ class Options:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Hide the progress bars of transformers inside the `with` block, because small models load and save often."""
-    shown = logging.is_progress_bar_enabled()
+    enabled = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
         yield
     finally:
-        if shown:
+        if enabled:
             logging.enable_progress_bar()
 
 
@@ -220,20 +220,24 @@ class TorchModel:
         return Cost.of(self.net)
 
     def _layers_to_checkpoint(self) -> list[torch.nn.Module]:
-        asked, size = self.options.checkpointing, sum(p.numel() for p in self.net.parameters())
-        if not (size > CHECKPOINTED if asked is None else asked):
+        chosen = self.options.checkpointing
+        if not (self.net.num_parameters() > CHECKPOINTED if chosen is None else chosen):
             return []
         found = [layer for layer in self.net.modules() if isinstance(layer, GradientCheckpointingLayer)]
-        if not found and asked:
+        if not found and chosen:
             raise PolicyError(f"checkpointing=True: {self.source.name} has no layers that can be checkpointed")
         for layer in found:
             layer.gradient_checkpointing = True
             layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         return found
 
+    def checkpointing(self, batch: Any) -> AbstractContextManager[None]:
+        """Return a context in which a backward pass computes layers again, if the option `checkpointing` says so."""
+        return self._computing_again(getattr(batch, "by_tree", False)) if self._checkpointed else nullcontext()
+
     @contextmanager
-    def checkpointed(self, by_tree: bool) -> Iterator[None]:
-        """Compute layers again in a backward pass inside the `with` block, if `checkpointing` asks for it.
+    def _computing_again(self, by_tree: bool) -> Iterator[None]:
+        """Compute layers again in a backward pass inside the `with` block.
 
         Transformers does this for layers that train; dropout, which lies deeper, stays off. Attention must then be the
         same as in the forward pass.
@@ -243,7 +247,7 @@ class TorchModel:
         for layer in self._checkpointed:
             layer.training = True
         try:
-            with attending(self.net.config, NAME) if by_tree and self._checkpointed else nullcontext():
+            with attending(self.net.config, NAME) if by_tree else nullcontext():
                 yield
         finally:
             for layer in self._checkpointed:

@@ -5,7 +5,7 @@ Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -95,12 +95,12 @@ class TorchPolicy(ChatPolicy):
         self.activate()
         known_3N = self.known(samples)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.device)
-        with self._loss_scale(known_3N):
+        with self._loss_scale(known_3N[2]) if self.shared.dtype == torch.float16 else nullcontext():
             for batch, share in self.passes.batches(samples):
                 token_N = torch.from_numpy(batch.token_N).to(self.device)
                 old_N, advantages_N, weights_N = known_3N[:, token_N]
                 reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
-                with self.shared.checkpointed(getattr(batch, "by_tree", False)):
+                with self.shared.checkpointing(batch):
                     with self.shared.computing():
                         logprobs_N, entropy_N = self.passes.trained(batch, loss.needs_entropy)
                     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
@@ -166,26 +166,24 @@ class TorchPolicy(ChatPolicy):
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""
         for i, sample in enumerate(samples):
-            length = len(sample.completion_ids)
-            for what, count in (("log-probabilities", len(sample.logprobs)), ("advantages", np.size(sample.advantage))):
-                if count != length and not (what == "advantages" and count == 1):
-                    raise PolicyError(f"policy {self.name!r}: sample {i} has {length} tokens and {count} {what}")
+            tokens, logprobs, advantages = len(sample.completion_ids), len(sample.logprobs), np.size(sample.advantage)
+            if logprobs != tokens or advantages not in (1, tokens):
+                raise PolicyError(
+                    f"policy {self.name!r}: sample {i} has {tokens} tokens, {logprobs} log-probabilities and "
+                    f"{advantages} advantages"
+                )
         old_N = np.concatenate([np.asarray(sample.logprobs, np.float32) for sample in samples])
         advantages_N = np.concatenate([sample.advantages_T for sample in samples])
         weights_N = np.repeat([s.weight for s in samples], [len(s.completion_ids) for s in samples])
         return torch.from_numpy(np.stack([old_N, advantages_N, weights_N]).astype(np.float32)).to(self.device)
 
     @contextmanager
-    def _loss_scale(self, known_3N: torch.Tensor) -> Iterator[None]:
-        """Divide the weights inside the `with` block by a power of two near 16 times the largest, if in float16.
+    def _loss_scale(self, weights_N: torch.Tensor) -> Iterator[None]:
+        """Divide the weights inside the `with` block by a power of two near 16 times the largest.
 
         A mean over ten thousand tokens gives each the weight 1e-4. Such small gradients vanish in float16 (a T4).
         """
-        weights_N = known_3N[2]
-        if self.shared.dtype != torch.float16 or not weights_N.any():
-            yield
-            return
-        unit = 2.0 ** (round(log2(weights_N.abs().max().item())) + 4)
+        unit = 2.0 ** (round(log2(weights_N.abs().max().item() or 1.0)) + 4)
         weights_N /= unit
         self._multiply_gradients(1 / unit)
         yield

@@ -30,8 +30,7 @@ Options = TypeVar("Options")
 def options_of(cls: type[Options], options: Mapping[str, Any]) -> Options:
     """Return the options of a back end from a mapping; raise PolicyError if a name is unknown."""
     known = [field.name for field in fields(cls)]
-    unknown = [name for name in options if name not in known]
-    if unknown:
+    if unknown := [name for name in options if name not in known]:
         raise PolicyError(f"this back end has no option {unknown[0]!r}; it has: {', '.join(known)}")
     return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in options.items()})
 

@@ -139,15 +139,10 @@ class TreeDecoder:
         cell_M = self.tree_M * Q + rank_M
         grid = np.zeros(G * Q, np.int64)
         grid[cell_M] = np.arange(M)
-        layout = Layout(
-            grid_PQ=self._put(grid.reshape(G, Q)),
-            cell_M=self._put(cell_M),
-            visible_PQW=self._put(self.visible_MC[grid, :W].reshape(G, Q, W)),
-            query_at_PQ=self._put(self.depth_M[grid].reshape(G, Q)),
-            key_at_PW=self._put(self.at_GC[:, :W]),
-            store=self.store,
-            slot_S=self._put(self.tree_M * self.store.capacity + column_M),
-        )
+        grid_PQ, query_at_PQ = grid.reshape(G, Q), self.depth_M[grid].reshape(G, Q)
+        visible_PQW = self.visible_MC[grid, :W].reshape(G, Q, W)
+        places = map(self._put, (grid_PQ, cell_M, visible_PQW, query_at_PQ, self.at_GC[:, :W]))
+        layout = Layout(*places, self.store, self._put(self.tree_M * self.store.capacity + column_M))
         return self._forward(self._put(ids_M), self._put(self.depth_M), layout, np.arange(M), self.adapters, count_G)
 
     def _keep(self, alive_P: np.ndarray) -> None:

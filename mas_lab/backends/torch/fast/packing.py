@@ -176,7 +176,7 @@ class MicroBatch:
         else:
             at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
             for i, tree in enumerate(trees):
-                ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions()
+                ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions
             real_PQ = np.arange(longest) < np.diff(starts)[:, None]
             inputs = {"input_ids": ids_PQ}
             if not real_PQ.all():

@@ -34,11 +34,12 @@ its number of operations suggests. Among 64, 128, 256 and 512, this was the fast
 
 
 class Trie:
-    """A tree of tokens: node i has the token `ids[i]` and the parent `parents[i]`; a chain is a tree."""
+    """A tree of tokens: node i has the token `ids[i]`, the parent `parents[i]` and the position `positions[i]`."""
 
     def __init__(self):
         self.ids: list[int] = []
         self.parents: list[int] = []
+        self.positions: list[int] = []
         self._children: dict[int, int] = {}
         """Children by parent and token, joined to one number. Tuples as keys would slow down the garbage collector."""
 
@@ -52,6 +53,7 @@ class Trie:
             self._children[key] = len(self.ids)
             self.ids.append(token)
             self.parents.append(parent)
+            self.positions.append(0 if parent == ROOT else self.positions[parent] + 1)
         return self._children[key]
 
     def walk(self, tokens: Iterable[int], start: int = ROOT) -> list[int]:
@@ -69,12 +71,6 @@ class Trie:
             if parent >= 0:
                 visible_LL[node, :node] = visible_LL[parent, :node]
         return visible_LL
-
-    def positions(self) -> np.ndarray:
-        at_L = np.zeros(len(self), np.int64)
-        for node, parent in enumerate(self.parents):
-            at_L[node] = at_L[parent] + 1 if parent >= 0 else 0
-        return at_L
 
 
 def merge_prefixes(sizes: Mapping[Sequence[int], int], cost: Callable[[int], float]) -> Iterator[list[Sequence[int]]]:
@@ -202,7 +198,7 @@ def laid_out(
     real_PQ = np.arange(sizes_P.max()) < sizes_P[:, None]
     grid_PQ = np.where(real_PQ, (np.cumsum(sizes_P) - sizes_P)[:, None] + np.arange(real_PQ.shape[1]), 0)
     at_PQ = np.zeros(real_PQ.shape, np.int64)
-    at_PQ[real_PQ] = np.concatenate([trie.positions() for trie in tries])
+    at_PQ[real_PQ] = np.concatenate([trie.positions for trie in tries])
     visible = None
     if not all(trie.is_chain() for trie in tries):
         visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
@@ -239,14 +235,13 @@ def tree_attention(
         return mixed.transpose(1, 2).flatten(0, 1).index_select(0, tree.cell_M).unsqueeze(0), None
     query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
     mask = tree.mask(R, sliding_window, query.dtype)
-    attend = _attend_plainly if softcap is not None or in_forward_mode() else _attend_fused
-    mixed = attend(query, key.transpose(1, 2), value.transpose(1, 2), mask, scaling, softcap)
+    key, value = key.transpose(1, 2), value.transpose(1, 2)
+    if softcap is not None or in_forward_mode():
+        mixed = _attend_plainly(query, key, value, mask, scaling, softcap)
+    else:
+        mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
     mixed = mixed.view(P, H, R, Q, -1).permute(0, 3, 1, 2, 4).reshape(P * Q, H * R, -1)
     return mixed.index_select(0, tree.cell_M).unsqueeze(0), None
-
-
-def _attend_fused(query, key, value, mask, scaling, softcap):
-    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
 
 
 def _attend_plainly(query, key, value, mask, scaling, softcap):
