@@ -152,7 +152,7 @@ def _ranks(team: Team):
     """Return the processes of a launcher, or `None` for a single process, which then needs no import of `Ranks`."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
-    from mas_lab.backends.distributed.ranks import Ranks
+    from mas_lab.backends.ranks import Ranks
 
     return Ranks.of(team)
 

@@ -148,7 +148,7 @@ def test_what_is_no_number_per_token_is_refused_with_its_place(advantage, words,
 
 def test_a_policy_refuses_advantages_without_tokens(models):
     sample = Sample([3], [4, 5], [-1.0, -1.0], 1.0, [1.0, 2.0, 3.0], 1.0)
-    with pytest.raises(PolicyError, match="sample 0 has 2 tokens and 3 advantages"):
+    with pytest.raises(PolicyError, match="sample 0 has 2 tokens, 2 log-probabilities and 3 advantages"):
         make_team("shared", models)["asker"].forward_backward([sample], lab.reinforce())
 
 

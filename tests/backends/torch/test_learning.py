@@ -236,7 +236,7 @@ def test_each_distinct_beginning_is_one_node():
     assert tree.walk((4, 9, 7, 5)) == [-1, 0, 1, 2, 3] and tree.walk((4, 9, 6)) == [-1, 0, 1, 4]
     assert tree.walk((8,), start=2) == [2, 5] and tree.walk((8, 9)) == [-1, 6, 7], "another root"
     assert tree.ids == [4, 9, 7, 5, 6, 8, 8, 9] and tree.parents == [-1, 0, 1, 2, 1, 2, -1, 6]
-    assert tree.positions().tolist() == [0, 1, 2, 3, 2, 3, 0, 1]
+    assert tree.positions == [0, 1, 2, 3, 2, 3, 0, 1]
     assert [np.flatnonzero(tree.visible()[node]).tolist() for node in (5, 7)] == [[0, 1, 2, 5], [6, 7]]
 
 

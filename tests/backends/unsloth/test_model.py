@@ -16,7 +16,7 @@ from backends.drawn import drawn, same, weights  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
-from mas_lab.backends.unsloth.engine import UnslothEngine, decodes_exactly  # noqa: E402
+from mas_lab.backends.unsloth.model import UnslothEngine, decodes_exactly  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines

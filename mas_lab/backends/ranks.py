@@ -2,25 +2,26 @@
 
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
-each rank makes the passes of a share of the packed rows (`shares`). Afterwards all ranks hold the same weights.
-Accelerate makes the process group, wraps the models and carries every message. Leaves out: the loop (`mas_lab.train`)
-and the shares themselves.
+each rank makes the passes of a `Share` of the packed rows. Every rank has all weights, and the gradients are summed
+over the ranks (torch's DDP). Accelerate makes the process group, wraps the models and carries every message. Leaves
+out: the loop (`mas_lab.train`).
 """
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.distributed.shares import Share
+from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, tensor_batches, trees_of
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, WaveEngine
+from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 from mas_lab.team import Team
 
 PATIENCE = timedelta(hours=12)
@@ -146,14 +147,14 @@ class Ranks:
         """
         try:
             with self._connected():
-                while (heard := self.hear())[0] != "end":
-                    self._obey(heard, team, watch, update)
+                while (message := self.hear())[0] != "end":
+                    self._obey(message, team, watch, update)
         finally:
             self._part()
         yield from ()
 
-    def _obey(self, heard: tuple[Any, ...], team: Team, watch: Any, update: Callable) -> None:
-        word, *rest = heard
+    def _obey(self, message: tuple[Any, ...], team: Team, watch: Any, update: Callable) -> None:
+        word, *rest = message
         if word == "error":
             raise RankError(f"rank {self.number} of {self.size}: rank 0 stopped: {rest[0]}")
         if word == "assemble":
@@ -170,8 +171,9 @@ class Ranks:
         from mas_lab.team import describe_team
 
         self.team = team
-        for number, described in enumerate(told := self.gather(describe_team(team))):
-            if different := differences(told[0], described):
+        descriptions = self.gather(describe_team(team))
+        for number, described in enumerate(descriptions):
+            if different := differences(descriptions[0], described):
                 raise RankError(f"rank {number} has another team than rank 0: {different}")
         for policy in team.policies.values():
             self._share_state(policy)
@@ -217,22 +219,22 @@ class RankedEngine(WaveEngine):
         self.ranks, self.number, self.model, self.inner = ranks, number, model, model.engine
         self.policies = [policy for policy in ranks.team.policies.values() if policy.shared is model]
 
-    def complete(self, asked: Sequence[PolicyRequest]) -> list[Completion]:
+    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order; called on rank 0."""
-        numbered = [(self.policies.index(policy), request) for policy, request in asked]
+        numbered = [(self.policies.index(policy), request) for policy, request in requests]
         with locked(self.policies):  # the other ranks receive one message at a time
             self.ranks.tell("sample", self.number, numbered)
             return self.answer(numbered)
 
-    def answer(self, asked: list[tuple[int, Request]]) -> list[Completion]:
+    def answer(self, numbered: list[tuple[int, Request]]) -> list[Completion]:
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
-        mine = self._deal(asked)[self.ranks.number]
+        mine = self._deal(numbered)[self.ranks.number]
         try:
-            share = [(self.policies[asked[i][0]], asked[i][1]) for i in mine]
+            share = [(self.policies[numbered[i][0]], numbered[i][1]) for i in mine]
             found, error = self.inner.complete(share) if share else [], None
         except (PolicyError, RuntimeError) as failed:
             found, error = [], f"{type(failed).__name__}: {failed}"
-        answers: list[Any] = [None] * len(asked)
+        answers: list[Any] = [None] * len(numbered)
         for number, (places, completions, failed) in enumerate(self.ranks.gather((mine, found, error))):
             if failed is not None:
                 raise RankError(f"rank {number} of {self.ranks.size} could not sample: {failed}")
@@ -240,14 +242,14 @@ class RankedEngine(WaveEngine):
                 answers[place] = completion
         return answers
 
-    def _deal(self, asked: list[tuple[int, Request]]) -> list[list[int]]:
-        """Return the places in `asked` by rank; a prompt's candidates stay together, the longest work goes first."""
+    def _deal(self, numbered: list[tuple[int, Request]]) -> list[list[int]]:
+        """Return the places in `numbered` by rank; a prompt's candidates stay together, the longest work goes first."""
         prompts: dict[tuple, list[int]] = {}
-        for place, (own, request) in enumerate(asked):
+        for place, (own, request) in enumerate(numbered):
             prompts.setdefault((own, request.prompt_ids), []).append(place)
 
         def load(places: list[int]) -> int:
-            return len(asked[places[0]][1].prompt_ids) + sum(asked[place][1].max_tokens for place in places)
+            return len(numbered[places[0]][1].prompt_ids) + sum(numbered[place][1].max_tokens for place in places)
 
         order = sorted(prompts.values(), key=load, reverse=True)
         return [[place for places in order[rank :: self.ranks.size] for place in places]
@@ -255,7 +257,7 @@ class RankedEngine(WaveEngine):
 
 
 class RemoteEngine:
-    """A stand-in for an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
+    """The place of an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
 
     streams = True
 
@@ -264,3 +266,58 @@ class RemoteEngine:
 
     def sync_weights(self, policy) -> None: ...
     def release_memory(self) -> None: ...
+
+
+class Share(Passes):
+    """The share of one rank in one policy's passes, with whole weights on every rank."""
+
+    def __init__(self, ranks: Any, policy):
+        super().__init__(policy)
+        self.ranks = ranks
+        policy.activate()  # DDP joins the gradients of the parameters that are trainable now, those of this policy
+        self.module = ranks.accelerator.prepare(Within(policy.shared.net), device_placement=[False])
+
+    def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[MicroBatch, float]]:
+        """Yield this rank's micro-batches, and what their weights are multiplied by.
+
+        All ranks make equally many passes; the shorter ones add passes of weight 0. The gradients come out averaged
+        over the ranks, and the weights refer to the whole table, so a sum is needed: hence the factor.
+        """
+        model, accelerator = self.policy.shared, self.ranks.accelerator
+        self.ranks.require_all(self.policy.name)
+        mine, padding = self._deal(trees_of(samples, model), model.options.train_tokens)
+        batches = list(tensor_batches(mine + padding, samples, model))
+        for number, batch in enumerate(batches, 1):
+            with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):
+                yield batch, float(self.ranks.size) if number <= len(mine) else 0.0
+
+    def trained(self, batch: MicroBatch, entropy_grad: bool):
+        """Return log-probability and entropy of each token, in a pass that joins the gradients of all ranks."""
+        return self.module(partial(batch.token_logprobs, self.policy.shared.net, entropy_grad))
+
+    def total(self, found_4N: torch.Tensor) -> torch.Tensor:
+        """Return the results of all ranks."""
+        return self.ranks.accelerator.reduce(found_4N, "sum")
+
+    def _deal(self, trees: list[Tree], budget: int) -> tuple[list[list[Tree]], list[list[Tree]]]:
+        """Return this rank's micro-batches, and micro-batches that pad them to the number of the rank with the most."""
+        trees = sorted(trees, key=len, reverse=True)
+        size = self.ranks.size
+        dealt = [list(micro_batches(trees[number::size], budget)) for number in range(size)]
+        mine = dealt[self.ranks.number]
+        return mine, [trees[-1:]] * (max(map(len, dealt)) - len(mine))
+
+
+class Within(torch.nn.Module):
+    """A module whose forward pass is any computation with `net`.
+
+    DDP only sees what goes through a module's own `forward`. Log-probabilities come from parts of `net` and from code
+    outside it.
+    """
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, work: Callable[[], Any]) -> Any:
+        return work()
