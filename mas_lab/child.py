@@ -25,7 +25,7 @@ RECURSION = 500
 """Most calls within each other, on monty."""
 MOST_PRINTED = 16 << 20
 """Bytes that a program may print on monty."""
-MOST_SAID = 1 << 18
+LONGEST_OUTPUT = 1 << 18
 """Characters of the printed text that are kept."""
 MOST_ANSWERED = 1 << 24
 """Most characters of all answers together; as objects they take many times as much memory."""
@@ -57,8 +57,8 @@ class Child:
         )
         if self.process.stdout.readline() != READY:
             self.close()
-            said = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=pipe, stdout=pipe, encoding="utf-8").stderr
-            why = (said.strip().splitlines() or ["it says nothing"])[-1]
+            again = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=pipe, stdout=pipe, encoding="utf-8")
+            why = (again.stderr.strip().splitlines() or ["it says nothing"])[-1]
             raise RuntimeError(f"a child process for {program!r} does not start ({why}): pip install {NEEDS[program]}")
 
     @property
@@ -177,10 +177,10 @@ def equality() -> Callable[[str, str], bool]:
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
     def equal(answer: str, gold: str) -> bool:
-        right, said = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
-        equations = (part for one in said if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
+        right, found = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
+        equations = (part for one in found if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
         wrong = any(str(part.simplify()) == "False" for part in equations)
-        return not wrong and bool(verify(right, said, allow_set_relation_comp=True, timeout_seconds=None))
+        return not wrong and bool(verify(right, found, allow_set_relation_comp=True, timeout_seconds=None))
 
     return equal
 
@@ -212,13 +212,13 @@ def schema() -> Callable[..., bool | str]:
             parts.lookup(reference)
         return kind(loaded, registry=Registry())  # without a registry it would load references from the network
 
-    def fits(text: str, *given: Any) -> bool | str:
+    def fits(text: str, *arguments: Any) -> bool | str:
         try:
             checked = validator(text)
         except Exception as error:
             return f"{error!s:.200}" or type(error).__name__
         with suppress(Exception):  # a schema that refers to itself, or numbers too large to compare
-            return all(map(checked.is_valid, given))
+            return all(map(checked.is_valid, arguments))
         return False
 
     return fits
@@ -249,8 +249,8 @@ def monty() -> Callable[[str, float, int, int], dict[str, Any]]:
             raised = failure.exception()
             error = f"{type(raised).__name__}: {raised}"
             late = isinstance(raised, TimeoutError) and time.monotonic() - begun >= seconds  # programs may raise it too
-        said = "".join(text for stream, text in printed.output if stream == "stdout")[:MOST_SAID]
-        return told(text, error, said, backstop=late, late=late)
+        stdout = "".join(text for stream, text in printed.output if stream == "stdout")[:LONGEST_OUTPUT]
+        return reply(text, error, stdout, backstop=late, late=late)
 
     return run
 
@@ -280,18 +280,18 @@ def pyeryx() -> Callable[[str, float, int, int], dict[str, Any]]:
         except eryx.EryxError as raised:
             lines = str(raised).splitlines()
             error = lines[-1] if lines[:1] == ["Traceback (most recent call last):"] else ""
-        return told(text, error, b"".join(printed)[:MOST_SAID].decode("utf-8", "replace"), backstop, late)
+        return reply(text, error, b"".join(printed)[:LONGEST_OUTPUT].decode("utf-8", "replace"), backstop, late)
 
     run("", 5.0, 256, 10**9)  # start the first instance now, which takes a tenth of a second
     return run
 
 
-def told(text: Any, error: str, said: str, backstop: bool, late: bool) -> dict[str, Any]:
-    """Return the parts of `sandbox.Told`."""
+def reply(text: Any, error: str, stdout: str, backstop: bool, late: bool) -> dict[str, Any]:
+    """Return the parts of `sandbox.Reply`."""
     text = text if isinstance(text, str) else None
     if text and len(text) > MOST_ANSWERED:
         text, error = None, f"MemoryError: the answers take {len(text)} characters, more than {MOST_ANSWERED}"
-    return {"text": text, "error": error, "said": said, "backstop": backstop, "late": late}
+    return {"text": text, "error": error, "stdout": stdout, "backstop": backstop, "late": late}
 
 
 PROGRAMS = {"math": equality, "schema": schema, "monty": monty, "pyeryx": pyeryx}

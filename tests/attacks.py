@@ -25,7 +25,7 @@ def attack(name: str, source: str, **options) -> Attack:
 
 LINE = "[[FORGED, null]]"
 """What the harness answers for one call that returned FORGED."""
-TOLD = '{"text": "[[FORGED, null]]", "error": "", "said": "", "backstop": false, "late": false}'
+TOLD = '{"text": "[[FORGED, null]]", "error": "", "stdout": "", "backstop": false, "late": false}'
 """What a worker answers then."""
 EQUAL = """    def __eq__(self, other): return True
     def __ne__(self, other): return False

@@ -75,13 +75,13 @@ class ArxivIntro(TwoTextsTask):
 
     def observe(self, state: State, agent: str) -> list[Message]:
         places = {"background": (0,), "method": (1,)}.get(agent, (0, 1))
-        seen = [(state.drafts[place], self._review(state, place)) for place in places if state.turn]
+        reviewed = [(state.drafts[place], self._review(state, place)) for place in places if state.turn]
         if not self.full:
-            told = "".join(f" draft {draft} {word}" for draft, word in seen)
-            return chat(" ".join(f"{state.source}{told} {agent}".split()))
-        told = "".join(f"\n\nYour draft:\n\n{draft}\n\nThe reviewer: {REVIEWS[word]}" for draft, word in seen)
-        told += f"\n\n{PROMPTS[self.name]['anew']}" if seen else ""
-        return chat(f"{state.source}{told}", self.duty(agent))
+            reviews = "".join(f" draft {draft} {word}" for draft, word in reviewed)
+            return chat(" ".join(f"{state.source}{reviews} {agent}".split()))
+        reviews = "".join(f"\n\nYour draft:\n\n{draft}\n\nThe reviewer: {REVIEWS[word]}" for draft, word in reviewed)
+        reviews += f"\n\n{PROMPTS[self.name]['anew']}" if reviewed else ""
+        return chat(f"{state.source}{reviews}", self.duty(agent))
 
     def _review(self, state: State, place: int) -> str:
         """Return the first defect of one part, as a key of `REVIEWS`."""

@@ -25,7 +25,7 @@ class Cascade(ChainSequence):
     order = "tier_1 → tier_2? → tier_3? → tier_4?"
     agents = ("tier_1", "tier_2", "tier_3", "tier_4")
 
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+    def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
         place = state.place + (not right)
         after = replace(state, place=place, done=right or place == len(self.agents))
         return after, PAYS[state.place] * right, right

@@ -20,7 +20,7 @@ from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
 
-OPERATIONS, SHOWN, HIDDEN = 3, 3, 6
+OPERATIONS, EXAMPLES, HIDDEN = 3, 3, 6
 """Pocket size: operations of a problem, cases that the feedback uses, and hidden cases."""
 
 
@@ -126,9 +126,9 @@ class CodePair(problem_sets.ProgramTask):
     def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
         """Yield `n` pocket problems; their first operation makes a difference."""
         for text in draw(lists.problems(rng, self.number), n, split, self.name, fits=divides):
-            cases = [[given, list(wanted)] for given, wanted in lists.cases(text, SHOWN + HIDDEN)]
-            shown, hidden = as_text(cases[:SHOWN], "f"), as_text(cases[SHOWN:], "f")
-            yield Problem(text, "f", shown, hidden, lists.program("f", lists.parts(text)))
+            cases = [[arguments, list(result)] for arguments, result in lists.cases(text, EXAMPLES + HIDDEN)]
+            examples, hidden = as_text(cases[:EXAMPLES], "f"), as_text(cases[EXAMPLES:], "f")
+            yield Problem(text, "f", examples, hidden, lists.program("f", lists.parts(text)))
 
     def start(self, task: Task) -> State:
         return State(task.id, Problem(**task.data))
@@ -143,26 +143,26 @@ class CodePair(problem_sets.ProgramTask):
         forms = {"concatenated": "alone", "in_turn": "after"}
         form = forms.get(self.teamwork, agent) if agent == "main" else agent
         own = [state.drafts[place] for place in self._places(agent)] if state.drafts else []
-        judged = self._judge(state, *state.drafts, shown=True) if own else None
+        judged = self._judge(state, *state.drafts, on_examples=True) if own else None
         if not self.full:
-            told = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
-            told += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
-            return chat(" ".join([*told, form]))
+            parts = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
+            parts += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
+            return chat(" ".join([*parts, form]))
         prompts = {name: text.format(entry=state.problem.entry) for name, text in PROMPTS[self.name].items()}
-        told = [state.problem.text, *([prompts["stdin"]] if state.problem.stdin else [])]
-        told += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
+        parts = [state.problem.text, *([prompts["stdin"]] if state.problem.stdin else [])]
+        parts += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
         if own:
-            said = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
-            told += [*(f"Your draft:\n\n{draft}" for draft in own), said, prompts["anew"]]
-        return chat("\n\n".join(told), prompts[form])
+            feedback = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
+            parts += [*(f"Your draft:\n\n{draft}" for draft in own), feedback, prompts["anew"]]
+        return chat("\n\n".join(parts), prompts[form])
 
     def _places(self, agent: str) -> tuple[int, ...]:
         return (0, 1) if agent == "solo" else (self.agents.index(agent),)
 
-    def _judge(self, state: State, helper: str, main: str, shown: bool = False) -> pair_code.Judged:
+    def _judge(self, state: State, helper: str, main: str, on_examples: bool = False) -> pair_code.Judged:
         """Judge two drafts on the hidden tests, or on the examples that the problem shows."""
-        cases = state.problem.visible if shown else state.problem.hidden
-        if self.published and not shown:
+        cases = state.problem.visible if on_examples else state.problem.hidden
+        if self.published and not on_examples:
             laid_out = (text if self.full or not parsed(text) else ast.unparse(parsed(text)) for text in (helper, main))
             return pair_code.judge_published(*laid_out, state.problem, cases)
         return pair_code.judge(helper, main, state.problem, cases)
@@ -216,5 +216,5 @@ class CodePair(problem_sets.ProgramTask):
 def divides(text: str) -> bool:
     """Return whether the first operation changes the result of most cases of a pocket problem."""
     rest = " then ".join(lists.parts(text)[1:])
-    cases = lists.cases(text, SHOWN + HIDDEN)[SHOWN:]
-    return sum(lists.done(rest, given) != wanted for [given], wanted in cases) > len(cases) / 2
+    cases = lists.cases(text, EXAMPLES + HIDDEN)[EXAMPLES:]
+    return sum(lists.done(rest, x) != y for [x], y in cases) > len(cases) / 2

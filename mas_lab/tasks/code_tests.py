@@ -21,7 +21,7 @@ BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
 VALID, RIGHT = 0.2, 0.8
 OPERATIONS, HIDDEN, TESTED = 2, 4, 3
 """Pocket size: operations of a problem, hidden cases, and digits of the list that the tester's cases use."""
-GIVEN = " of "
+BEFORE_LIST = " of "
 """Text between the operations of a pocket problem and the list that the tester shall use."""
 
 
@@ -84,7 +84,7 @@ class CodeTests(problem_sets.ProgramTask):
 
     roles = ("coder", "tester")
     default = OPERATIONS
-    words = (*lists.WORDS, "f", GIVEN.strip(), "was", "tested", "gave", "error", "coder", "tester", "solo")
+    words = (*lists.WORDS, "f", BEFORE_LIST.strip(), "was", "tested", "gave", "error", "coder", "tester", "solo")
 
     @property
     def fewest(self) -> int:
@@ -105,7 +105,7 @@ class CodeTests(problem_sets.ProgramTask):
     def drawn(self, rng: random.Random, n: int, split: str) -> Iterator[Problem]:
         """Yield `n` pocket problems; their operations decide the split."""
         chains = lists.problems(rng, self.number)
-        texts = (f"{one}{GIVEN}{' '.join(map(str, lists.numbers(rng, TESTED)))}" for one in chains)
+        texts = (f"{one}{BEFORE_LIST}{' '.join(map(str, lists.numbers(rng, TESTED)))}" for one in chains)
         for text in draw(texts, n, split, self.name, chain):
             cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
             yield Problem(text, "f", cases=cases, gold=lists.program("f", lists.parts(chain(text))))
@@ -117,27 +117,27 @@ class CodeTests(problem_sets.ProgramTask):
         problem = state.problem
         if not self.full:
             gave = " ".join(came for _, came in state.gave)
-            told = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
-            return chat(f"{told}{problem.text} {agent}")
-        asked = {"entry": problem.entry, "fewest": self.fewest, "most": self.most}
-        prompts = {name: text.format(**asked) for name, text in PROMPTS[self.name].items()}
-        told = [problem.text, *([prompts["stdin"]] if problem.stdin else [])]
+            parts = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
+            return chat(f"{parts}{problem.text} {agent}")
+        facts = {"entry": problem.entry, "fewest": self.fewest, "most": self.most}
+        prompts = {name: text.format(**facts) for name, text in PROMPTS[self.name].items()}
+        parts = [problem.text, *([prompts["stdin"]] if problem.stdin else [])]
         if problem.examples:
-            told.append(f"Examples:\n\n{problem.examples}")
+            parts.append(f"Examples:\n\n{problem.examples}")
         if state.turn:
             failed = "\n".join(f"{case}    # gave {came}" for case, came in state.gave) or "none"
-            told.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
-            told.append(f"Cases that it fails:\n\n{failed}\n\n{prompts[f'anew_{agent}']}")
-        return chat("\n\n".join(told), prompts[agent])
+            parts.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
+            parts.append(f"Cases that it fails:\n\n{failed}\n\n{prompts[f'anew_{agent}']}")
+        return chat("\n\n".join(parts), prompts[agent])
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         problem, published = state.problem, self.published
         coder = self.agents[0]
         code = read_code(actions[coder], f"def {problem.entry}")
         built = code is not None and function(code, problem.entry) is not None
-        shown, hidden = problem.visible, problem.hidden
-        graded = problem.grade(code or "", (*shown, *hidden))
-        passed = graded.passed if published or not hidden else graded.passed[len(shown) :]
+        examples, hidden = problem.visible, problem.hidden
+        graded = problem.grade(code or "", (*examples, *hidden))
+        passed = graded.passed if published or not hidden else graded.passed[len(examples) :]
         lacking = unjudged(graded, self.name, state.task, coder, state.turn)
         worth = state.worth if graded.unknown else sum(passed) / max(1, len(passed))
         smoke = built and (graded.unknown or graded.outcome.failed[:1] == (False,))
@@ -172,10 +172,10 @@ class CodeTests(problem_sets.ProgramTask):
         if self.published:
             return list(right)
         found: dict[str, bool] = {}
-        seen = {literal(list(arguments), "case") for arguments, _ in problem.visible}
+        known = {literal(list(arguments), "case") for arguments, _ in problem.visible}
         for (arguments, expected), passed in zip(cases, right, strict=True):
             key = literal(list(arguments), "case")
-            if key not in seen and not (arguments and literal(arguments[0], "case") == literal(expected, "case")):
+            if key not in known and not (arguments and literal(arguments[0], "case") == literal(expected, "case")):
                 found[key] = found.get(key, True) and passed
         return list(found.values())
 
@@ -197,12 +197,12 @@ class CodeTests(problem_sets.ProgramTask):
         problem, tester = state.problem, agent == "tester"
         if self.full:
             right = rng.random() < 0.5
-            cases = [[given, expected if right else "wrong"] for given, expected in problem.hidden[: self.fewest]]
+            cases = [[x, y if right else "wrong"] for x, y in problem.hidden[: self.fewest]]
             code = problem.gold if right else f"def {problem.entry}(*given):\n    pass"
             return f"```python\n{as_text(cases, problem.entry) if tester else code}\n```"
         slip = self.slips["tester" if tester else "coder"] * self.mistakes
         if tester:
-            x = [int(digit) for digit in problem.text.partition(GIVEN)[2].split()]
+            x = [int(digit) for digit in problem.text.partition(BEFORE_LIST)[2].split()]
             y = list(lists.done(chain(problem.text), x))
             if rng.random() < slip:
                 y[rng.randrange(len(y))] = rng.randrange(10)
@@ -213,7 +213,7 @@ class CodeTests(problem_sets.ProgramTask):
 
 def chain(text: str) -> str:
     """Return the operations of a pocket problem."""
-    return text.partition(GIVEN)[0]
+    return text.partition(BEFORE_LIST)[0]
 
 
 def is_list(value: object, length: int | None = None) -> bool:

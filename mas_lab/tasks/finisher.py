@@ -30,7 +30,7 @@ class Finisher(ChainTask):
     def __post_init__(self):
         self.require("low", 0 <= self.low < 1, "a wrong ending is worth at least 0 and less than 1")
 
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+    def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
         finishes = state.place == 1
         after = replace(state, place=1, done=finishes or not right)
         return after, (1.0 if right else self.low) if finishes else 0.0, right and finishes

@@ -37,7 +37,7 @@ class Ladder(ChainSequence):
     def agents(self) -> tuple[str, ...]:
         return tuple(f"stage_{number + 1}" for number in range(self.n_agents or AGENTS))
 
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+    def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
         passed, count = state.place + right, len(state.problems)
         after = replace(state, place=passed, done=passed == count or not right)
         return after, passed / count if after.done else 0.0, passed == count

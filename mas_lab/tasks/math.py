@@ -21,7 +21,7 @@ FORMAT, MATCH = 0.2, 0.8
 
 
 @dataclass(frozen=True)
-class Said:
+class Turn:
     """One turn: `answer` of a solver or fixer (`None`: unreadable), `approved` of a verifier (else `None`)."""
 
     agent: str
@@ -34,25 +34,25 @@ class Said:
 class State:
     problem: str
     gold: str
-    said: tuple[Said, ...] = ()
+    turns: tuple[Turn, ...] = ()
     done: bool = False
 
     @property
     def rounds(self) -> int:
         """Return the number of verdicts so far."""
-        return sum(turn.approved is not None for turn in self.said)
+        return sum(turn.approved is not None for turn in self.turns)
 
     @property
     def answers(self) -> list[str | None]:
-        return [turn.answer for turn in self.said if turn.approved is None]
+        return [turn.answer for turn in self.turns if turn.approved is None]
 
     @property
     def rejected(self) -> list[str | None]:
         """Return the answers that a verifier sent back, oldest first."""
-        return [self.said[i - 1].answer for i, turn in enumerate(self.said) if turn.approved is False]
+        return [self.turns[i - 1].answer for i, turn in enumerate(self.turns) if turn.approved is False]
 
 
-def _in_short(turn: Said) -> str:
+def _in_short(turn: Turn) -> str:
     if turn.approved is None:
         return f"{turn.agent} answered: {turn.answer or 'nothing that can be read'}"
     return f"{turn.agent} rejected that answer"
@@ -130,7 +130,7 @@ class Math(chains.MathTask):
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done:
             return ()
-        last = state.said[-1].agent if state.said else None
+        last = state.turns[-1].agent if state.turns else None
         if last == "verifier":
             return ("fixer",) if self.fixer else self.solvers[:1]
         if last in (None, *self.solvers[:-1]):
@@ -141,7 +141,7 @@ class Math(chains.MathTask):
         role = role_of(agent)
         if not self.full:
             return chat(self._pocket_prompt(state, role))
-        early, late = state.said[:-LATEST], state.said[-LATEST:]
+        early, late = state.turns[:-LATEST], state.turns[-LATEST:]
         work = ["\n".join(map(_in_short, early)), *(f"{turn.agent} wrote:\n{turn.text}" for turn in late)]
         work = "\n\n".join(filter(None, work))
         content = state.problem + (f"\n\nWork so far:\n\n{work}" if work else "")
@@ -157,10 +157,10 @@ class Math(chains.MathTask):
         """
         if role == "verifier":
             return f"answer {state.answers[-1] or 'none'} check {state.problem}"
-        begin = max((i + 1 for i, turn in enumerate(state.said) if turn.approved is not None), default=0)
-        listed = {"tried": state.rejected, "others": [turn.answer for turn in state.said[begin:]][-LATEST:]}
-        told = [" ".join([name, *(answer or "none" for answer in said)]) for name, said in listed.items() if said]
-        return " ".join([*told, "fix" if role == "fixer" else "solve", state.problem])
+        begin = max((i + 1 for i, turn in enumerate(state.turns) if turn.approved is not None), default=0)
+        listed = {"tried": state.rejected, "others": [turn.answer for turn in state.turns[begin:]][-LATEST:]}
+        lists = [" ".join([name, *(one or "none" for one in answers)]) for name, answers in listed.items() if answers]
+        return " ".join([*lists, "fix" if role == "fixer" else "solve", state.problem])
 
     def read_verdict(self, text: str) -> bool | None:
         """Return True for approved, False for sent back, and `None` for an unreadable verdict.
@@ -187,12 +187,12 @@ class Math(chains.MathTask):
             valid, right = verdict is not None, self.is_right(answer, state)
             approved = verdict if valid else self.published
             done = approved or state.rounds + 1 >= self.max_turns
-            said, local = Said(agent, text, approved=approved), float(valid and verdict == right)
+            turn, local = Turn(agent, text, approved=approved), float(valid and verdict == right)
         else:
             answer, done = self.read_answer(text), self.single_agent
             valid, right = answer is not None, self.is_right(answer, state)
-            said, local = Said(agent, text, answer=answer), FORMAT * valid + MATCH * right
-        after, success = replace(state, said=(*state.said, said), done=done), done and right
+            turn, local = Turn(agent, text, answer=answer), FORMAT * valid + MATCH * right
+        after, success = replace(state, turns=(*state.turns, turn), done=done), done and right
         return Step(after, float(success), {agent: local}, {agent: valid}, success, done)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -207,8 +207,8 @@ class Math(chains.MathTask):
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
             return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
         values, working = chains.attempt(state.problem, rng, self.hasty[role], self.mistakes)
-        shown = chains.working_text(values, working)
+        text = chains.working_text(values, working)
         if role != "verifier":
-            return f"{shown}answer {values[-1]}"
+            return f"{text}answer {values[-1]}"
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
-        return shown + ("approve" if approve else "reject")
+        return text + ("approve" if approve else "reject")

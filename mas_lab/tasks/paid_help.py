@@ -32,7 +32,7 @@ class PaidHelp(ChainTask):
     def __post_init__(self):
         self.require("pay", 0 < self.pay <= 1, "help is worth more than 0 and at most 1")
 
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+    def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
         helps = state.place == 1
         after = replace(state, place=1, tried=state.tried or answer or "none", done=right or helps)
         return after, (self.pay if helps else 1.0) * right, right

@@ -23,11 +23,11 @@ DENSITY = 0.22
 
 @dataclass(frozen=True)
 class State(ProposalState):
-    """State of one episode; `moved` counts moves so far."""
+    """State of one episode; `steps` counts moves so far."""
 
     maze: Maze
     at: Cell
-    moved: int = 0
+    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,28 +100,28 @@ class PlanPath(MovesTask):
     def facts(self, state: State) -> dict[str, Any]:
         maze = state.maze
         walls = " ".join(in_order(maze.walls))
-        told = {"size": maze.size, "walls": walls, "shown_walls": walls or "none", "limit": self.limit}
-        return told | {"goal": word(maze.goal), "at": word(state.at)}
+        facts = {"size": maze.size, "walls": walls, "shown_walls": walls or "none", "limit": self.limit}
+        return facts | {"goal": word(maze.goal), "at": word(state.at)}
 
-    def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
-        path = state.maze.walk(state.at, said or ())
-        team, local = (self._published if self.published else self._ours)(state, path, said)
-        after = replace(state, at=path[-1], moved=state.moved + len(path) - 1)
+    def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
+        path = state.maze.walk(state.at, moves or ())
+        team, local = (self._published if self.published else self._ours)(state, path, moves)
+        after = replace(state, at=path[-1], steps=state.steps + len(path) - 1)
         return after, team, local, path[-1] == state.maze.goal
 
     def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
         away = state.maze.away
         good = sum(away[cell] < away[before] for before, cell in pairwise(path))
         progress = (away[state.at] - away[path[-1]]) / away[state.maze.start]
-        asked = max(len(moves or ()), min(self.limit, away[state.at]))
-        return progress + (path[-1] == state.maze.goal), good / asked
+        due = max(len(moves or ()), min(self.limit, away[state.at]))
+        return progress + (path[-1] == state.maze.goal), good / due
 
     def _published(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
         goal = state.maze.goal
         gaps = [abs(cell[0] - goal[0]) + abs(cell[1] - goal[1]) for cell in path]
         reward = sum(-0.01 + gap - 0.99 * after for gap, after in pairwise(gaps))
         if path[-1] == goal:
-            reward += 1.5 if state.moved + len(path) - 1 == state.maze.away[state.maze.start] else 1.0
+            reward += 1.5 if state.steps + len(path) - 1 == state.maze.away[state.maze.start] else 1.0
         elif moves and len(moves) >= len(path):
             reward += -0.1 + 0.01 * gaps[-1]
         return reward, reward

@@ -20,7 +20,7 @@ from mas_lab.tasks.shared import harness
 FUEL = 24_000_000_000
 """Default limit of a run, in instructions that pyeryx counts: about one second of CPython itself, three in
 WebAssembly."""
-MOST_KEPT = 1 << 16
+LONGEST_OUTPUT = 1 << 16
 """Characters of `stdout` and `stderr` that are kept."""
 GRACE = 0.5
 """Seconds after the wall-clock limit at which a worker that did not end its program is ended."""
@@ -109,12 +109,12 @@ def run(
     mark = secrets.token_hex(8)
     text = harness.program(source, entry, inputs, mark)
     if problem := harness.unreadable(source):
-        told = Told(error=problem)
+        reply = Reply(error=problem)
     else:
         name = tier()
         text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
-        told = _told(name, [text, float(timeout_s), int(memory_mb), int(fuel)], float(timeout_s))
-    return outcome(told, len(inputs), mark)
+        reply = _reply(name, [text, float(timeout_s), int(memory_mb), int(fuel)], float(timeout_s))
+    return outcome(reply, len(inputs), mark)
 
 
 def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) -> None:
@@ -133,7 +133,7 @@ def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) ->
 
 
 @dataclass(frozen=True)
-class Told:
+class Reply:
     """Reply of an engine: the harness's answer in `text`, or an `error`.
 
     `error` is what ended the program without an answer; it is empty if the program's interpreter ended.
@@ -141,31 +141,31 @@ class Told:
 
     text: str | None = None
     error: str = ""
-    said: str = ""
+    stdout: str = ""
     backstop: bool = False
     late: bool = False
 
 
-def _told(tier: str, question: list, seconds: float) -> Told:
+def _reply(tier: str, question: list, seconds: float) -> Reply:
     try:
-        return Told(**workers(tier).ask(question, seconds + GRACE))
+        return Reply(**workers(tier).ask(question, seconds + GRACE))
     except ChildEnded as ended:
         error = f"TimeoutError: no answer in {seconds:g} s" if ended.late else ""
-        return Told(error=error, backstop=ended.late, late=ended.late)
+        return Reply(error=error, backstop=ended.late, late=ended.late)
 
 
-def outcome(told: Told, count: int, mark: str) -> Outcome:
-    """Return `told` as the outcome of `count` calls; a valid answer starts with `mark`."""
-    nothing, said = {"values": (None,) * count, "failed": (True,) * count}, told.said[:MOST_KEPT]
-    if told.text is None:
-        status = "timeout" if told.late else harness.status_of(told.error) if told.error else "killed"
-        error = told.error or "the program ended its interpreter before it answered"
-        return Outcome(status, stderr=error[:MOST_KEPT], stdout=said, backstop=told.backstop, **nothing)
+def outcome(reply: Reply, count: int, mark: str) -> Outcome:
+    """Return `reply` as the outcome of `count` calls; a valid answer starts with `mark`."""
+    nothing, stdout = {"values": (None,) * count, "failed": (True,) * count}, reply.stdout[:LONGEST_OUTPUT]
+    if reply.text is None:
+        status = "timeout" if reply.late else harness.status_of(reply.error) if reply.error else "killed"
+        error = reply.error or "the program ended its interpreter before it answered"
+        return Outcome(status, stderr=error[:LONGEST_OUTPUT], stdout=stdout, backstop=reply.backstop, **nothing)
     try:
-        answers = harness.answers(told.text, count, mark)
+        answers = harness.answers(reply.text, count, mark)
     except ValueError as error:
-        return Outcome("killed", stderr=str(error), stdout=said, **nothing)
+        return Outcome("killed", stderr=str(error), stdout=stdout, **nothing)
     first = next((error for _, error in answers if error is not None), None)
     status = "ok" if first is None else harness.status_of(first)
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
-    return Outcome(status, values, (first or "")[:MOST_KEPT], said, failed)
+    return Outcome(status, values, (first or "")[:LONGEST_OUTPUT], stdout, failed)

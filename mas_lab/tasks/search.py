@@ -63,8 +63,8 @@ class State:
         if self.needed:
             titles = {title.strip().casefold() for title, _ in found}
             return sum(title.strip().casefold() not in titles for title in self.needed)
-        told = [f" {plain_answer(f'{title} {text}')} " for title, text in found]
-        return int(not any(f" {plain_answer(answer)} " in text for text in told for answer in self.answers))
+        texts = [f" {plain_answer(f'{title} {text}')} " for title, text in found]
+        return int(not any(f" {plain_answer(answer)} " in text for text in texts for answer in self.answers))
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,10 @@ class Search(SizedTask):
 
     def __post_init__(self):
         super().__post_init__()
-        given = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
-        for name in given:
+        sources = [name for name in ("data", "corpus", "retriever") if getattr(self, name) is not None]
+        for name in sources:
             self.require(name, self.full, "it is for size='full'; pocket facts are looked up in the task's world")
-        self.require("data", given != ["data"], "give a corpus, or a retriever, that its questions are about")
+        self.require("data", sources != ["data"], "give a corpus, or a retriever, that its questions are about")
         named = not getattr(self.retriever, "__name__", "<").startswith("<")
         fits = self.retriever is None or (named and not self.corpus)
         self.require("retriever", fits, "give a function with a name (def), and no corpus beside it")
@@ -139,7 +139,7 @@ class Search(SizedTask):
             if self.retriever is None:
                 index(self._corpus, self.name)  # build the index, or fail, before any episode starts
             found = sample(data, n, split, seed, question_and_answers, self.name)
-            return [(asked, {"question": asked, "answers": right, "needed": titles}) for asked, right, titles in found]
+            return [(text, {"question": text, "answers": right, "needed": titles}) for text, right, titles in found]
         found = []
         for world in draw(worlds.worlds(random.Random(f"search {self.size} {split} {seed}")), n, split, self.name):
             question = worlds.question(world, self.number)
@@ -151,8 +151,8 @@ class Search(SizedTask):
 
     def start(self, task: Task) -> State:
         data = task.data
-        told = data["question"], tuple(data["answers"]), tuple(data["needed"]), data.get("world")
-        return State(task.id, *told, calls=self.agents[0])
+        facts = data["question"], tuple(data["answers"]), tuple(data["needed"]), data.get("world")
+        return State(task.id, *facts, calls=self.agents[0])
 
     def acting(self, state: State) -> tuple[str, ...]:
         return (state.calls,) if state.calls else ()
@@ -161,10 +161,10 @@ class Search(SizedTask):
         left = self.max_turns - len(state.looks)
         if not self.full:
             facts = [text for look in state.looks for _, text in look.found]
-            told = [*facts, "left", str(min(left, 9)), "question", state.question, agent]
-            return chat(" ".join(told))
-        told = [f"Question: {state.question}", *map(shown, state.looks), f"Turns left, this one included: {left}"]
-        return chat("\n\n".join(told), PROMPTS[self.name][agent])
+            parts = [*facts, "left", str(min(left, 9)), "question", state.question, agent]
+            return chat(" ".join(parts))
+        parts = [f"Question: {state.question}", *map(as_text, state.looks), f"Turns left, this one included: {left}"]
+        return chat("\n\n".join(parts), PROMPTS[self.name][agent])
 
     def read(self, text: str, agent: str) -> tuple[str, str] | None:
         """Return the kind and the text of an output: ("verdict", "search"), ("search", query) or ("answer", answer).
@@ -179,33 +179,33 @@ class Search(SizedTask):
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
-        said = self.read(actions[agent], agent)
+        output = self.read(actions[agent], agent)
         if agent == "verifier":
-            return self._route(state, said)
-        if agent == "answerer" or (said is not None and said[0] == "answer"):
-            right = said is not None and plain_answer(said[1]) in map(plain_answer, state.answers)
-            local, valid = {agent: float(right)}, {agent: said is not None}
+            return self._route(state, output)
+        if agent == "answerer" or (output is not None and output[0] == "answer"):
+            right = output is not None and plain_answer(output[1]) in map(plain_answer, state.answers)
+            local, valid = {agent: float(right)}, {agent: output is not None}
             return Step(replace(state, calls=""), float(right), local, valid, right, True)
-        return self._look(state, agent, said)
+        return self._look(state, agent, output)
 
-    def _route(self, state: State, said: tuple[str, str] | None) -> Step:
-        answers = said[1] == "answer" if said else self.published
+    def _route(self, state: State, output: tuple[str, str] | None) -> Step:
+        answers = output[1] == "answer" if output else self.published
         after = replace(state, calls="answerer" if answers else "searcher")
-        local = float(said is not None and answers == self._enough(state))
-        return Step(after, 0.0, {"verifier": local}, {"verifier": said is not None}, False, False)
+        local = float(output is not None and answers == self._enough(state))
+        return Step(after, 0.0, {"verifier": local}, {"verifier": output is not None}, False, False)
 
     def _enough(self, state: State) -> bool:
         """Return whether it is time to answer: nothing is missing, or this is the last turn."""
         return not state.missing or len(state.looks) + 1 == self.max_turns
 
-    def _look(self, state: State, agent: str, said: tuple[str, str] | None) -> Step:
-        query = None if said is None else said[1]
+    def _look(self, state: State, agent: str, output: tuple[str, str] | None) -> Step:
+        query = None if output is None else output[1]
         looks = (*state.looks, Look(query, () if query is None else tuple(self._find(state, query))))
         done = len(looks) == self.max_turns
         after = replace(state, looks=looks, calls="" if done else self.agents[0])
-        told = {"query": query, "found": [title for title, _ in looks[-1].found]}
+        info = {"query": query, "found": [title for title, _ in looks[-1].found]}
         local = float(after.missing < state.missing)
-        return Step(after, 0.0, {agent: local}, {agent: said is not None}, False, done, told)
+        return Step(after, 0.0, {agent: local}, {agent: output is not None}, False, done, info)
 
     @property
     def _corpus(self) -> str:
@@ -239,8 +239,8 @@ class Search(SizedTask):
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return each text between tags of one of `kinds`, with its kind."""
     found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL)
-    said = [(kind, " ".join(inner.split())) for kind, inner in found if inner.strip()]
-    return [(kind, inner) for kind, inner in said if kind != "verdict" or inner in VERDICTS]
+    outputs = [(kind, " ".join(inner.split())) for kind, inner in found if inner.strip()]
+    return [(kind, inner) for kind, inner in outputs if kind != "verdict" or inner in VERDICTS]
 
 
 def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -254,14 +254,14 @@ def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
         found.append(("search", " ".join(words)))
     if len(words) == 1 and words[0] in worlds.VALUES:
         found.append(("answer", words[0]))
-    return [(kind, said) for kind, said in found if kind in kinds]
+    return [(kind, text) for kind, text in found if kind in kinds]
 
 
-def shown(look: Look) -> str:
+def as_text(look: Look) -> str:
     """Return a search as text for an instruction model."""
     found = "\n".join(f"[{number}] {title}: {text}" for number, (title, text) in enumerate(look.found, start=1))
-    said = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
-    return f"{said}\n<information>\n{found or 'Nothing was found.'}\n</information>"
+    query = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
+    return f"{query}\n<information>\n{found or 'Nothing was found.'}\n</information>"
 
 
 def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, str]]:
@@ -274,8 +274,8 @@ def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, st
     except Exception as error:
         raise EnvError(f"{place}, query {query!r}: retrieval failed: {type(error).__name__}: {error}") from error
     if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
-        wanted = "a list of {'title': text, 'text': text}"
-        raise EnvError(f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give {wanted}")
+        remedy = "a list of {'title': text, 'text': text}"
+        raise EnvError(f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give {remedy}")
     return [(passage["title"], passage["text"]) for passage in found]
 
 

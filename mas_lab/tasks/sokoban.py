@@ -109,12 +109,12 @@ class Sokoban(MovesTask):
     def facts(self, state: State) -> dict[str, Any]:
         (at, boxes), room = state.place, state.room
         parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
-        told = {name: " ".join(in_order(cells)) for name, cells in parts.items()}
-        return told | {"size": room.size, "shown_walls": told["walls"] or "none", "at": word(at), "limit": self.limit}
+        facts = {name: " ".join(in_order(cells)) for name, cells in parts.items()}
+        return facts | {"size": room.size, "shown_walls": facts["walls"] or "none", "at": word(at), "limit": self.limit}
 
-    def carry_out(self, state: State, said: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
-        path = state.room.walk(state.place, said or ())
-        team, local = self._published(state, path, said or ()) if self.published else self._ours(state, path)
+    def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
+        path = state.room.walk(state.place, moves or ())
+        team, local = self._published(state, path, moves or ()) if self.published else self._ours(state, path)
         after = replace(state, place=path[-1], done=path[-1] not in state.room.away)
         return after, team, local, state.room.solved(path[-1])
 

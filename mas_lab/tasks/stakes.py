@@ -38,10 +38,10 @@ class Stakes(ChainTask):
     def posed(self, state: ChainState) -> str:
         return state.problems[self.agents[state.place] == "clerk"]
 
-    def result(self, state: ChainState, right: bool, said: str, answer: str | None) -> tuple[ChainState, float, bool]:
+    def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
         agent, high = self.agents[state.place], str(value(state.problems[1])) in HIGH
         if agent == "helper":
-            team = (RIGHT_HELP * right if high else LOW_HELP) - WORD_COST * len(said.split())
+            team = (RIGHT_HELP * right if high else LOW_HELP) - WORD_COST * len(text.split())
             return replace(state, done=True), team, right
         if agent == "solver" and not right:
             return replace(state, place=2, tried=answer or "none"), 0.0, False

@@ -22,7 +22,7 @@ WRITTEN = [f"{cell}={digit}" for cell in names(4) for digit in range(1, 5)]
 BLANKS = {4: 10, 9: 45}
 """Open cells of a full-size puzzle, by its side."""
 
-Said = dict[int, int]
+Digits = dict[int, int]
 """Digits of an answer: cell -> digit."""
 
 
@@ -135,7 +135,7 @@ class Sudoku(ProposalTask):
             "side": side, "box": isqrt(side),
         }  # fmt: skip
 
-    def read(self, text: str) -> Said | None:
+    def read(self, text: str) -> Digits | None:
         """Return the digits of an answer by cell, or `None` if unreadable; full size reads its last `<fill>` tag."""
         pairs = [word.partition("=") for word in self.words_of(text)]
         cells = {name: cell for cell, name in enumerate(names(self._side))}
@@ -144,28 +144,28 @@ class Sudoku(ProposalTask):
         once = len({name for name, _, _ in pairs}) == len(pairs) > 0
         return {cells[name]: digits[digit] for name, _, digit in pairs} if known and once else None
 
-    def carry_out(self, state: State, said: Said | None) -> tuple[State, float, float, bool]:
+    def carry_out(self, state: State, digits: Digits | None) -> tuple[State, float, float, bool]:
         judge = self._published if self.published else self._ours
-        grid, team, local, solved = judge(state, said or {})
-        return replace(state, grid=grid, steps=state.steps + len(said or {}) + 1), team, local, solved
+        grid, team, local, solved = judge(state, digits or {})
+        return replace(state, grid=grid, steps=state.steps + len(digits or {}) + 1), team, local, solved
 
-    def _ours(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
-        grid = tuple(clue or said.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))
+    def _ours(self, state: State, digits: Digits) -> tuple[Grid, float, float, bool]:
+        grid = tuple(clue or digits.get(cell, state.grid[cell]) for cell, clue in enumerate(state.clues))
         right = solution(state.clues)
         before, after = (sum(map(int.__eq__, cells, right)) for cells in (state.grid, grid))
         solved = after == len(grid)
         return grid, float(solved), (after - before) / state.clues.count(0), solved
 
-    def _published(self, state: State, said: Said) -> tuple[Grid, float, float, bool]:
-        whole = len(said) == len(state.grid)
-        grid, reward = written_whole(state.grid, said) if whole else written_singly(state.grid, said)
+    def _published(self, state: State, digits: Digits) -> tuple[Grid, float, float, bool]:
+        complete = len(digits) == len(state.grid)
+        grid, reward = replaced(state.grid, digits) if complete else written_singly(state.grid, digits)
         solved = satisfied(grid)
         if solved:
-            steps = state.steps + (0 if whole else len(said))
+            steps = state.steps + (0 if complete else len(digits))
             reward += 2.5 if steps <= state.clues.count(0) else 2.0
         return grid, reward, reward, solved
 
-    def imperfect(self, state: State, rng: random.Random) -> Said:
+    def imperfect(self, state: State, rng: random.Random) -> Digits:
         """Return all missing digits; a share `mistakes` is drawn at random."""
         right = solution(state.clues)
         missing = [cell for cell, digit in enumerate(state.grid) if digit != right[cell]]
@@ -186,26 +186,26 @@ class Sudoku(ProposalTask):
             f'fill="{FAINT}" font-style="italic"': hint,
         }
         marks = [letters({cells[cell]: str(d) for cell, d in own.items()}, style) for style, own in kinds.items()]
-        told = f"A sudoku. {state.grid.count(0)} cells are open, {len(wrong)} digits are wrong."
-        return board(self._side, marks, told, box=isqrt(self._side))
+        description = f"A sudoku. {state.grid.count(0)} cells are open, {len(wrong)} digits are wrong."
+        return board(self._side, marks, description, box=isqrt(self._side))
 
-    def phrased(self, said: Said) -> str:
+    def phrased(self, digits: Digits) -> str:
         """Return digits as text, such as `a1=3 c2=1`."""
-        return " ".join(f"{names(self._side)[cell]}={digit}" for cell, digit in said.items())
+        return " ".join(f"{names(self._side)[cell]}={digit}" for cell, digit in digits.items())
 
 
-def written_whole(grid: Grid, said: Said) -> tuple[Grid, float]:
+def replaced(grid: Grid, digits: Digits) -> tuple[Grid, float]:
     """Return the grid and the published reward of an answer that names every cell, without the reward for solving."""
-    after = tuple(said[cell] for cell in range(len(grid)))
+    after = tuple(digits[cell] for cell in range(len(grid)))
     if satisfied(after):
         return after, -0.01
     return after, -0.51 + 0.5 * (1 - filled(grid)) + 0.02 * (orderly(after) - orderly(grid))
 
 
-def written_singly(grid: Grid, said: Said) -> tuple[Grid, float]:
+def written_singly(grid: Grid, digits: Digits) -> tuple[Grid, float]:
     """Return the grid and the published reward of digits written one by one, without the reward for solving."""
     reward = 0.0
-    for cell, digit in said.items():
+    for cell, digit in digits.items():
         taken = beside(grid, cell)
         if grid[cell] or digit in taken:
             reward -= 0.3

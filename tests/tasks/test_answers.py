@@ -112,7 +112,7 @@ def solved(text, **options):
     """The local reward of a solver and whether its answer could be read; the gold is 5."""
     env = make_env("math", size="full", data=str(data_dir() / "math" / "word_problems.jsonl"), **options)
     step = env.step(env.start(Task("t", {"problem": "2 + 3", "gold": "5"})), {"solver": text})
-    return step.local_rewards["solver"], step.valid["solver"], step.state.said[0].text
+    return step.local_rewards["solver"], step.valid["solver"], step.state.turns[0].text
 
 
 def test_thoughts_are_not_graded_and_not_shown_to_others_unless_asked():

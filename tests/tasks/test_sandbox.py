@@ -82,7 +82,7 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
     assert harness.literal(outcome.values[0], "an answer") and str(FORGED) not in repr(outcome.values)
     assert outcome.failed == (outcome.status != "ok",)
     assert secret not in repr(outcome)
-    assert len(outcome.stdout) <= sandbox.MOST_KEPT and len(outcome.stderr) <= sandbox.MOST_KEPT
+    assert len(outcome.stdout) <= sandbox.LONGEST_OUTPUT and len(outcome.stderr) <= sandbox.LONGEST_OUTPUT
     assert os.listdir(folder) == ["secret"]
     with pytest.raises(BlockingIOError):
         server.accept()
@@ -253,10 +253,10 @@ def test_the_status_of_an_error(error, status):
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
 def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
-    outcome = sandbox.outcome(sandbox.Told(f"mark{text}"), 1, "mark")
+    outcome = sandbox.outcome(sandbox.Reply(f"mark{text}"), 1, "mark")
     assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))
-    assert sandbox.outcome(sandbox.Told("[[1, null]]"), 1, "mark").status == "killed"
-    assert sandbox.outcome(sandbox.Told("mark[[1, null]]"), 1, "mark").values == (1,)
+    assert sandbox.outcome(sandbox.Reply("[[1, null]]"), 1, "mark").status == "killed"
+    assert sandbox.outcome(sandbox.Reply("mark[[1, null]]"), 1, "mark").values == (1,)
 
 
 # Fuel

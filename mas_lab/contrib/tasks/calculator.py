@@ -53,8 +53,8 @@ def results_of(message: Message) -> list[Message]:
         arguments = json.loads(arguments) if isinstance(arguments, str) else arguments
         a, b = (int(arguments[key]) for key in ("a", "b"))  # to a schema, 30.0 is an integer, and more keys are right
         result = calculate(a, arguments["op"], b)
-        said = str(result) if abs(result) < LARGEST else "too large"  # Python writes 4300 digits at most
-        results.append({"role": "tool", "tool_call_id": call["id"], "content": said})
+        content = str(result) if abs(result) < LARGEST else "too large"  # Python writes 4300 digits at most
+        results.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     return results
 
 
@@ -70,16 +70,16 @@ def value(chain: str) -> str:
 def program(task: Task, endpoint: Any) -> float:
     """Play the task as a program, for `lab.play` and `lab.ProgramEnv`; return 1 for the right value, else 0."""
     first, *rest = task.data["chain"].split()
-    said = first
+    answer = first
     for agent, operation, number in zip(("opener", "closer"), rest[::2], rest[1::2], strict=True):
-        messages = chat(f"{said} {operation} {number}")
+        messages = chat(f"{answer} {operation} {number}")
         message = endpoint.message(agent, messages, tools=[CALCULATE])
         if results := results_of(message):
             message = endpoint.message(agent, [*messages, message, *results], tools=[CALCULATE])
-        said = (message["content"] or "").strip()
-        if not NUMBER.fullmatch(said):
+        answer = (message["content"] or "").strip()
+        if not NUMBER.fullmatch(answer):
             break
-    return float(said == value(task.data["chain"]))
+    return float(answer == value(task.data["chain"]))
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class State:
     """State of an episode: the operations of the chain, which of them is due, and what its agent said and heard."""
 
     chain: str
-    said: str
+    first: str
     """First number of the operation that is due."""
     part: int = 0
     heard: tuple[Message, ...] = ()
@@ -95,7 +95,7 @@ class State:
 
     @property
     def question(self) -> str:
-        return " ".join([self.said, *self.chain.split()[2 * self.part + 1 :][:2]])
+        return " ".join([self.first, *self.chain.split()[2 * self.part + 1 :][:2]])
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,11 @@ class Calculator(DrawnTask):
             done = bool(state.heard)
             after = replace(state, heard=(*state.heard, message, *results), done=done)
             return Step(after, 0.0, {agent: float(results[-1]["content"] == right)}, {agent: True}, False, done)
-        said, last = message["content"].strip(), state.part == 1
-        valid = NUMBER.fullmatch(said) is not None
-        after = State(state.chain, said, 1, done=last or not valid)
-        success = last and said == value(state.chain)
-        return Step(after, float(success), {agent: float(said == right)}, {agent: valid}, success, after.done)
+        answer, last = message["content"].strip(), state.part == 1
+        valid = NUMBER.fullmatch(answer) is not None
+        after = State(state.chain, answer, 1, done=last or not valid)
+        success = last and answer == value(state.chain)
+        return Step(after, float(success), {agent: float(answer == right)}, {agent: valid}, success, after.done)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return a call with slips in it, or the result that was heard, now and then another number."""

@@ -15,7 +15,7 @@ from mas_lab.tasks.shared.rows import SPLITS, check_split
 
 @dataclass(frozen=True, kw_only=True)
 class ForeignEnv(TextEnv):
-    """Base class of envs that show an agent one text, `shown(state, agent)`; `world` names their tasks.
+    """Base class of envs that show an agent one text, `text_for(state, agent)`; `world` names their tasks.
 
     An env has `demonstrate` if it was given `show`.
     """
@@ -34,14 +34,14 @@ class ForeignEnv(TextEnv):
         return [Task(f"{self.world}-{one}", {"seed": one}) for one in numbers]
 
     def observe(self, state: Any, agent: str) -> list[Message]:
-        return [{"role": "user", "content": self.shown(state, agent)}]
+        return [{"role": "user", "content": self.text_for(state, agent)}]
 
-    def first_wins(self, earned: Mapping[str, float]) -> bool:
+    def first_wins(self, rewards: Mapping[str, float]) -> bool:
         """Return whether the first agent has earned more than any other; an agent without an entry has earned 0."""
-        first, *others = (earned.get(agent, 0.0) for agent in self.agents)
+        first, *others = (rewards.get(agent, 0.0) for agent in self.agents)
         return first > max(others)
 
     def __getattr__(self, name: str) -> Any:
         if name == "demonstrate" and self.show is not None:
-            return lambda state, agent, rng: self.show(self.shown(state, agent), rng)
+            return lambda state, agent, rng: self.show(self.text_for(state, agent), rng)
         raise AttributeError(name)

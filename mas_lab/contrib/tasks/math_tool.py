@@ -29,7 +29,7 @@ SLIPS = {"digit": 0.15, "operation": 0.1, "modulo": 0.15, "bracket": 0.1}
 last bracket, at `mistakes` = 1."""
 
 PYTHON = ("x", "=", *(f"{operation}=" for operation in chains.OPERATIONS), ";", "print", "(", ")", "%", "10")
-TOLD = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
+PROMPT_WORDS = ("printed", "answered", "answer", "other", "nothing", "none", *sandbox.STATUSES[1:])
 """Words of pocket programs and prompts."""
 
 
@@ -97,7 +97,7 @@ class MathTool(chains.MathTask):
     """Share of its answers that copy the other agent's answer of the turn before, at `mistakes` = 1."""
 
     roles = ("tool", "reasoner")
-    words = (*chains.WORDS, *PYTHON, *TOLD, "tool", "reasoner", "solo")
+    words = (*chains.WORDS, *PYTHON, *PROMPT_WORDS, "tool", "reasoner", "solo")
 
     @property
     def max_return(self) -> float:
@@ -115,16 +115,16 @@ class MathTool(chains.MathTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:
             return chat(self._pocket_prompt(state, agent))
-        told = [state.problem]
+        parts = [state.problem]
         if state.turn and agent == "reasoner":
-            told.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
-            told.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
+            parts.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
+            parts.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
         elif state.turn:
             code = f"Your program of the last turn:\n\n```python\n{state.code}\n```"
-            told += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
+            parts += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
             if agent == "tool":
-                told.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
-        return chat("\n\n".join(told), PROMPTS[self.name][agent])
+                parts.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
+        return chat("\n\n".join(parts), PROMPTS[self.name][agent])
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
         """Return a prompt such as `printed error answered 7 tool 3 + 4`.
@@ -134,17 +134,17 @@ class MathTool(chains.MathTask):
         if not state.turn:
             return f"{agent} {state.problem}"
         ran = state.ran
-        seen = state.printed or ("none" if ran == UNREAD else ran.outcome.status)
-        seen = ("other" if ran.line else "nothing") if seen == "ok" else seen
+        printed = state.printed or ("none" if ran == UNREAD else ran.outcome.status)
+        printed = ("other" if ran.line else "nothing") if printed == "ok" else printed
         answered = "" if agent == "solo" else f"answered {state.answer or 'none'} "
-        return f"printed {seen} {answered}{agent} {state.problem}"
+        return f"printed {printed} {answered}{agent} {state.problem}"
 
     def answer_of(self, ran: Result) -> str | None:
         """Return a program's answer, or `None`; a pocket answer is one digit and nothing else."""
-        said = ran.line if ran.outcome.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
+        answer = ran.line if ran.outcome.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
         if ran.outcome.status != "ok" and self.published:
-            said = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
-        return said if said and (self.full or chains.is_digit(said)) else None
+            answer = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
+        return answer if answer and (self.full or chains.is_digit(answer)) else None
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         writer, *reasoner = self.agents
@@ -152,7 +152,7 @@ class MathTool(chains.MathTask):
         ran = programs.printed(code) if code else UNREAD
         printed, answer = self.answer_of(ran), self.read_answer(actions["reasoner"]) if reasoner else None
         found = {writer: printed} | dict.fromkeys(reasoner, answer)
-        right = {agent: is_right(said, state.gold) for agent, said in found.items()}
+        right = {agent: is_right(one, state.gold) for agent, one in found.items()}
         agreed = None not in found.values() and (not reasoner or is_right(answer, printed))
         last = agreed or state.turn + 1 == self.max_turns
         if self.published:
@@ -177,9 +177,9 @@ class MathTool(chains.MathTask):
         if self.full:
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             return f"\\boxed{{{answer}}}" if agent == "reasoner" else f"```python\nprint({answer!r})\n```"
-        seen = {"tool": state.answer, "reasoner": state.printed}.get(agent)
-        if seen and rng.random() < self.copies * self.mistakes:
-            return f"answer {seen}" if agent == "reasoner" else f"print ( {seen} )"
+        other = {"tool": state.answer, "reasoner": state.printed}.get(agent)
+        if other and rng.random() < self.copies * self.mistakes:
+            return f"answer {other}" if agent == "reasoner" else f"print ( {other} )"
         values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
         if agent == "reasoner":
             return f"{chains.working_text(values, working)}answer {values[-1]}"
@@ -211,5 +211,5 @@ def written(chain: str, rng: random.Random, mistakes: float = 0.0) -> str:
     if slips[1]:
         words[2 * rng.randrange(len(words) // 2) + 1] = rng.choice(operations)
     steps = [f"x {operation}= {digit}" for operation, digit in zip(words[1::2], words[2::2], strict=True)]
-    shown = "print ( x )" if slips[2] else "print ( x % 10 )"
-    return " ; ".join([f"x = {words[0]}", *steps, shown.removesuffix(" )") if slips[3] else shown])
+    last = "print ( x )" if slips[2] else "print ( x % 10 )"
+    return " ; ".join([f"x = {words[0]}", *steps, last.removesuffix(" )") if slips[3] else last])

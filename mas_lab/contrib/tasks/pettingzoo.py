@@ -63,12 +63,12 @@ class PettingZoo(ForeignEnv):
     def acting(self, state: State) -> tuple[str, ...]:
         return tuple(agent for agent, _ in state.heard)
 
-    def shown(self, state: State, agent: str) -> str:
+    def text_for(self, state: State, agent: str) -> str:
         return dict(state.heard)[agent]
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         played = _Played(self, state.seed, state.moves)
-        before, spoke = dict(played.earned), [agent for move in state.moves for agent, _ in move]
+        before, spoke = dict(played.totals), [agent for move in state.moves for agent, _ in move]
         chosen = {agent: self.read(text, agent) for agent, text in actions.items()}
         spaces = {agent: played.world.action_space(agent) for agent in chosen}
         valid = {agent: action is not None and spaces[agent].contains(action) for agent, action in chosen.items()}
@@ -80,11 +80,11 @@ class PettingZoo(ForeignEnv):
             heard = ()
         turns = [*spoke, *chosen]
         over = not heard or any(turns.count(agent) >= self.max_turns for agent, _ in heard)
-        due = {agent: played.earned[agent] for agent in self.agents if agent in turns}  # the others are paid later
+        due = {agent: played.totals[agent] for agent in self.agents if agent in turns}  # the others are paid later
         local = {agent: total - (before[agent] if agent in spoke else 0.0) for agent, total in due.items()}
-        team = sum(played.earned.values()) - sum(before.values()) if self.cooperative else 0.0
+        team = sum(played.totals.values()) - sum(before.values()) if self.cooperative else 0.0
         if self.cooperative:
-            success = sum(played.earned.values()) / len(self.agents) >= self.max_return
+            success = sum(played.totals.values()) / len(self.agents) >= self.max_return
         else:
             success = self.first_wins(due)
         after = State(state.seed, (*state.moves, tuple(chosen.items())), () if over else heard)
@@ -120,8 +120,8 @@ def from_pettingzoo(
     world = make()
     agents = getattr(world, "possible_agents", None) if isinstance(world, AECEnv | ParallelEnv) else None
     if not agents:
-        told = "give `env` or `parallel_env` of a module that names its possible_agents; none may be born later"
-        raise EnvError(f"from_pettingzoo: make() gave {type(world).__name__}; {told}")
+        remedy = "give `env` or `parallel_env` of a module that names its possible_agents; none may be born later"
+        raise EnvError(f"from_pettingzoo: make() gave {type(world).__name__}; {remedy}")
     return PettingZoo(make, say, read, tuple(agents), **options)
 
 
@@ -130,16 +130,16 @@ class _Played:
 
     def __init__(self, env: PettingZoo, seed: int, moves: Moves):
         self.env, self.world, self.moves = env, env.make(), moves
-        self.earned = dict.fromkeys(env.agents, 0.0)
+        self.totals = dict.fromkeys(env.agents, 0.0)
         self.parallel = not hasattr(self.world, "agent_iter")
         first = self.world.reset(seed=seed)
-        self.seen = first[0] if self.parallel else {}
+        self.observations = first[0] if self.parallel else {}
         for move in moves:
             self.move(dict(move))
 
     def move(self, chosen: Mapping[str, Any]) -> None:
         if self.parallel:
-            self.seen, rewards, *_ = self.world.step(dict(chosen))
+            self.observations, rewards, *_ = self.world.step(dict(chosen))
             self.pay(rewards)
             return
         ((_, action),) = chosen.items()
@@ -151,12 +151,12 @@ class _Played:
     def heard(self) -> tuple[tuple[str, str], ...]:
         """Return each agent that acts now with the text that it gets."""
         acting = self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
-        seen = self.seen if self.parallel else {agent: self.world.observe(agent) for agent in acting}
-        return tuple((agent, self.env.say(seen[agent], agent)) for agent in acting)
+        observations = self.observations if self.parallel else {agent: self.world.observe(agent) for agent in acting}
+        return tuple((agent, self.env.say(observations[agent], agent)) for agent in acting)
 
     def pay(self, rewards: Mapping[str, float]) -> None:
         for agent, reward in rewards.items():
-            if agent not in self.earned:
+            if agent not in self.totals:
                 world = f"PettingZoo world {self.env.world}, step {len(self.moves)}"
                 raise EnvError(f"{world}: it pays {agent!r}; possible_agents are {self.env.agents}")
-            self.earned[agent] += float(reward)
+            self.totals[agent] += float(reward)

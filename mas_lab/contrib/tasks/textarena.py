@@ -33,7 +33,7 @@ class State:
     """State of a game; two states are equal if all fields except `game` are equal."""
 
     seed: int
-    said: tuple[tuple[str, str], ...]
+    turns: tuple[tuple[str, str], ...]
     """(agent, answer) of each turn, in order."""
     player: int
     heard: str
@@ -83,29 +83,29 @@ class TextArena(ForeignEnv):
     def acting(self, state: State) -> tuple[str, ...]:
         return () if state.done else (f"player_{state.player}",)
 
-    def shown(self, state: State, agent: str) -> str:
+    def text_for(self, state: State, agent: str) -> str:
         return self.say(state.heard) if self.say else state.heard
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         ((agent, text),) = actions.items()
-        said = (*state.said, (agent, text))
-        with _dice_of(f"{state.seed} {len(said)}"):
+        turns = (*state.turns, (agent, text))
+        with _dice_of(f"{state.seed} {len(turns)}"):
             game = copy.deepcopy(state.game)
             before = _refused(game, state.player)
             over, _ = game.step(self.read(text) if self.read else text)
             player, heard = (state.player, "") if over else game.get_observation()
-        spoke = [one for one, _ in said]
+        spoke = [one for one, _ in turns]
         late = spoke.count(f"player_{player}") >= self.max_turns
-        earned = self._earned(game, len(said)) if over else dict.fromkeys(self.agents, 0.0)
-        team, success = (0.0, False) if self.competitive else (earned[agent], earned[agent] >= self.max_return)
+        rewards = self._rewards(game, len(turns)) if over else dict.fromkeys(self.agents, 0.0)
+        team, success = (0.0, False) if self.competitive else (rewards[agent], rewards[agent] >= self.max_return)
         if over and self.competitive:
-            success = self.first_wins({one: earned[one] for one in spoke})
-        local = {one: earned[one] for one in dict.fromkeys(spoke if over else [agent])}
-        after = State(state.seed, said, player, heard, over or late, game)
+            success = self.first_wins({one: rewards[one] for one in spoke})
+        local = {one: rewards[one] for one in dict.fromkeys(spoke if over else [agent])}
+        after = State(state.seed, turns, player, heard, over or late, game)
         valid = {agent: _refused(game, state.player) <= before}
         return Step(after, team, local, valid, success, over or late)
 
-    def _earned(self, game: Any, step: int) -> dict[str, float]:
+    def _rewards(self, game: Any, step: int) -> dict[str, float]:
         rewards, _ = game.close()
         if not rewards or set(rewards) - set(range(self.players)):
             place = f"TextArena game {self.id!r} ({type(game).__name__}), step {step}"

@@ -83,7 +83,7 @@ def test_a_faultless_demonstration_solves_every_task():
             text = env.demonstrate(state, "solo", random.Random(0))
             step = env.step(state, {"solo": as_action(env, "solo", text, 0)})
             state, done = step.state, step.done
-        assert step.success and state.said == value(task.data["chain"])
+        assert step.success and state.first == value(task.data["chain"])
 
 
 @pytest.fixture(scope="module")

@@ -64,7 +64,7 @@ def test_a_game_that_ends_without_rewards_is_named():
     state = env.start(Task("t", {"seed": 3}))
     state.game.close = lambda: (None, {})
     with pytest.raises(EnvError, match=r"'TicTacToe-v0' \(.*\), step 3: it ended with the rewards None"):
-        env._earned(state.game, 3)
+        env._rewards(state.game, 3)
 
 
 def test_a_game_or_a_package_that_is_not_there_is_named(monkeypatch):
