@@ -17,6 +17,7 @@ import numpy as np
 from mas_lab.env import Message, Tools
 
 if TYPE_CHECKING:
+    import pandas as pd
     import torch
 
 
@@ -80,6 +81,16 @@ class Sample:
     def advantages_T(self) -> np.ndarray:
         """Return the advantage of each token (T,)."""
         return np.full(len(self.completion_ids), self.advantage, float)
+
+
+SAMPLED = ["prompt_ids", "completion_ids", "logprobs", "temperature"]
+"""The columns of the table that a `Sample` has from the rollout."""
+
+
+def samples_of(rows: "pd.DataFrame", **constants: float) -> list[Sample]:
+    """Return the rows of a table as samples; `constants` are the fields that are no columns, such as weight=0.0."""
+    columns = [name for name in Sample.__dataclass_fields__ if name not in constants]
+    return [Sample(**row, **constants) for row in rows[columns].to_dict("records")]
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ class Memory:
     def __init__(self):
         self.total, self.seen = 0.0, []
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], batch) -> None:
         self.total += sum(norms.values())
         self.seen.append(policy)
 

@@ -11,13 +11,13 @@ import torch
 from small import Relay, make_team
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import gradients_kept, norm_without
-from mas_lab.policy import Sample
+from mas_lab.cells.update import restored_gradients
+from mas_lab.explain.diagnostics import norm_without
+from mas_lab.policy import samples_of
 
 RELAY = Relay()
 ROWS = torch.tensor([0, 0, 1])
 RATIOS = ("sequence", "action")
-READ = ["prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +119,7 @@ def test_statistics_report_the_ratio_of_the_loss(ratio, off, models):
     """The weights have not moved: a row's log-ratios are what was added to its log-probabilities, turned round."""
     team = make_team("shared", models)
     stats = lab.update(team, off, lab.clipped(0.2, ratio=ratio), "turn", off_policy=True).set_index("agent")
-    columns = off[["prompt_ids", "completion_ids", "logprobs", "temperature"]]
-    samples = [Sample(*row, 1.0, 0.0) for row in columns.itertuples(index=False, name=None)]
-    now = make_team("shared", models)["asker"].logprobs(samples).detach()
+    now = make_team("shared", models)["asker"].logprobs(samples_of(off, weight=0.0)).detach()
     lengths = off["completion_ids"].map(len).tolist()
     gaps = [part.double().numpy() - old for part, old in zip(now.split(lengths), off["logprobs"], strict=True)]
     ratios = np.exp([gap.mean() if ratio == "sequence" else gap.sum() for gap in gaps])
@@ -189,10 +187,10 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
         assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
         whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
         square = sum(part.double().square().sum().item() for part in whole)
-        for agent, samples in batch.samples.items():
-            row = batch.used[agent].index[0]
-            with gradients_kept(batch):
-                batch.policy.forward_backward(samples[:1], batch.loss)
+        for own in batch.agents.values():
+            row = own.used.index[0]
+            with restored_gradients(batch.policy):
+                batch.policy.forward_backward(own.samples[:1], batch.loss)
                 alone = [gradient for _, gradient in batch.policy.gradients()]
                 share = sum((a.double() * b.double()).sum().item() for a, b in zip(whole, alone, strict=True)) / square
             assert shares.loc[shares["row"] == row, "share"].sum() == pytest.approx(share, rel=1e-3, abs=1e-6)
@@ -276,7 +274,7 @@ def test_a_loss_over_groups_has_its_exact_gradient_whatever_passes_at_a_time(agg
     other = lab.load_policy(models / "a")
     total = 0.0
     for _, rows in turns.groupby("group"):
-        samples = [Sample(*row, 1.0) for row in rows[READ].itertuples(index=False, name=None)]
+        samples = samples_of(rows, weight=1.0)
         lengths = [len(one.completion_ids) for one in samples]
         logprobs_N, row_N = (
             other.logprobs(samples),

@@ -1,8 +1,9 @@
 """Centers and scales that are more than a statistic of the row's group: each is a `Center` or `Scale` of cell 3.
 
 `running_mean` learns from step to step. `optimal_mean` and `shrunken_mean` use an agent's other tasks, and how much a
-row moves the weights. For agent k let R be the credit of a row and z its score, see `scores`. Without the row's own
-episode, a baseline is independent of what the row says, so the expected gradient stays the same. Its noise is least at
+row moves the weights. For agent k let R be the credit of a row and z its score, see `row_scores`. Without the row's
+own episode, a baseline is independent of what the row says, so the expected gradient stays the same. Its noise is least
+at
 
     b* = E[|z|^2 R] / E[|z|^2] = E[R] + Cov(|z|^2, R) / E[|z|^2].
 
@@ -22,7 +23,9 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import is_flat, statistics_of
-from mas_lab.cells.scores import squared_scores
+from mas_lab.cells.update import learners, row_scores
+from mas_lab.locks import locked
+from mas_lab.policy import SAMPLED
 from mas_lab.table import plain, require, trained
 from mas_lab.team import Team
 
@@ -206,6 +209,18 @@ class shrunken_mean:
         usual = elsewhere(rows, AGENT, "task", credit - of_task) / elsewhere(rows, AGENT, "task", one)
         own = elsewhere(rows, OWN, "episode", credit) / others
         return _in_place(blended(own, of_others + usual, share_of_own(rows, others, credit - of_task)), turns)
+
+
+def squared_scores(team: Team, rows: pd.DataFrame) -> pd.Series:
+    """Return |z|^2 of each row; NaN if its agent is frozen, or its back end keeps the gradient."""
+    require(rows, ["agent", *SAMPLED], "optimal_mean")
+    found = pd.Series(np.nan, rows.index)
+    with locked(learners(team)):
+        for name, policy in team.policies.items():
+            if policy.capabilities.gradients:
+                for row, square in row_scores(policy, rows[rows["agent"].isin(team.learners(name))]):
+                    found[row] = square
+    return found
 
 
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:

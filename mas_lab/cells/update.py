@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,20 +19,20 @@ from pandas.api.types import is_numeric_dtype
 from mas_lab.arguments import check_arguments
 from mas_lab.locks import training
 from mas_lab.losses import Loss, clipped, k3, look, one_per_token, reinforce, require_loss, token_losses
-from mas_lab.policy import Policy, PolicyError, Sample, Tokens
+from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
 from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-ROW = ["agent", "prompt_ids", "completion_ids", "logprobs", "temperature", "advantage"]
+ROW = ["agent", *SAMPLED, "advantage"]
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
     "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch lr skipped culprits"
 )
 """Columns of the table that `update` returns, also if no row was selected."""
-UpdateCallback = Callable[[str, dict[str, float], "PolicyStep"], None]
+UpdateCallback = Callable[[str, dict[str, float], "PolicyBatch"], None]
 
 
 class UpdateError(RuntimeError):
@@ -71,8 +72,8 @@ def update(
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
         nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
-        watch: Called with (policy name, norms by agent, the `PolicyStep`) between backward pass and clipping. Call the
-            step to get each token's share of the gradient.
+        watch: Called with (policy name, norms by agent, the `PolicyBatch`) between backward pass and clipping. Call
+            the batch to get each token's share of the gradient.
         seed: Decides the minibatches.
         off_policy: Train on rows that other weights sampled. False: if `mismatch` is larger than the `tolerance` in the
             policy's capabilities, raise; a loss with `tis` corrects for it, and is not checked.
@@ -98,250 +99,323 @@ def update(
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
     with training(learners(team)) as each:
-        rows, together = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
-        for number, parts in enumerate(_minibatches(team, rows, epochs, minibatches, seed, together)):
-            steps = [PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in parts.items()]
-            with _clean_gradients(steps):
-                list(each(PolicyStep.backward, steps))
-                for step in steps:
-                    step.check_finite(nonfinite)
+        steps = policy_batches(team, turns, loss, aggregate, epochs, minibatches, seed)
+        for number, batches in enumerate(steps):
+            with _no_gradients_left(batches):
+                list(each(compute_gradients, batches))
+                for batch in batches:
+                    require_finite(batch, nonfinite)
+                    compare_with_sampling(batch)
                     if number == 0 and not off_policy:
-                        step.check_fresh()
-                    if watch is not None and not step.broken:
-                        watch(step.name, dict(step.norms), step)
-                for step in steps:
-                    stats += step.optim_step(number, max_norm, lr_scale)
+                        require_fresh(batch)
+                    if watch is not None and not batch.broken:
+                        watch(batch.name, batch.norms, batch)
+                for batch in batches:
+                    norm, clipped_norm = clip_and_step(batch, max_norm, lr_scale)
+                    stats += statistics(batch, number, norm, clipped_norm, lr_scale)
         for policy in learners(team):
             policy.sync_weights()
     return pd.DataFrame(stats, columns=None if stats else STATS.split())
 
 
 @dataclass
-class PolicyStep:
-    """One optimizer step of one policy. Call it to get each token's share of the gradient."""
+class AgentBatch:
+    """The rows of one agent in a `PolicyBatch`, and what the passes over them return."""
+
+    rows: pd.DataFrame
+    used: pd.DataFrame
+    """The rows that pass through the model: without those that add nothing to the gradient."""
+    samples: list[Sample]
+    """`used` as samples. With `tis`, their log-probabilities and advantages are the corrected ones."""
+    gradient_pass: tuple[list[Sample], Loss]
+    """The samples and the loss of the pass whose gradient is the agent's. A loss over groups replaces them."""
+    tokens: Tokens | None = None
+    """What `compute_gradients` returned per token of `samples`. `None`: no row was used."""
+    norm: float = 0.0
+    """Norm of the agent's gradient before clipping. NaN if the back end only knows that of the policy."""
+    comparison: dict[str, float] = field(default_factory=dict)
+    """The statistics that `compare_with_sampling` adds."""
+
+    @property
+    def row_N(self) -> np.ndarray:
+        """Return the place in `samples` of each token's row."""
+        return np.repeat(np.arange(len(self.samples)), [len(sample.completion_ids) for sample in self.samples])
+
+    def loss_inputs(self, logprobs_N: "Tensor") -> "tuple[Tensor, Tensor]":
+        """Return the old log-probability and the advantage of each token, as a loss reads them."""
+        old_N = np.concatenate([sample.logprobs for sample in self.samples])
+        advantages_N = np.concatenate([sample.advantages_T for sample in self.samples])
+        return logprobs_N.new_tensor(old_N), logprobs_N.new_tensor(advantages_N)
+
+
+@dataclass
+class PolicyBatch:
+    """The rows from which one policy learns in one optimizer step. Call it to get `token_shares`."""
 
     name: str
     policy: Policy
     rows: pd.DataFrame
-    """The rows that this step learns from."""
+    """The rows of this step, with `weight`, the weight of the loss of each of their tokens."""
     loss: Loss
     aggregate: str
     table: pd.DataFrame
-    """All rows of the batch, of every policy and minibatch: statistics of groups need them."""
-    norms: dict[str, float] = field(default_factory=dict)
-    """Gradient norm of each agent. NaN if the back end knows that of the policy alone."""
-    tokens: dict[str, Tokens] = field(default_factory=dict)
-    samples: dict[str, list[Sample]] = field(default_factory=dict)
-    linear: dict[str, list[Sample]] = field(default_factory=dict)
-    """For a loss over groups: samples whose advantages are its slopes, see `_of_groups`."""
-    used: dict[str, pd.DataFrame] = field(default_factory=dict)
-    """The rows behind each agent's samples, in the same order."""
+    """All rows of the update, of every policy and minibatch: statistics of groups need them."""
+    agents: dict[str, AgentBatch]
     broken: list[int] = field(default_factory=list)
     """Rows whose loss, or whose agent's gradient, is not finite."""
-    reported: dict[str, dict[str, float]] = field(default_factory=dict)
-    weights: pd.Series = field(init=False)
-    """Weight of the loss of each token of a row."""
-
-    def __post_init__(self):
-        lengths = self.rows["completion_ids"].map(len)
-        bad = (lengths == 0) | (lengths != self.rows["logprobs"].map(len)) | (self.rows["temperature"] <= 0)
-        if bad.any():
-            raise UpdateError(
-                f"update: the completion of {place(self.rows[bad].iloc[0])} is empty, has not one log-probability per "
-                "token, or was drawn at temperature 0: there is nothing to learn from"
-            )
-        if self.loss.unit == "group":
-            self._require_whole_groups()
-        self.weights = token_weights(self.rows["agent"], lengths, self.aggregate)
-        for agent, own in self.rows.assign(weight=self.weights).groupby("agent", sort=False):
-            used = self.used[agent] = own[nonzero(own["advantage"])] if self.loss.skips_zero_advantage else own
-            if self.loss.tis is not None and len(used):
-                used = _importance_weighted(used, self.loss.tis)
-            self.samples[agent] = [
-                Sample(*row) for row in used[[*ROW[1:], "weight"]].itertuples(index=False, name=None)
-            ]
-
-    def _require_whole_groups(self) -> None:
-        groups = self.rows.groupby("group")["agent"]
-        bad = (groups.transform("size") < 2) | (groups.transform("nunique") > 1)
-        if bad.any():
-            row = self.rows[bad].iloc[0]
-            raise UpdateError(
-                f"update: {type(self.loss).__name__} compares the rows of a group, and group {row['group']!r} has a "
-                f"single row or several agents, at {place(row)}; sample more candidates, or group by agent too"
-            )
 
     @property
     def norm(self) -> float:
         """Return the norm of the policy's gradient before clipping."""
         return self.policy.gradient_norm()
 
-    def backward(self) -> None:
-        """Compute the gradient agent by agent. It stays at the policy, and each agent's norm in `norms`."""
-        if not self.policy.capabilities.gradients:
-            return self._backward_unseen()
-        total: list[Tensor] | None = None
-        for agent, samples in self.samples.items():
-            self.norms[agent] = 0.0
-            if samples:
-                by_group = self.loss.unit == "group"
-                self.tokens[agent] = (
-                    self._of_groups(agent) if by_group else self.policy.forward_backward(samples, self.loss)
-                )
-                self.norms[agent] = self.policy.gradient_norm()
-                if len(self.samples) > 1:
-                    own = [gradient for _, gradient in self.policy.gradients()]
-                    total = [a.add_(b) for a, b in zip(total, own, strict=True)] if total else [a.clone() for a in own]
-                    self.policy.set_gradients(None)
-        if total is not None:
-            self.policy.set_gradients(total)
-
-    def _of_groups(self, agent: str) -> Tokens:
-        """Add the gradient of a loss that sees whole groups, by the chain rule.
-
-            dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
-
-        The first pass computes log p, and the loss its slopes dL/dlog p. The second pass is that of `reinforce`, with
-        the negative slope, over the weight, as the advantage of each token. So micro-batches never cut a group.
-        """
-        samples = self.samples[agent]
-        seen = self.policy.forward_backward(samples, look(reference=self.loss.needs_reference))
-        lengths = [len(sample.completion_ids) for sample in samples]
-        row_N = np.repeat(np.arange(len(samples)), lengths)
-        logprobs_N = seen.logprobs_N.detach().requires_grad_()
-        old_N = logprobs_N.new_tensor(np.concatenate([sample.logprobs for sample in samples]))
-        advantages_N = logprobs_N.new_tensor(np.concatenate([sample.advantages_T for sample in samples]))
-        weights_N = logprobs_N.new_tensor(np.repeat([sample.weight for sample in samples], lengths))
-        losses_N = logprobs_N.new_zeros(len(row_N))
-        for rows in self.used[agent].reset_index(drop=True).groupby("group").indices.values():
-            at = np.flatnonzero(np.isin(row_N, rows))
-            own_N = logprobs_N.new_tensor(np.unique(row_N[at], return_inverse=True)[1]).long()
-            reference_N = None if seen.reference_N is None else seen.reference_N[at]
-            own = token_losses(self.loss, logprobs_N[at], old_N[at], advantages_N[at], own_N, None, reference_N)
-            (own * weights_N[at]).sum().backward()
-            losses_N[at] = own.detach()
-        slopes = np.split(-logprobs_N.grad.double().cpu().numpy(), np.cumsum(lengths)[:-1])
-        self.linear[agent] = [
-            replace(sample, advantage=slope_T / sample.weight) for sample, slope_T in zip(samples, slopes, strict=True)
-        ]
-        self.policy.forward_backward(*self.passed(agent))
-        return replace(seen, losses_N=losses_N)
-
-    def passed(self, agent: str) -> tuple[list[Sample], Loss]:
-        """Return the samples and the loss of the pass that made an agent's gradient."""
-        return (self.linear[agent], reinforce()) if agent in self.linear else (self.samples[agent], self.loss)
-
-    def _backward_unseen(self) -> None:
-        """Compute the gradient with all agents in one request, if it cannot be read; then agents have no norms."""
-        samples = [sample for own in self.samples.values() for sample in own]
-        self.norms = {agent: np.nan if own else 0.0 for agent, own in self.samples.items()}
-        if samples:
-            parts = self.policy.forward_backward(samples, self.loss).split(list(self.samples.values()))
-            self.tokens = {agent: part for agent, part in zip(self.samples, parts, strict=True) if self.samples[agent]}
-
-    def check_finite(self, nonfinite: str) -> None:
-        """Find the rows whose loss or gradient is not finite, and compute what the others report."""
-        for agent, tokens in self.tokens.items():
-            finite_N = tokens.losses_N.isfinite().cpu().numpy()
-            if finite_N.all() and (np.isfinite(self.norms[agent]) or not self.policy.capabilities.gradients):
-                continue
-            owner_N = np.repeat(
-                np.arange(len(self.samples[agent])), [len(s.completion_ids) for s in self.samples[agent]]
-            )
-            culprits = np.unique(owner_N[~finite_N]) if not finite_N.all() else np.arange(len(self.samples[agent]))
-            self.broken += self.used[agent].index[culprits].tolist()
-        if self.broken:
-            self.policy.set_gradients(None)
-        if self.broken and nonfinite == "raise":
-            first = self.rows.loc[self.broken[0]]
-            raise UpdateError(
-                f"update: the loss or gradient of policy {self.name!r} is not finite; {len(self.broken)} rows caused "
-                f"it, first {place(first)}. No policy made this step; look at their rewards and log-probabilities, or "
-                "pass nonfinite='skip' to record and skip such steps"
-            )
-        self.reported = {agent: self._compared(agent) for agent in self.samples}
-
-    def check_fresh(self) -> None:
-        """Raise UpdateError if other weights than the present ones sampled the rows."""
-        tolerance = self.policy.capabilities.tolerance
-        if tolerance is None or self.loss.tis is not None or self.broken:
-            return
-        for agent in self.tokens:
-            if not (gap := self.reported[agent]["mismatch"]) <= tolerance:
-                raise UpdateError(
-                    f"update: agent {agent!r} of policy {self.name!r}: |p_trained / p_sampled - 1| of a token is "
-                    f"{gap:.2g}, more than {tolerance:.2g}: these rows were sampled before the last update; roll out "
-                    "again, or pass off_policy=True. If they were not, the sampler computes other numbers than the "
-                    "training: compare with load_policy(..., plain=True), or pass a loss with tis=2.0"
-                )
-
-    def optim_step(self, number: int, max_norm: float | None, lr_scale: float) -> list[dict[str, Any]]:
-        """Clip the gradient, make the step, and return a row of statistics per agent."""
-        before = after = 0.0
-        if self.tokens and not self.broken:
-            before, after = self.policy.optim_step(max_norm, lr_scale)
-            if not self.policy.capabilities.gradients and len(self.tokens) == 1:
-                self.norms |= dict.fromkeys(self.tokens, before)
-        left = after / before if before else 1.0
-        return [
-            {
-                "policy": self.name,
-                "agent": agent,
-                "optimizer_step": number,
-                **_described(self.rows[self.rows["agent"] == agent]),
-                "grad_norm": self.norms[agent],
-                "grad_norm_clipped": self.norms[agent] * left,
-                "policy_norm": before,
-                "policy_norm_clipped": after,
-                **self.reported[agent],
-                "mismatch": np.nan if number else self.reported[agent]["mismatch"],
-                "lr": self.policy.lr * lr_scale,
-                "skipped": bool(self.broken),
-                "culprits": "; ".join(place(self.rows.loc[row]) for row in self.broken),
-            }
-            for agent in self.samples
-        ]
+    @property
+    def norms(self) -> dict[str, float]:
+        """Return the norm of each agent's gradient before clipping."""
+        return {agent: own.norm for agent, own in self.agents.items()}
 
     def __call__(self) -> pd.DataFrame:
-        """Return each token's share of the policy's gradient G before clipping: <what it adds to G, G> / |G|^2.
+        return token_shares(self)
 
-        Exact, by one forward-mode derivative, which costs about one forward and backward pass.
 
-        Returns:
-            Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may
-            be negative and sum to 1; there are none if G is 0.
-        """
-        gradient = [part.clone() for _, part in self.policy.gradients()]
-        square = self.norm**2
-        parts = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
-        for agent, samples in self.samples.items():
-            if samples and square:
-                lengths = [len(sample.completion_ids) for sample in samples]
-                moved_N = self.policy.directional_derivatives(*self.passed(agent), gradient).double().cpu().numpy()
-                row_N = np.repeat(self.used[agent].index, lengths)
-                token_N = np.concatenate([np.arange(length) for length in lengths])
-                parts.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": moved_N / square}))
-        return pd.concat(parts[1:] or parts, ignore_index=True)
+def policy_batches(
+    team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str, epochs: int = 1, minibatches: int = 1, seed: int = 0
+) -> Iterator[list[PolicyBatch]]:
+    """Yield the batches of each optimizer step, one per policy. Minibatches cut no node, and no group of the loss."""
+    table, unit = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
+    for epoch in range(epochs):
+        steps: list[list[PolicyBatch]] = [[] for _ in range(minibatches)]
+        for name, policy in team.policies.items():
+            rows = _learned_rows(team, table, name)
+            units = column(rows, unit) if minibatches > 1 else pd.Series("", index=rows.index)
+            order = sorted(units.unique())
+            random.Random(f"{seed} {epoch} {name}").shuffle(order)
+            step_of = {one: position % minibatches for position, one in enumerate(order)}
+            for step, part in rows.groupby(units.map(step_of)):
+                steps[step].append(policy_batch(name, policy, part, loss, aggregate, table))
+        yield from filter(None, steps)
 
-    def _compared(self, agent: str) -> dict[str, float]:
-        """Return the statistics that compare the weights with the recorded log-probabilities."""
-        if agent not in self.tokens:
-            return {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
-        samples, tokens, loss = self.samples[agent], self.tokens[agent], self.loss
-        new_N, lengths = tokens.logprobs_N, [len(sample.completion_ids) for sample in samples]
-        old_N = new_N.new_tensor([logprob for sample in samples for logprob in sample.logprobs])
-        sampled_N = new_N.new_tensor([logprob for row in self.used[agent]["logprobs"] for logprob in row])
-        advantages_N = new_N.new_tensor(np.concatenate([sample.advantages_T for sample in samples]))
-        row_N = new_N.new_tensor(np.repeat(np.arange(len(samples)), lengths)).long()
-        clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
-        ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
-        said = int(self.rows.loc[self.rows["agent"] == agent, "completion_ids"].map(len).sum())
-        return {
-            "kl": k3(new_N, tokens.reference_N).mean().item() if tokens.reference_N is not None else np.nan,
-            "clip_fraction": clips_N.sum().item() / said,
-            "max_ratio": ratios_N.max().item(),
-            "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item(),
+
+def policy_batch(
+    name: str, policy: Policy, rows: pd.DataFrame, loss: Loss, aggregate: str, table: pd.DataFrame
+) -> PolicyBatch:
+    """Return the rows of a policy, agent by agent, ready for a pass; raise UpdateError if one cannot be trained on."""
+    lengths = rows["completion_ids"].map(len)
+    bad = (lengths == 0) | (lengths != rows["logprobs"].map(len)) | (rows["temperature"] <= 0)
+    if bad.any():
+        raise UpdateError(
+            f"update: the completion of {place(rows[bad].iloc[0])} is empty, has not one log-probability per token, or "
+            "was drawn at temperature 0: there is nothing to learn from"
+        )
+    if loss.unit == "group":
+        _require_comparable_groups(rows, loss)
+    rows = rows.assign(weight=token_weights(rows["agent"], lengths, aggregate))
+    agents = {}
+    for agent, own in rows.groupby("agent", sort=False):
+        used = own[nonzero(own["advantage"])] if loss.skips_zero_advantage else own
+        samples = samples_of(used if loss.tis is None else _importance_weighted(used, loss.tis))
+        agents[agent] = AgentBatch(own, used, samples, (samples, loss))
+    return PolicyBatch(name, policy, rows, loss, aggregate, table, agents)
+
+
+def compute_gradients(batch: PolicyBatch) -> None:
+    """Compute the gradient agent by agent. It stays at the policy, and each agent's norm in the batch."""
+    policy, agents = batch.policy, [own for own in batch.agents.values() if own.samples]
+    if not policy.capabilities.gradients:
+        return _compute_jointly(policy, batch.loss, agents)
+    total: list[Tensor] | None = None
+    for own in agents:
+        one_pass = batch.loss.unit == "row"
+        own.tokens = policy.forward_backward(own.samples, batch.loss) if one_pass else _group_pass(policy, own)
+        own.norm = policy.gradient_norm()
+        if len(agents) > 1:
+            parts = [gradient for _, gradient in policy.gradients()]
+            total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else [a.clone() for a in parts]
+            policy.set_gradients(None)
+    if total is not None:
+        policy.set_gradients(total)
+
+
+def _compute_jointly(policy: Policy, loss: Loss, agents: Sequence[AgentBatch]) -> None:
+    """Compute the gradient in one request, if the back end does not return it; then agents have no norms."""
+    samples = [own.samples for own in agents]
+    if samples:
+        tokens = policy.forward_backward([*chain(*samples)], loss).split(samples)
+        for own, part in zip(agents, tokens, strict=True):
+            own.tokens, own.norm = part, np.nan
+
+
+def _group_pass(policy: Policy, own: AgentBatch) -> Tokens:
+    """Add the gradient of a loss over whole groups, by the chain rule.
+
+        dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
+
+    The first pass computes log p, and the loss its slopes dL/dlog p. The second pass is that of `reinforce`, with the
+    negative slope, over the weight, as the advantage of each token. So micro-batches never cut a group.
+    """
+    samples, loss = own.gradient_pass
+    tokens, row_N = policy.forward_backward(samples, look(loss.needs_reference)), own.row_N
+    logprobs_N = tokens.logprobs_N.detach().requires_grad_()
+    old_N, advantages_N = own.loss_inputs(logprobs_N)
+    weights_N = logprobs_N.new_tensor(np.array([sample.weight for sample in samples])[row_N])
+    losses_N = logprobs_N.new_zeros(len(row_N))
+    for rows in own.used.reset_index(drop=True).groupby("group").indices.values():
+        at = np.flatnonzero(np.isin(row_N, rows))
+        own_N = logprobs_N.new_tensor(np.unique(row_N[at], return_inverse=True)[1]).long()
+        reference_N = None if tokens.reference_N is None else tokens.reference_N[at]
+        group_N = token_losses(loss, logprobs_N[at], old_N[at], advantages_N[at], own_N, None, reference_N)
+        (group_N * weights_N[at]).sum().backward()
+        losses_N[at] = group_N.detach()
+    slopes = np.split(-logprobs_N.grad.double().cpu().numpy(), np.flatnonzero(np.diff(row_N)) + 1)
+    linear = [replace(one, advantage=slope_T / one.weight) for one, slope_T in zip(samples, slopes, strict=True)]
+    own.gradient_pass = linear, reinforce()
+    policy.forward_backward(*own.gradient_pass)
+    return replace(tokens, losses_N=losses_N)
+
+
+def require_finite(batch: PolicyBatch, nonfinite: str) -> None:
+    """Find the rows whose loss or gradient is not finite, and raise UpdateError unless such steps are skipped."""
+    for own in batch.agents.values():
+        if own.tokens is not None:
+            finite_N = own.tokens.losses_N.isfinite().cpu().numpy()
+            if not finite_N.all():
+                batch.broken += own.used.index[np.unique(own.row_N[~finite_N])].tolist()
+            elif batch.policy.capabilities.gradients and not np.isfinite(own.norm):
+                batch.broken += own.used.index.tolist()
+    if batch.broken:
+        batch.policy.set_gradients(None)
+    if batch.broken and nonfinite == "raise":
+        raise UpdateError(
+            f"update: the loss or gradient of policy {batch.name!r} is not finite; {len(batch.broken)} rows caused it, "
+            f"first {place(batch.rows.loc[batch.broken[0]])}. No policy made this step; look at their rewards and "
+            "log-probabilities, or pass nonfinite='skip' to record and skip such steps"
+        )
+
+
+def compare_with_sampling(batch: PolicyBatch) -> None:
+    """Compute the statistics that compare the present weights with the recorded log-probabilities."""
+    loss = batch.loss
+    for own in batch.agents.values():
+        own.comparison = {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
+        if own.tokens is not None:
+            new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
+            (old_N, advantages_N), row_N = own.loss_inputs(new_N), new_N.new_tensor(own.row_N).long()
+            sampled_N = new_N.new_tensor(np.concatenate(own.used["logprobs"].tolist()))
+            clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
+            ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
+            own.comparison = {
+                "kl": k3(new_N, reference_N).mean().item() if reference_N is not None else np.nan,
+                "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
+                "max_ratio": ratios_N.max().item(),
+                "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item(),
+            }
+
+
+def require_fresh(batch: PolicyBatch) -> None:
+    """Raise UpdateError if other weights than the present ones sampled the rows."""
+    tolerance = batch.policy.capabilities.tolerance
+    if tolerance is None or batch.loss.tis is not None or batch.broken:
+        return
+    for agent, own in batch.agents.items():
+        if own.tokens is not None and not (gap := own.comparison["mismatch"]) <= tolerance:
+            raise UpdateError(
+                f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of a token is "
+                f"{gap:.2g}, more than {tolerance:.2g}: these rows were sampled before the last update; roll out "
+                "again, or pass off_policy=True. If they were not, the sampler computes other numbers than the "
+                "training: compare with load_policy(..., plain=True), or pass a loss with tis=2.0"
+            )
+
+
+def clip_and_step(batch: PolicyBatch, max_norm: float | None, lr_scale: float) -> tuple[float, float]:
+    """Clip the gradient, make the step, and return the policy's norm before and after clipping; 0 without a step."""
+    agents = [own for own in batch.agents.values() if own.tokens is not None]
+    if not agents or batch.broken:
+        return 0.0, 0.0
+    norm, clipped_norm = batch.policy.optim_step(max_norm, lr_scale)
+    if len(agents) == 1 and not batch.policy.capabilities.gradients:
+        agents[0].norm = norm
+    return norm, clipped_norm
+
+
+def statistics(
+    batch: PolicyBatch, number: int, norm: float, clipped_norm: float, lr_scale: float
+) -> list[dict[str, Any]]:
+    """Return the rows of the table that `update` returns for one optimizer step of a policy, one per agent."""
+    left = clipped_norm / norm if norm else 1.0
+    return [
+        {
+            "policy": batch.name, "agent": agent, "optimizer_step": number, **_row_statistics(own.rows),
+            "grad_norm": own.norm, "grad_norm_clipped": own.norm * left,
+            "policy_norm": norm, "policy_norm_clipped": clipped_norm,
+            **own.comparison, "mismatch": np.nan if number else own.comparison["mismatch"],
+            "lr": batch.policy.lr * lr_scale, "skipped": bool(batch.broken),
+            "culprits": "; ".join(place(batch.rows.loc[row]) for row in batch.broken),
         }
+        for agent, own in batch.agents.items()
+    ]  # fmt: skip
+
+
+def token_shares(batch: PolicyBatch) -> pd.DataFrame:
+    """Return each token's share of the policy's gradient G before clipping: <what it adds to G, G> / |G|^2.
+
+    Exact, by one forward-mode derivative, which costs about one forward and backward pass.
+
+    Returns:
+        Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may be
+        negative and sum to 1; there are none if G is 0.
+    """
+    gradient, square = [part.clone() for _, part in batch.policy.gradients()], batch.norm**2
+    agents = [own for own in batch.agents.values() if own.samples and square]
+    slopes = [batch.policy.directional_derivatives(*own.gradient_pass, gradient) for own in agents]
+    return share_table([own.used for own in agents], [part_N.double().cpu().numpy() / square for part_N in slopes])
+
+
+def share_table(parts: Sequence[pd.DataFrame], shares: Sequence[np.ndarray]) -> pd.DataFrame:
+    """Return the table of `token_shares` from some rows of each agent, and the shares of their tokens."""
+    tables = [pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})]
+    for rows, share_N in zip(parts, shares, strict=True):
+        lengths = rows["completion_ids"].map(len)
+        token_N = np.concatenate([np.arange(length) for length in lengths])
+        row_N, agent = np.repeat(rows.index, lengths), rows["agent"].iloc[0]
+        tables.append(pd.DataFrame({"row": row_N, "agent": agent, "token": token_N, "share": share_N}))
+    return pd.concat(tables[1:] or tables, ignore_index=True)
+
+
+def row_scores(policy: Policy, rows: pd.DataFrame) -> Iterator[tuple[Any, float]]:
+    """Yield the label and |z|^2 of each row. Its score z is the gradient of its summed log-probability.
+
+    Until the next row, the policy's gradient is -z. |z|^2 says how much the row moves the weights. It is exact, over
+    all parameters that the policy trains, and costs a forward and a backward pass.
+    """
+    with restored_gradients(policy):
+        for label, sample in zip(rows.index, samples_of(rows, advantage=1.0, weight=1.0), strict=True):
+            policy.forward_backward([sample], reinforce())
+            yield label, policy.gradient_norm() ** 2
+            policy.set_gradients(None)
+
+
+@contextmanager
+def restored_gradients(policy: Policy) -> Iterator[None]:
+    """Start without gradients, and put the policy's own back afterwards."""
+    before = [gradient.clone() for _, gradient in policy.gradients()]
+    policy.set_gradients(None)
+    try:
+        yield
+    finally:
+        policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
+
+
+@contextmanager
+def _no_gradients_left(batches: Sequence[PolicyBatch]) -> Iterator[None]:
+    """Start without gradients, and leave none if the step is broken off."""
+    for batch in batches:
+        batch.policy.set_gradients(None)
+    try:
+        yield
+    except BaseException:
+        for batch in batches:
+            batch.policy.set_gradients(None)
+        raise
 
 
 def learners(team: Team) -> list[Policy]:
@@ -368,15 +442,6 @@ def require_max_norm(max_norm: float | None, cell: str) -> None:
     """Raise ValueError, naming the `cell`, for a bound that would turn the gradient around or stop it."""
     if max_norm is not None and not max_norm > 0:
         raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
-
-
-def policy_steps(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> list[PolicyStep]:
-    """Return the table as one optimizer step per policy that would learn from it, with no gradient yet."""
-    rows = trained_rows(team, turns, loss, aggregate)
-    own = {name: _own(team, rows, name) for name in team.policies}
-    return [
-        PolicyStep(name, team.policies[name], part, loss, aggregate, rows) for name, part in own.items() if len(part)
-    ]
 
 
 def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
@@ -409,20 +474,18 @@ def nonzero(advantages: pd.Series) -> pd.Series:
     return advantages != 0 if is_numeric_dtype(advantages) else advantages.map(np.any).astype(bool)
 
 
-@contextmanager
-def _clean_gradients(steps: Sequence[PolicyStep]) -> Iterator[None]:
-    """Start without gradients, and leave none if the step is broken off."""
-    for step in steps:
-        step.policy.set_gradients(None)
-    try:
-        yield
-    except BaseException:
-        for step in steps:
-            step.policy.set_gradients(None)
-        raise
+def _require_comparable_groups(rows: pd.DataFrame, loss: Loss) -> None:
+    groups = rows.groupby("group")["agent"]
+    bad = (groups.transform("size") < 2) | (groups.transform("nunique") > 1)
+    if bad.any():
+        row = rows[bad].iloc[0]
+        raise UpdateError(
+            f"update: {type(loss).__name__} compares the rows of a group, and group {row['group']!r} has a single row "
+            f"or several agents, at {place(row)}; sample more candidates, or group by agent too"
+        )
 
 
-def _own(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
+def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
     """Return the rows that one policy learns from."""
     return rows[rows["agent"].isin(team.learners(name)) & selected(rows)]
 
@@ -431,11 +494,10 @@ def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
     """Return, per row, the log-probabilities of its tokens under the weights before this update."""
     found = pd.Series(None, rows.index, dtype=object)
     for name, policy in team.policies.items():
-        own = _own(team, rows[rows["completion_ids"].map(len) > 0], name)
+        own = _learned_rows(team, rows[rows["completion_ids"].map(len) > 0], name)
         if len(own):
-            samples = [Sample(*row, weight=0.0) for row in own[ROW[1:]].itertuples(index=False, name=None)]
-            lengths = own["completion_ids"].map(len).tolist()
-            found[own.index] = [part.tolist() for part in policy.forward(samples).logprobs_N.split(lengths)]
+            logprobs_N, lengths = policy.forward(samples_of(own, weight=0.0)).logprobs_N, own["completion_ids"].map(len)
+            found[own.index] = [part_T.tolist() for part_T in logprobs_N.split(lengths.tolist())]
     return found
 
 
@@ -447,42 +509,18 @@ def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
     return rows.assign(logprobs=rows["before"], advantage=pd.Series(advantages, rows.index, dtype=object))
 
 
-def _minibatches(
-    team: Team, rows: pd.DataFrame, epochs: int, minibatches: int, seed: int, together: str
-) -> Iterator[dict[str, pd.DataFrame]]:
-    """Yield the rows of each policy per optimizer step. Rows that are equal in the column `together` stay together."""
-    learning = {name: _own(team, rows, name) for name in team.policies}
-    for epoch in range(epochs):
-        parts: list[dict[str, pd.DataFrame]] = [{} for _ in range(minibatches)]
-        for name, own in learning.items():
-            nodes = column(own, together) if minibatches > 1 else pd.Series("", index=own.index)
-            order = sorted(nodes.unique())
-            random.Random(f"{seed} {epoch} {name}").shuffle(order)
-            part_of = {node: position % minibatches for position, node in enumerate(order)}
-            for part, chosen in own.groupby(nodes.map(part_of)):
-                parts[part][name] = chosen
-        yield from (part for part in parts if part)
-
-
-def _described(rows: pd.DataFrame) -> dict[str, Any]:
+def _row_statistics(rows: pd.DataFrame) -> dict[str, Any]:
     """Return the statistics of an agent's rows that need no model."""
     tokens = rows["completion_ids"].map(len).sum()
-    credit = rows["credit"] if "credit" in rows.columns else pd.Series(np.nan, index=rows.index)
-    finish = rows["finish"] if "finish" in rows.columns else pd.Series("", index=rows.index)
+    credit, finish = (rows.get(name, pd.Series(np.nan, rows.index)) for name in ("credit", "finish"))
     advantage = rows["advantage"]
-    squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(
-        lambda one: float(np.mean(np.square(np.asarray(one, float))))
-    )  # fmt: skip
+    squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(lambda a: np.mean(np.square(a)))
     critic = {}
     if {"value", "target"} <= set(rows.columns):
         spread, left = rows["target"].var(ddof=0), (rows["target"] - rows["value"]).var(ddof=0)
         critic["explained_variance"] = 1 - left / spread if spread else np.nan
     return critic | {
-        "turns": len(rows),
-        "tokens": int(tokens),
-        "reward_mean": credit.mean(),
-        "reward_std": credit.std(ddof=0),
-        "advantage_rms": np.sqrt(squares.mean()),
-        "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
+        "turns": len(rows), "tokens": int(tokens), "reward_mean": credit.mean(), "reward_std": credit.std(ddof=0),
+        "advantage_rms": np.sqrt(squares.mean()), "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
         "truncated": (finish == "length").mean(),
-    }
+    }  # fmt: skip

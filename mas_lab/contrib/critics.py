@@ -16,15 +16,13 @@ from mas_lab.cells.credits import joint_steps
 from mas_lab.cells.plans import episodes
 from mas_lab.locks import locked
 from mas_lab.losses import reinforce
-from mas_lab.policy import PolicyError, Sample
+from mas_lab.policy import SAMPLED, PolicyError, samples_of
 from mas_lab.recipes import Recipe
 from mas_lab.table import column, require
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-READ = ["prompt_ids", "completion_ids", "logprobs", "temperature"]
 
 
 class Head:
@@ -136,7 +134,7 @@ class critic:
         """Return the heads, the places of their moments, hidden states, V and y of the moments, each row's moment."""
         import torch
 
-        require(turns, ["episode", "depth", "agent", "team_reward", *READ], "critic")
+        require(turns, ["episode", "depth", "agent", "team_reward", *SAMPLED], "critic")
         rows = turns.reset_index(drop=True)
         hidden_Rh = _hidden(team, rows)
         if self.central:
@@ -181,8 +179,8 @@ def _hidden(team: Team, rows: pd.DataFrame) -> "Tensor":
         for (name, policy), size in zip(team.policies.items(), sizes, strict=True):
             own = rows[[team.name_of(agent) == name for agent in rows["agent"]]]
             samples = [  # one token of the completion is enough: the prompt's states do not depend on it
-                Sample(prompt, completion[:1], logprobs[:1], temperature, 0.0, 0.0)
-                for prompt, completion, logprobs, temperature in own[READ].itertuples(index=False, name=None)
+                replace(one, completion_ids=one.completion_ids[:1], logprobs=one.logprobs[:1])
+                for one in samples_of(own, advantage=0.0, weight=0.0)
             ]
             if samples:
                 hidden_Rh[own.index, :size] = policy.features(samples).cpu() / size**0.5

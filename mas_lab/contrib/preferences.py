@@ -11,10 +11,10 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import return_to_go
-from mas_lab.cells.scores import SAID, clean_gradients
+from mas_lab.cells.update import restored_gradients
 from mas_lab.locks import locked
 from mas_lab.losses import look
-from mas_lab.policy import PolicyError, Sample
+from mas_lab.policy import SAMPLED, PolicyError, samples_of
 from mas_lab.recipes import JOINT, Recipe
 from mas_lab.table import TableError, place, require
 from mas_lab.team import Team
@@ -89,15 +89,15 @@ class preference:
         """Return the log-probability of each row's completion under the frozen reference of its policy."""
         if team is None:
             raise ValueError("preference: the reference needs the team; recipe.advantages(turns, team)")
-        require(turns, ["agent", *SAID], "preference")
+        require(turns, ["agent", *SAMPLED], "preference")
         found_R = np.zeros(len(turns))
         with locked(team.policies.values()):
             for name, policy in team.policies.items():
                 if not policy.capabilities.gradients:
                     raise PolicyError(f"policy {name!r}: it has no reference; use preference(reference=False)")
                 own = np.flatnonzero([team.name_of(agent) == name for agent in turns["agent"]])
-                samples = [Sample(*row, 0.0, 0.0) for row in turns.iloc[own][SAID].itertuples(index=False, name=None)]
-                with clean_gradients(policy):
+                samples = samples_of(turns.iloc[own], advantage=0.0, weight=0.0)
+                with restored_gradients(policy):
                     tokens = policy.forward_backward(samples, look(reference=True))
                 parts = tokens.split([[sample] for sample in samples])
                 found_R[own] = [part.reference_N.sum().item() for part in parts]

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.cells.update import policy_steps
+from mas_lab.cells.update import policy_batches
 from mas_lab.explain.diagnostics import norms_with, squared_scores
 from mas_lab.explain.moments import COMPARED, both_baselines, inflation
 from mas_lab.losses import clipped
@@ -88,16 +88,17 @@ def controlled_inflation(
         TableError: See `controlled`.
     """
     tables = [controlled(turns, agent, called, shift, seed) for seed in range(draws)]
-    batch = next(batch for batch in policy_steps(team, tables[0], clipped(0.2), "token") if agent in batch.samples)
+    [batches] = policy_batches(team, tables[0], clipped(0.2), "token")
+    batch = next(batch for batch in batches if agent in batch.agents)
     own = batch.rows.index[batch.rows["agent"] == agent]
     squares_R = squared_scores(batch, own)
-    rows, whole = Counter(), Counter()
+    rows, batches = Counter(), Counter()
     for table in tables:
         for name, advantages in both_baselines(table).items():
             rows[name] += (squares_R * advantages[own] ** 2).sum()  # a mean of these is E|z|^2 F + delta
-            whole[name] += norms_with(batch, advantages)[1][agent] ** 2
+            batches[name] += norms_with(batch, advantages)[1][agent] ** 2
     statistics = inflation(tables[0]).set_index("agent").loc[agent]
     return {
         "called": called, "shift": shift, "F": statistics["F_k"].mean(),
-        "predicted": rows["global"] / rows["agent"], "measured": whole["global"] / whole["agent"],
+        "predicted": rows["global"] / rows["agent"], "measured": batches["global"] / batches["agent"],
     }  # fmt: skip

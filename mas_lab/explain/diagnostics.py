@@ -3,19 +3,30 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
-from contextlib import AbstractContextManager
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.scores import clean_gradients, each_score
-from mas_lab.cells.update import PolicyStep, learners, nonzero, policy_steps
+from mas_lab.cells.update import (
+    PolicyBatch,
+    compute_gradients,
+    learners,
+    nonzero,
+    policy_batch,
+    policy_batches,
+    require_finite,
+    restored_gradients,
+    row_scores,
+    share_table,
+    token_shares,
+)
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.moments import both_baselines
 from mas_lab.locks import locked
 from mas_lab.losses import Loss, clipped
-from mas_lab.policy import PolicyError
+from mas_lab.policy import PolicyError, samples_of
 from mas_lab.table import require
 from mas_lab.team import Team
 
@@ -50,10 +61,10 @@ def attribute(
     """
     parts = []
     with locked(learners(team)):
-        for batch in policy_steps(team, turns, loss, aggregate):
-            with gradients_kept(batch):
-                batch.backward()
-                batch.check_finite("raise")
+        for batch in chain(*policy_batches(team, turns, loss, aggregate)):
+            with restored_gradients(batch.policy):
+                compute_gradients(batch)
+                require_finite(batch, "raise")
                 shares = shares_of(batch)
             groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
             parts.append(shares.assign(policy=batch.name, group=groups))
@@ -61,34 +72,28 @@ def attribute(
     return pd.concat(parts, ignore_index=True)[known] if parts else pd.DataFrame(columns=known)
 
 
-def shares_of(batch: PolicyStep) -> pd.DataFrame:
-    """Return `batch()` with the column `exact`, or `proxy_shares` if the back end cannot do it."""
+def shares_of(batch: PolicyBatch) -> pd.DataFrame:
+    """Return `token_shares` with the column `exact`, or `proxy_shares` if the back end cannot compute them."""
     try:
-        return batch().assign(exact=True)
+        return token_shares(batch).assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
 
 
-def proxy_shares(batch: PolicyStep) -> pd.DataFrame:
-    """Return each token's share of the summed sizes |A| w (1 - p), a stand-in without forward mode.
+def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:
+    """Return each token's share of the summed sizes |A| w (1 - p), for back ends without forward mode.
 
     The size |A| w (1 - p) is the loss's derivative with respect to the logit of the sampled token, without its sign. A
     is the advantage, w the weight of the token's loss, and p the token's probability when it was sampled. It needs no
     extra pass. It ignores directions, and how far the derivative of a logit reaches into the weights. So nothing is
-    negative, nothing cancels, and sums over rows are not shares of the gradient. Columns as in `PolicyStep`.
+    negative, nothing cancels, and sums over rows are not shares of the gradient. Columns as in `token_shares`.
     """
-    parts = []
-    for agent, own in batch.rows[nonzero(batch.rows["advantage"])].groupby("agent", sort=False):
-        lengths = own["completion_ids"].map(len).to_numpy()
-        weight = np.repeat(batch.weights.loc[own.index].to_numpy(float), lengths)
-        samples = zip(own["advantage"], lengths, strict=True)
-        advantage = np.concatenate([np.broadcast_to(np.asarray(one, float), length) for one, length in samples])
-        surprise = 1 - np.exp(np.concatenate([np.asarray(logprobs, float) for logprobs in own["logprobs"]]))
-        token = np.concatenate([np.arange(length) for length in lengths])
-        share = np.abs(advantage) * weight * surprise
-        parts.append(pd.DataFrame({"row": own.index.repeat(lengths), "agent": agent, "token": token, "share": share}))
-    empty = pd.DataFrame({"row": [], "agent": [], "token": [], "share": []})
-    found = pd.concat(parts or [empty], ignore_index=True)
+    parts = [own for _, own in batch.rows[nonzero(batch.rows["advantage"])].groupby("agent", sort=False)]
+    sizes = [
+        np.concatenate([np.abs(one.advantages_T) * one.weight * (1 - np.exp(one.logprobs)) for one in samples_of(own)])
+        for own in parts
+    ]
+    found = share_table(parts, sizes)
     return found.assign(share=found["share"] / found["share"].sum())
 
 
@@ -148,7 +153,7 @@ def baseline_ratio(
     require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
     found = []
     with locked(learners(team)):
-        for batch in policy_steps(team, turns, loss, aggregate):
+        for batch in chain(*policy_batches(team, turns, loss, aggregate)):
             advantages = both_baselines(batch.table)
             measured = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
             for agent, own in batch.rows.groupby("agent", sort=False):
@@ -162,39 +167,33 @@ def baseline_ratio(
     return documented(pd.DataFrame(found), "baseline_ratio")
 
 
-def gradients_kept(batch: PolicyStep) -> AbstractContextManager:
-    """Start without gradients, and put the policy's own back afterwards."""
-    return clean_gradients(batch.policy)
-
-
-def norm_without(batch: PolicyStep, row: int) -> float:
+def norm_without(batch: PolicyBatch, row: int) -> float:
     """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
     agent = batch.rows.loc[row, "agent"]
-    used = batch.used[agent].index
+    used, (samples, loss) = batch.agents[agent].used.index, batch.agents[agent].gradient_pass
     if row not in used:
         return batch.norm
-    whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
-    with gradients_kept(batch):
-        samples, loss = batch.passed(agent)
+    total = [gradient.clone() for _, gradient in batch.policy.gradients()]
+    with restored_gradients(batch.policy):
         batch.policy.forward_backward([samples[used.get_loc(row)]], loss)
         own = [gradient for _, gradient in batch.policy.gradients()]
-        batch.policy.set_gradients([gradient - part for gradient, part in zip(whole, own, strict=True)])
+        batch.policy.set_gradients([gradient - part for gradient, part in zip(total, own, strict=True)])
         return batch.norm
 
 
-def norms_with(batch: PolicyStep, advantages: pd.Series) -> tuple[float, dict[str, float]]:
-    """Return the policy's and the agents' norms under other advantages (indexed as `table`). Costs one `backward`."""
+def norms_with(batch: PolicyBatch, advantages: pd.Series) -> tuple[float, dict[str, float]]:
+    """Return the policy's and the agents' norms under other advantages, indexed as `table`. Costs one pass."""
     rows = batch.rows.assign(advantage=advantages)
-    other = PolicyStep(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
-    with gradients_kept(batch):
-        other.backward()
+    other = policy_batch(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
+    with restored_gradients(batch.policy):
+        compute_gradients(other)
         return batch.norm, other.norms
 
 
-def squared_scores(batch: PolicyStep, rows: pd.Index) -> np.ndarray:
+def squared_scores(batch: PolicyBatch, rows: pd.Index) -> np.ndarray:
     """Return |z|^2 of each row, where z, its weighted score, is the gradient of -log pi at advantage 1."""
-    squares = [square for _, square in each_score(batch.policy, batch.rows.loc[rows])]
-    return np.array(squares) * batch.weights.loc[rows].to_numpy() ** 2
+    squares = [square for _, square in row_scores(batch.policy, batch.rows.loc[rows])]
+    return np.array(squares) * batch.rows.loc[rows, "weight"].to_numpy() ** 2
 
 
 def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:

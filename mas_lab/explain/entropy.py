@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.locks import locked
-from mas_lab.policy import Policy, PolicyError, Sample
+from mas_lab.policy import SAMPLED, Policy, PolicyError, samples_of
 from mas_lab.table import TableError, require
 from mas_lab.team import Team
 
-READ = ["policy", "prompt_ids", "completion_ids", "logprobs", "temperature"]
+READ = ["policy", *SAMPLED]
 ALIKE = 1e-2
 """A larger difference of log-probabilities means other weights, or other arithmetic (a low precision)."""
 
@@ -64,8 +64,7 @@ def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
     if len(drawn):
         if not policy.capabilities.entropies:
             raise PolicyError(f"policy {policy.name!r}: its back end does not give entropies")
-        samples = [Sample(*row, 0.0, 0.0) for row in drawn[READ[1:]].itertuples(index=False, name=None)]
-        tokens = policy.forward(samples)
+        tokens = policy.forward(samples_of(drawn, advantage=0.0, weight=0.0))
         logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
         sampled_N = np.concatenate([np.asarray(one, float) for one in drawn["logprobs"]])
         if (off := np.abs(logprobs_N - sampled_N).max()) > ALIKE:

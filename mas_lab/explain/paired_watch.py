@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.update import PolicyStep
+from mas_lab.cells.update import PolicyBatch
 from mas_lab.explain.diagnostics import norms_with
 from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeWatch, spike_steps
@@ -57,19 +57,19 @@ class PairedWatch(SpikeWatch):
         dated = pd.DataFrame(spike_steps(stats, self._pairs))
         return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute: PolicyStep) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], batch: PolicyBatch) -> None:
         """Measure the norms of both baselines, between backward and clipping, see `update`.
 
         Args:
             policy: Name of the policy.
             norms: Gradient norm of each agent, before clipping.
-            attribute: The batch of the step.
+            batch: The batch of the step.
         """
         call = self._calls.get(policy, 0)
-        super().__call__(policy, norms, attribute)
-        advantages = both_baselines(attribute.table)
-        found = {name: norms_with(attribute, values)[1] for name, values in advantages.items()}
-        for agent, own in attribute.rows.groupby("agent", sort=False):
+        super().__call__(policy, norms, batch)
+        advantages = both_baselines(batch.table)
+        found = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
+        for agent, own in batch.rows.groupby("agent", sort=False):
             squared = {name: float((values[own.index] ** 2).mean()) for name, values in advantages.items()}
             self._pairs.append({
                 "call": call, "policy": policy, "agent": agent, "rows": len(own), "F": squared["global"],

@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.cells.update import PolicyStep
+from mas_lab.cells.update import PolicyBatch
 from mas_lab.explain.diagnostics import norm_without, norms_with, shares_by, shares_of
 from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
@@ -153,17 +153,17 @@ class SpikeWatch:
     def __repr__(self) -> str:
         return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
 
-    def __call__(self, policy: str, norms: Mapping[str, float], attribute: PolicyStep) -> None:
+    def __call__(self, policy: str, norms: Mapping[str, float], batch: PolicyBatch) -> None:
         """Score the norms of a step, between backward and clipping, and record a spike; see `update`.
 
         Args:
             policy: Name of the policy.
             norms: Gradient norm of each agent, before clipping.
-            attribute: The batch of the step.
+            batch: The batch of the step.
         """
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
-        series = {"": attribute.norm, **norms}
+        series = {"": batch.norm, **norms}
         before = self._before.setdefault(policy, {})
         scores = {agent: self.rule.follow(before.setdefault(agent, []), norm) for agent, norm in series.items()}
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
@@ -172,12 +172,12 @@ class SpikeWatch:
             usual, score = high[first]
             self.spikes.append({
                 "call": call, "policy": policy, "agent": first, "agents": list(high), "norm": series[first],
-                "usual": usual, "score": score, "norms": series, **self._anatomy(attribute),
+                "usual": usual, "score": score, "norms": series, **self._anatomy(batch),
             })  # fmt: skip
             self.spikes.sort(key=lambda spike: (-spike["score"], spike["call"]))
             del self.spikes[self.keep :]
 
-    def _anatomy(self, batch: PolicyStep) -> dict[str, Any]:
+    def _anatomy(self, batch: PolicyBatch) -> dict[str, Any]:
         shares = shares_of(batch)
         by_row = shares_by(shares, "sample").set_index("row")["share"]
         top = list(by_row.index[: self.samples])

@@ -8,8 +8,7 @@ from small import WORDS, Relay
 from toy_backend import BigramPolicy
 
 import mas_lab as lab
-from mas_lab.cells.update import ROW
-from mas_lab.policy import Sample
+from mas_lab.policy import samples_of
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -35,7 +34,7 @@ def test_a_toy_team_learns_and_what_its_back_end_cannot_do_is_refused_before_any
     reports = list(lab.train(env, team, "at_grpo", steps=3, seed=0, tasks=8, max_norm=None))
     assert team["asker"].version == 3 and len(reports) == 3
     rows = reports[-1].turns.query("advantage != 0")
-    samples = [Sample(*row, 1.0) for row in rows[ROW[1:]].itertuples(index=False, name=None)]
+    samples = samples_of(rows, weight=1.0)
     learned = team["asker"].forward_backward(samples, lab.reinforce()).losses_N.sum()
     recorded = -sum(advantage * sum(logprobs) for advantage, logprobs in rows[["advantage", "logprobs"]].to_numpy())
     assert learned < recorded, "what was better has become likelier"

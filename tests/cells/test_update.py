@@ -145,7 +145,7 @@ def test_a_step_is_the_textbooks_step(name, aggregate, sampled, models):
     loss, plain_loss = LOSSES[name]
     team, seen = make_team("shared", models, lr=1e-4), []
 
-    def watch(name, norms, attribute):
+    def watch(name, norms, batch):
         seen.append({key: gradient.clone() for key, gradient in team.policies[name].gradients()})
 
     stats = update(team, sampled, loss=loss, aggregate=aggregate, epochs=2, max_norm=0.5, watch=watch)
@@ -174,7 +174,7 @@ def test_shared_weights_know_each_agents_gradient(name, aggregate, sampled, mode
     team, model, frozen = make_team("shared", models), plain_model(models / "a"), plain_model(models / "a")
     rows, seen = sampled.to_dict("records"), {}
 
-    def watch(policy, norms, attribute):
+    def watch(policy, norms, batch):
         seen.update(norms=norms, whole={key: g.clone() for key, g in team.policies[policy].gradients()})
 
     stats = update(team, sampled, loss=loss, aggregate=aggregate, watch=watch).set_index("agent")
@@ -194,7 +194,7 @@ def test_an_adapters_step_is_its_own_gradient(sampled, models):
     team, rows = make_team("lora", models), sampled.to_dict("records")
     seen = {}
 
-    def watch(policy, norms, attribute):
+    def watch(policy, norms, batch):
         seen[policy] = {key: gradient.clone() for key, gradient in team.policies[policy].gradients()}
 
     expected = {}
@@ -338,7 +338,7 @@ def test_a_flat_batch_moves_nothing(sampled, models):
     team = make_team("shared", models)
     update(team, sampled)  # AdamW has moments now
     before, seen = weights_of(team["asker"]), []
-    stats = update(team, sampled.assign(advantage=0.0), watch=lambda name, norms, attribute: seen.append(attribute()))
+    stats = update(team, sampled.assign(advantage=0.0), watch=lambda name, norms, batch: seen.append(batch()))
     assert not moved(before, team["asker"])
     assert stats["grad_norm"].tolist() == [0.0, 0.0] and not stats["skipped"].any()
     assert len(seen) == 1 and seen[0].empty
@@ -441,10 +441,10 @@ def test_the_watcher_comes_before_clipping_and_shares_add_up(kind, models):
     turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
     before, seen = {name: weights_of(policy) for name, policy in team.policies.items()}, []
 
-    def watch(name, norms, attribute):
+    def watch(name, norms, batch):
         policy = team.policies[name]
         gradients = {key: gradient.clone() for key, gradient in policy.gradients()}
-        shares = attribute()
+        shares = batch()
         assert not moved(before[name], policy)
         assert all(torch.equal(gradient, gradients[key]) for key, gradient in policy.gradients())
         assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
@@ -467,7 +467,7 @@ def test_a_tokens_share_is_its_gradient_along_the_whole(sampled, models):
     rows, found = sampled.to_dict("records"), []
     probes = sampled.head(3).assign(probe=True, node=["x", "y", "z"])
     table = pd.concat([probes, sampled.assign(probe=False)])  # rows that are not trained on come first
-    update(team, table, watch=lambda name, norms, attribute: found.append(attribute()))
+    update(team, table, watch=lambda name, norms, batch: found.append(batch()))
     [shares] = found
     whole = plain_torch.gradients(model, rows, {"kind": "clipped"}, "token")
     whole = torch.cat([gradient.flatten().clone() for gradient in whole.values()])
@@ -484,7 +484,7 @@ def test_a_watcher_that_raises_stops_the_step(sampled, models):
     team = make_team("per_agent", models)
     before = {agent: weights_of(team[agent]) for agent in AGENTS}
 
-    def watch(name, norms, attribute):
+    def watch(name, norms, batch):
         if name == "doer":
             raise KeyboardInterrupt
 
@@ -609,8 +609,8 @@ def test_traps_3_and_4_padding_after_eos_teaches_nothing_and_eos_does(models):
     longer = longer.assign(advantage=0.0)
     found = []
 
-    def watch(policy_name, norms, attribute):
-        found.append(({key: gradient.clone() for key, gradient in policy.gradients()}, attribute()))
+    def watch(policy_name, norms, batch):
+        found.append(({key: gradient.clone() for key, gradient in policy.gradients()}, batch()))
 
     for rows in (ended, pd.concat([ended, longer], ignore_index=True)):
         policy.model.load_state_dict(load_policy(models / "a").model.state_dict())

@@ -13,7 +13,7 @@ import torch
 import mas_lab as lab
 from mas_lab.contrib import critics
 from mas_lab.locks import ModelLock
-from mas_lab.policy import Capabilities, PolicyError, Sample
+from mas_lab.policy import Capabilities, PolicyError, samples_of
 
 RELAY = small.Relay()
 TEAM = ("a", "b")
@@ -94,7 +94,7 @@ def test_hidden_states_are_those_that_predict_the_tokens(plain, models):
     policy = lab.load_policy(models / "a", plain=plain, train_tokens=16)
     team = lab.Team.shared(policy, small.AGENTS)
     turns = lab.rollout(RELAY, team, RELAY.tasks(3, "train", 0), lab.episodes(2))
-    samples = [Sample(*row, 0.0, 0.0) for row in turns[critics.READ].itertuples(index=False, name=None)]
+    samples = samples_of(turns, advantage=0.0, weight=0.0)
     hidden_Nh = policy.features(samples, every_token=True)
     logits_NV = policy.shared.net.get_output_embeddings()(hidden_Nh)
     ids_N = torch.tensor([i for one in samples for i in one.completion_ids])

@@ -7,7 +7,7 @@ import torch
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.cells.update import policy_steps
+from mas_lab.cells.update import compute_gradients, policy_batches
 from mas_lab.explain.diagnostics import norm_without
 from mas_lab.explain.moments import both_baselines
 from mas_lab.policy import Sample
@@ -54,8 +54,8 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     team = make_team("shared", models)
     shares = lab.shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
     rows, advantage = shares["row"].iloc[[0, 1, -1]].tolist(), sampled["advantage"].to_numpy()
-    [batch] = policy_steps(team, sampled, lab.clipped(0.2), "sum")
-    batch.backward()
+    [[batch]] = policy_batches(team, sampled, lab.clipped(0.2), "sum")
+    compute_gradients(batch)
     for row in rows:
         others, alone = np.where(np.arange(len(sampled)) == row, [[0], [1]], [[1], [0]]) * advantage
         left = gradient_norms(make_team("shared", models), sampled.assign(advantage=others), aggregate="sum")["shared"]
@@ -64,8 +64,10 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
         assert norm_without(batch, row) == pytest.approx(left, rel=1e-4) and batch.norm == norm
         share = shares.set_index("row").loc[row, "share"]
         assert share == pytest.approx((norm**2 + own**2 - left**2) / 2 / norm**2, abs=1e-4)
-    [batch] = policy_steps(team, sampled.assign(advantage=advantage * (sampled.index != 2)), lab.clipped(0.2), "sum")
-    batch.backward()
+    [[batch]] = policy_batches(
+        team, sampled.assign(advantage=advantage * (sampled.index != 2)), lab.clipped(0.2), "sum"
+    )
+    compute_gradients(batch)
     assert norm_without(batch, 2) == batch.norm > 0, "a row without advantage takes nothing away"
 
 

@@ -54,8 +54,8 @@ class judged:
 
 
 class Watch(small.Memory):
-    def __call__(self, policy, norms, attribute):
-        super().__call__(policy, norms, attribute)
+    def __call__(self, policy, norms, batch):
+        super().__call__(policy, norms, batch)
         FAULT("watch", policy)
 
 

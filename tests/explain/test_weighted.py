@@ -69,11 +69,11 @@ def measured(monkeypatch):
     """Set the |z|^2 of each row and the SNR^2 of the helper's gradient."""
 
     def set_to(square, snr):
-        def told(team, rows, away):
+        def measure(team, rows, away):
             own = rows.index[rows["agent"] == rows["agent"].max()]
-            return pd.DataFrame({"weight": square(rows.loc[own])}), {"helper": snr}
+            return square(rows.loc[own]), {"helper": snr}
 
-        monkeypatch.setattr(weighted, "_measured", told)
+        monkeypatch.setattr(weighted, "_measured", measure)
 
     return set_to
 
@@ -149,8 +149,8 @@ def test_at_most_64_rows_are_measured_and_stand_for_all(played, models, monkeypa
     turns, _ = played
     monkeypatch.setattr(weighted, "MOST", 5)
     seen = []
-    told = weighted.each_score
-    monkeypatch.setattr(weighted, "each_score", lambda policy, rows: seen.append(len(rows)) or told(policy, rows))
+    measure = weighted.row_scores
+    monkeypatch.setattr(weighted, "row_scores", lambda policy, rows: seen.append(len(rows)) or measure(policy, rows))
     first, again = (lab.advise(turns, team=make_team("per_agent", models)) for _ in range(2))
     pd.testing.assert_frame_equal(first, again)
     assert seen == [5] * 4 and first["weighted_gain"].notna().all()
