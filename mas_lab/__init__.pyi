@@ -46,6 +46,7 @@ from mas_lab.contrib.tasks.pettingzoo import from_pettingzoo as from_pettingzoo
 from mas_lab.contrib.tasks.textarena import from_textarena as from_textarena
 from mas_lab.contrib.teams.load import load_team as load_team
 from mas_lab.contrib.teams.save import save_team as save_team
+from mas_lab.contrib.tracking import track as track
 from mas_lab.contrib.verl.export import export as export
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env
@@ -95,7 +96,6 @@ from mas_lab.train import train as train
 from mas_lab.train.evaluate import evaluate as evaluate
 from mas_lab.train.evaluate import pass_at as pass_at
 from mas_lab.train.evaluate import summary as summary
-from mas_lab.train.tracking import track as track
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard
 from mas_lab.widgets.play import play_as as play_as

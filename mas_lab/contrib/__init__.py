@@ -9,6 +9,7 @@
     critics.py    credits that learn a value (IAC, MAAC)
     preferences.py    the credit of MADPO
     leaderboard.py    rank handed-in runs on one page
+    tracking.py    log reports to TensorBoard, trackio and other trackers
 
 Public names are reached as `lab.*` like all others. The core never imports this package: registries name its entries,
 which are imported at their first use.

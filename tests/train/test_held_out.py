@@ -7,9 +7,9 @@ import pytest
 from small import SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
+from mas_lab.contrib.tracking import numbers
 from mas_lab.runs.scores import mean_scores, score_curve, scored_steps
 from mas_lab.train.__main__ import line
-from mas_lab.train.tracking import numbers
 
 SCORED = {"score_every": 2, "score_tasks": 3, "score_episodes": 2}
 MADE = ["task", "agent", "success", "return", "turns", "tokens"]

@@ -13,7 +13,7 @@ from accelerate.tracking import GeneralTracker
 from small import RECIPE, SETTINGS, Relay, environment, make_team
 
 import mas_lab as lab
-from mas_lab.train.tracking import TrackingError, traces
+from mas_lab.contrib.tracking import TrackingError, traces
 
 
 class Lines(GeneralTracker):
