@@ -7,9 +7,10 @@ The board also says what these runs cannot show. This module leaves out reading 
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.study.budget import run_scores
 from mas_lab.study.comparison import (
@@ -27,9 +28,6 @@ from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 
 class AblationBoard:
@@ -142,7 +140,7 @@ class AblationBoard:
         wide.insert(0, self.over.replace("_", " "), budget)
         return table_html(wide.rename_axis("task").reset_index(), f"{self.score} on {self._whose}: budget, and seeds")
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Draw every run as a dot, with the IQM and interval of each recipe.
 
         Returns:
@@ -150,7 +148,7 @@ class AblationBoard:
         """
         return board_figure(self.runs, self.table, self.pairs, self.differences, self.score, self.baseline)
 
-    def profile_figure(self) -> "Figure":
+    def profile_figure(self) -> Figure:
         """Draw a performance profile of each recipe over several tasks.
 
         Returns:
@@ -163,7 +161,7 @@ class AblationBoard:
             raise ValueError("AblationBoard: a performance profile is of several tasks, and of recipes run on each")
         return profile_figure(self.profiles, self.score, list(dict.fromkeys(self.runs["recipe"])))
 
-    def _figures(self) -> list[tuple["Figure", str, pd.DataFrame, int]]:
+    def _figures(self) -> list[tuple[Figure, str, pd.DataFrame, int]]:
         """Return each figure with a sentence that describes it, its numbers and its minimum width."""
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]

@@ -5,30 +5,26 @@ They show what theory says of the gradient, and what was measured. This module l
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.table import require
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, PALETTE, colors
 from mas_lab.widgets.text import for_plotly
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 RATIO = "|G|² under the global over the own baseline"
 
 
-def controlled_curves(points: pd.DataFrame) -> "Figure":
+def controlled_curves(points: pd.DataFrame) -> Figure:
     """Draw the ratio of squared gradient norms over the shift of an agent's rewards, in one colour per number of calls.
 
     `points`: rows of `controlled_inflation`. Lines show F_k, hollow dots the prediction with the deltas, and filled
     dots the measurement.
     """
-    from mas_lab.widgets.picture import Figure
-
     require(points, ["called", "shift", "F", "predicted", "measured"], "controlled_curves")
     figure = Figure()
     for shade, (called, own) in zip(PALETTE, points.groupby("called"), strict=False):
@@ -52,13 +48,11 @@ SAME = {"color": NEUTRAL, "width": 1, "dash": "dot"}
 """Line where both baselines give the same value."""
 
 
-def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw the ratio of an agent's two gradient norms, global over own baseline: one dot per step (and run).
 
     A line marks each median. Steps in which the own baseline gives norm 0 have no ratio. The labels give their number.
     """
-    from mas_lab.widgets.picture import Figure
-
     require(pairs, ["agent", "norm_global", "norm_agent"], "ratio_dots")
     figure, rng, labels = Figure(), np.random.default_rng(0), []
     for place, (agent, shade) in enumerate(colors(agents).items()):
@@ -76,18 +70,16 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     return figure.update_yaxes(type="log", title_text="norm: global over own baseline", tickvals=TICKS)
 
 
-def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw the measured ratio of squared norms over the predicted one: one dot per batch and agent, on log scales.
 
     `ratios`: rows of `baseline_ratio`. The left panel predicts by the rewards alone, F / V. The right one adds the
     covariances.
     """
-    from mas_lab.widgets.picture import subplots
-
     require(ratios, ["agent", "F", "V"], "theory_against_measurement")
     shown = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]
     columns = {"by rewards alone: F / V": shown["F"] / shown["V"], "with the covariances": shown["predicted"]}
-    figure = subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
+    figure = make_subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
     ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
     for column, predicted in enumerate(columns.values(), start=1):
         figure.add_scatter(x=ends, y=ends, mode="lines", line=SAME, showlegend=False, row=1, col=column)

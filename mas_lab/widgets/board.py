@@ -5,17 +5,15 @@ This module leaves out the statistics that they show (`study.comparison`) and th
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 LINE, BETWEEN = 26, 44
 """Pixels of a recipe's line, and between two tasks."""
@@ -31,15 +29,13 @@ FINAL, DIFFERENCE = "final {}", "minus {}, by seed"
 
 def board_figure(
     runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
-) -> "Figure":
+) -> Figure:
     """Draw a row per env: the final score of each recipe, and beside it the paired difference to the baseline.
 
     Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, with
     a bar for its 95 % interval. With fewer than ten pairs it shows their mean. All envs share one scale if the score is
     success; returns of different envs have different units, so each row then has its own.
     """
-    from mas_lab.widgets.picture import subplots
-
     envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
     recipes = {env: list(dict.fromkeys(runs.loc[runs["env"] == env, "recipe"])) for env in envs}
     panels = [(runs, table, FINAL.format(score))]
@@ -49,9 +45,10 @@ def board_figure(
     between = BETWEEN if shared else 2 * BETWEEN
     tall = LINE * sum(lines) + between * (len(envs) - 1)
     titles = [title for env in envs for title in [for_plotly(env), *[""] * (len(panels) - 1)]]
-    figure = subplots(rows=len(envs), cols=len(panels), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
-                      shared_xaxes=shared, vertical_spacing=min(1.0, between / tall),
-                      horizontal_spacing=0.06)  # fmt: skip
+    figure = make_subplots(
+        rows=len(envs), cols=len(panels), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
+        shared_xaxes=shared, vertical_spacing=min(1.0, between / tall), horizontal_spacing=0.06,
+    )  # fmt: skip
     for col, (dots, told, title) in enumerate(panels, start=1):
         for row, env in enumerate(envs, start=1):
             _cells(figure, dots[dots["env"] == env], told[told["env"] == env], recipes[env], shades, row, col)
@@ -76,7 +73,7 @@ def _span(values: pd.Series) -> list[float]:
     return [low - rest, high + rest]
 
 
-def _cells(figure: "Figure", dots, told, recipes: Sequence[str], shades, row: int, col: int) -> None:
+def _cells(figure: Figure, dots, told, recipes: Sequence[str], shades, row: int, col: int) -> None:
     """Draw one panel: a line of dots and an interval per recipe, with the first recipe on top."""
     for place, recipe in enumerate(recipes):
         own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
@@ -107,14 +104,12 @@ def _cells(figure: "Figure", dots, told, recipes: Sequence[str], shades, row: in
     )  # fmt: skip
 
 
-def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> "Figure":
+def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> Figure:
     """Draw the performance profile of each recipe: the share of its runs above each final score, averaged over tasks.
 
     From `FEW` seeds on, it has a pointwise 95 % band. Each step of a line is one run.
     `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. `among`: all recipes of the board.
     """
-    from mas_lab.widgets.picture import Figure
-
     figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
     shades, dashes = recipe_colors([*recipes, *among]), recipe_dashes([*recipes, *among])
     for recipe in recipes:

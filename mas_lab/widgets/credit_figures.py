@@ -4,31 +4,27 @@ This module leaves out the tables behind the figures, and the page around them (
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.explain.moments import baseline_unit, both_baselines
 from mas_lab.table import trained
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.text import for_plotly
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": NEUTRAL, "width": 1.5}}
 BINS = 40
 
 
-def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw the same credits under two baselines, in one column per agent.
 
     The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
     under either baseline.
     """
-    from mas_lab.widgets.picture import subplots
-
     rows = turns[trained(turns)].reset_index(drop=True)
     values = {"credit": rows["credit"], **both_baselines(rows)}
     edges = [np.histogram_bin_edges(values["credit"], BINS),
@@ -37,7 +33,7 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     # The global baseline is a mean over episodes, or over rows in a tree.
     everybody = (rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean()
     titles = list(map(for_plotly, agents))
-    figure = subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
+    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
     for place, agent in enumerate(agents, start=1):
         own, fill = rows["agent"] == agent, {"color": shades[agent], "opacity": 0.6}
         for name, row, marker, label in (("credit", 1, fill, agent), ("agent", 2, fill, "own baseline"),
@@ -61,10 +57,8 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     return figure.update_layout(legend_y=1.1)
 
 
-def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw each agent's mean credit and quartiles over steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
-    from mas_lab.widgets.picture import Figure
-
     figure, shades = Figure(), colors(agents)
     for agent in agents:
         own = curve[curve["agent"] == agent].astype({"step": float})
@@ -79,10 +73,8 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> "Figure":
     return figure.update_xaxes(title_text="training step")
 
 
-def calls_over_steps(calls: pd.DataFrame) -> "Figure":
+def calls_over_steps(calls: pd.DataFrame) -> Figure:
     """Draw how often each agent is called in an episode, over training steps; `calls` comes from `call_table`."""
-    from mas_lab.widgets.picture import Figure
-
     figure, shades = Figure(), colors(calls["agent"])
     for agent, own in calls.groupby("agent", sort=False):
         figure.add_scatter(x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",

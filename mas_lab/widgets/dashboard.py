@@ -14,9 +14,10 @@ import traceback
 from collections.abc import Generator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.display.progress import front_end, no_bars, running_cell
 from mas_lab.env import Env
@@ -31,9 +32,6 @@ from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
 from mas_lab.widgets.rollouts import RolloutViewer, address
 from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 INTERRUPT = "no widgets here: interrupt the kernel to stop after the current step"
 
@@ -324,7 +322,7 @@ class LiveDashboard(Training):
         """
         return {"rule": asdict(self.watch.rule), "spikes": self._spikes} if hasattr(self.watch, "rule") else None
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Draw success, return, and the norm of each agent's gradient with its spikes marked.
 
         Returns:

@@ -10,12 +10,10 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
+from plotly.graph_objects import Figure
 
 WIDTH, HEIGHT = 760, 450
 """Pixels of a figure without a size of its own."""
@@ -32,7 +30,7 @@ MARKS = {
 Points = Sequence[tuple[float | None, float | None]]
 
 
-def svg(figure: "Figure") -> str:
+def svg(figure: Figure) -> str:
     """Return the figure as the text of an SVG file."""
     traces, layout = plain(figure)
     width, height = layout.get("width", WIDTH), layout.get("height", HEIGHT)
@@ -61,7 +59,7 @@ def svg(figure: "Figure") -> str:
     )
 
 
-def plain(figure: "Figure") -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def plain(figure: Figure) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Return the traces and the layout with plain arrays, which plotly's own plain form may encode."""
     return [trace.to_plotly_json() for trace in figure.data], figure.layout.to_plotly_json()
 

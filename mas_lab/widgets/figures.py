@@ -5,18 +5,16 @@ drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
 from mas_lab.table import require
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C50F0", "#786428", "#F000C8", "#F0003C")
 """Eight colours, each with a contrast of at least 3:1 on white and on the dark background of a page. The first four are
@@ -40,7 +38,7 @@ def colors(names: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
 
 
-def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> "Figure":
+def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> Figure:
     """Draw a score over sampled tokens: a thin line per run, a thick line for the mean of each recipe's runs.
 
     A dot stands where a run was scored. `scores` has the columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
@@ -50,7 +48,7 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
     return figure.update_xaxes(rangemode="nonnegative")
 
 
-def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
+def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """Draw gradient norms over training steps: a thin line per run, a thick line for the mean of each recipe's runs.
 
     `norms` has the columns `recipe`, `seed`, `step`, and `y`, and one row per step. A norm of 0 leaves a gap.
@@ -61,10 +59,8 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> "Figure":
     return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
 
 
-def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> "Figure":
+def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> Figure:
     """Draw each recipe's runs and mean; without `every`, each run has its own `x` and is drawn as dots and lines."""
-    from mas_lab.widgets.picture import Figure
-
     figure, shades, dashes = Figure(), recipe_colors(table["recipe"]), recipe_dashes(table["recipe"])
     for recipe, runs in table.groupby("recipe", sort=False):
         name, line = for_plotly(recipe), {"color": shades[recipe], "dash": dashes[recipe]}
@@ -95,15 +91,13 @@ def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
     return documented(pd.DataFrame(named | earned | {"success": kept["success"]}).reset_index(drop=True), "dialogue")
 
 
-def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> "Figure":
+def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> Figure:
     """Draw the path of one `plan_path` task in each of several tables of turns, side by side.
 
     `played`: title -> turns. The first episode of the task in each table is drawn.
     """
-    from mas_lab.widgets.picture import subplots
-
     titles = list(map(for_plotly, played))
-    figure = subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
+    figure = make_subplots(rows=1, cols=len(played), subplot_titles=titles, horizontal_spacing=0.08)
     for column, (title, turns) in enumerate(played.items(), start=1):
         if not (turns["task"] == task.id).any():
             raise ValueError(f"mazes: task {task.id!r} was not played in the table {title!r}")
@@ -124,7 +118,7 @@ def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
     return path
 
 
-def _maze(figure: "Figure", maze, path: Sequence[tuple[int, int]], column: int) -> None:
+def _maze(figure: Figure, maze, path: Sequence[tuple[int, int]], column: int) -> None:
     cells = np.zeros((maze.size, maze.size))
     for x, y in maze.walls:
         cells[y, x] = 1.0

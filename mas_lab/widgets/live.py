@@ -6,19 +6,17 @@ This module leaves out running and stopping the loop (`dashboard`).
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.display.progress import front_end
 from mas_lab.runs.scores import mean_scores
+from mas_lab.train import Report
 from mas_lab.widgets.document import beside, escape, in_a_notebook
 from mas_lab.widgets.figures import learning_curves
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-    from mas_lab.train import Report
+from mas_lab.widgets.picture import with_picture
 
 DRAWING, PAUSES = 0.1, (1.0, 5.0)
 """Largest share of the time that goes into drawing; minimum and maximum seconds between two drawings."""
@@ -45,12 +43,12 @@ class Redrawn:
         self._bundle = bundle
         self._handle = display(bundle, raw=True, display_id=True) or DisplayHandle()  # none outside of IPython
 
-    def show(self, what: "dict[str, Any] | Figure | str") -> None:
+    def show(self, what: dict[str, Any] | Figure | str) -> None:
         if isinstance(what, dict | str):
             self._bundle = {"text/plain": what} if isinstance(what, str) else what
         else:
             # A figure's own display takes no display id, so its MIME bundle is shown instead.
-            self._bundle = what._repr_mimebundle_()
+            self._bundle = with_picture(what)
             if self._handle is None:
                 self.make_room()
             # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
@@ -65,7 +63,7 @@ class Redrawn:
         if self._handle is not None:
             self._handle.display(self._bundle, raw=True)
 
-    def draw_if_due(self, figure: "Callable[[], Figure]") -> None:
+    def draw_if_due(self, figure: Callable[[], Figure]) -> None:
         """Show the figure if it is due: drawing takes at most a share `DRAWING` of the time."""
         start = time.monotonic()
         if start >= self._next:
@@ -91,7 +89,7 @@ class LiveCurve:
         points = pd.DataFrame(self.points, columns=["tokens", "success"])
         return points.assign(recipe=self.recipe, seed=self.seed)
 
-    def take(self, report: "Report") -> None:
+    def take(self, report: Report) -> None:
         before, self._tokens = self._tokens, self._tokens + report.tokens
         if report.held_out is not None:
             for score in mean_scores(report.held_out).itertuples():

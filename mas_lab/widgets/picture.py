@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 import plotly.io
-from plotly.subplots import make_subplots
+from plotly.graph_objects import Figure
 
 from mas_lab.widgets.document import beside, folded, in_a_notebook, live_or_static, table_html
 from mas_lab.widgets.drawing import named, plain, plain_text, svg, title_of
@@ -22,35 +21,27 @@ MOST = 24
 """Maximum number of rows in a figure's table."""
 
 
-class Figure(go.Figure):
-    """A plotly figure whose output in a notebook also contains its picture."""
-
-    def _repr_mimebundle_(self, *asked: Any, **options: Any) -> dict[str, Any]:
-        return _with_picture(self, super()._repr_mimebundle_(*asked, **options))
-
-    def _ipython_display_(self) -> None:
-        show(self)
-
-
-def subplots(**how: Any) -> Figure:
-    """Return `make_subplots` on a `Figure` of this module."""
-    return make_subplots(**how, figure=Figure())
-
-
-def show(figure: go.Figure) -> None:
+def show(figure: Figure) -> None:
     """Show any plotly figure in a notebook, with its picture."""
     from IPython.display import display
 
-    wanted = plotly.io.renderers.render_on_display and plotly.io.renderers.default
-    bundle = _with_picture(figure, go.Figure._repr_mimebundle_(figure)) if wanted else {}
-    if bundle:
+    renders = plotly.io.renderers.render_on_display and plotly.io.renderers.default
+    if bundle := with_picture(figure) if renders else {}:
         display({"text/html": in_a_notebook()}, raw=True)  # separate, because a front end shows one form of a bundle
         display(bundle, raw=True)
     else:
-        go.Figure._ipython_display_(figure)
+        figure._ipython_display_()
 
 
-def picture(figure: go.Figure) -> str:
+def with_picture(figure: Figure) -> dict[str, Any]:
+    """Return the figure's output in a notebook as a MIME bundle with its picture; empty if plotly shows nothing."""
+    if not (bundle := figure._repr_mimebundle_()):
+        return {}
+    static, live = beside(picture(figure) + numbers(figure)), bundle.get("text/html")
+    return bundle | {"text/html": static if live is None else live_or_static(live, static)}
+
+
+def picture(figure: Figure) -> str:
     """Return the figure as an <img> that contains its SVG, or as a sentence if only plotly can draw it."""
     described = html.escape(told(figure), quote=True)
     try:
@@ -60,7 +51,7 @@ def picture(figure: go.Figure) -> str:
     return f'<img alt="{described}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 
 
-def told(figure: go.Figure) -> str:
+def told(figure: Figure) -> str:
     """Return a sentence on what a figure shows: its axes, its panels, and the names in its key."""
     traces, layout = plain(figure)
     titles = [(name[0], title_of(axis)) for name, axis in sorted(layout.items()) if name[1:5] == "axis"]
@@ -74,14 +65,7 @@ def _listed(texts: Iterable[str]) -> str:
     return ", ".join(filter(None, dict.fromkeys(map(plain_text, texts))))
 
 
-def _with_picture(figure: go.Figure, bundle: dict[str, Any]) -> dict[str, Any]:
-    if not bundle:
-        return bundle
-    static, live = beside(picture(figure) + numbers(figure)), bundle.get("text/html")
-    return bundle | {"text/html": static if live is None else live_or_static(live, static)}
-
-
-def numbers(figure: go.Figure) -> str:
+def numbers(figure: Figure) -> str:
     """Return a folded table with the lowest, mean and highest value of a figure's traces, or an empty text.
 
     It is for viewers that also remove images. A trace counts along its axis of numbers: y, unless that shows names.

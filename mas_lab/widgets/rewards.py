@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import isnan, log2, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
@@ -21,9 +22,6 @@ from mas_lab.table import require, trained
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.source import Source
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
@@ -163,7 +161,7 @@ class RewardInspector:
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Draw the credits of the step, and the advantages under both baselines.
 
         Returns:
@@ -245,7 +243,7 @@ class RewardInspector:
         table = table_html(self.table, f"Per agent, step {self.step}")
         return folded("All numbers, and those behind the advice", table + behind)
 
-    def _curves(self) -> Iterator[tuple["Figure", str, pd.DataFrame]]:
+    def _curves(self) -> Iterator[tuple[Figure, str, pd.DataFrame]]:
         """Yield the figures over several training steps, each with a description and its numbers."""
         if len(self.source.steps) == 1:
             return

@@ -9,10 +9,11 @@ import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
@@ -27,9 +28,6 @@ from mas_lab.widgets.live import LIVE
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
 from mas_lab.widgets.text import escape_control_chars, for_plotly
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
 """Scripts of the page. Without `#rollouts`, `mount(root, data)` puts the viewer anywhere on a page."""
@@ -48,10 +46,8 @@ def address(**where: Any) -> str:
     return "#" + urlencode(told)
 
 
-def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw an episode over its depth: a mark per candidate at its credit (or reward), filled if it was kept."""
-    from mas_lab.widgets.picture import Figure
-
     figure, shades = Figure(), colors(agents)
     earned = "credit" if "credit" in turns.columns else "local_reward"
     require(turns, ["episode", "agent", earned], "episode_timeline")
@@ -183,7 +179,7 @@ class RolloutViewer:
         rows = self._readings[row["run"]].rows(int(row["step"]), row["episode"])
         return row, pd.DataFrame({name: pd.Series([one[name] for one in rows], dtype=object) for name in rows[0]})
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Draw what each candidate earned, over the course of the episode that opens.
 
         Returns:

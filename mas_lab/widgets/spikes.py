@@ -6,10 +6,11 @@ its largest samples. This module leaves out the rule and the shares (`spike_rule
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from plotly.graph_objects import Figure
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
@@ -19,9 +20,6 @@ from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
 SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
@@ -30,13 +28,11 @@ WHOLE = NEUTRAL
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
 
-def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> "Figure":
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw gradient norms before clipping over optimizer steps, with spikes marked.
 
     There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`.
     """
-    from mas_lab.widgets.picture import Figure
-
     figure, shades = Figure(), colors(agents)
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
@@ -154,7 +150,7 @@ class SpikeInspector:
         found = int(self.scores["spike"].sum())
         return f"SpikeInspector({self.source.title}: {found} norms above the rule, {len(self.spikes)} spikes opened)"
 
-    def figure(self) -> "Figure":
+    def figure(self) -> Figure:
         """Draw the norms over optimizer steps, with spikes marked.
 
         Returns:

@@ -6,9 +6,11 @@ The figure says for which episodes success and return hold. This module leaves o
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.cells.plans import joint, tree
 from mas_lab.explain.spike_rule import spike_scores
@@ -22,9 +24,6 @@ from mas_lab.widgets.document import FIGURES, document, escape, figure_html, fol
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 from mas_lab.widgets.spikes import WHOLE, norm_curves
 from mas_lab.widgets.text import escape_control_chars, for_plotly
-
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
 
 HELD_OUT = "held-out tasks"
 
@@ -109,15 +108,13 @@ def _with(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
     return pd.DataFrame([*table.to_dict("records"), row], columns=CURVE)
 
 
-def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: dict[str, Any]) -> "Figure":
+def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: dict[str, Any]) -> Figure:
     """Draw success and return of training episodes and held-out tasks, and gradient norms with their spikes.
 
     A score after s steps stands at s, where the episodes of that team begin. For a fork, a thin line behind shows the
     run that it was forked from. `rule`: arguments of `spike_scores`.
     """
-    from mas_lab.widgets.picture import subplots
-
-    figure = subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
+    figure = make_subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
     drawn = []  # points, name, colour, width, size of the marks
     if so_far.forked:
         drawn.append((so_far.origin(), for_plotly(Path(so_far.forked["from"]).name), WHOLE, 1, 3))
@@ -155,7 +152,7 @@ def _ticks(steps: int) -> int:
     return min(10, max(1, steps - 1))
 
 
-def training_page(told: str, so_far: Training, figure: "Figure", agents: Sequence[str]) -> str:
+def training_page(told: str, so_far: Training, figure: Figure, agents: Sequence[str]) -> str:
     """Return a standalone page; `told` says which training it is, and how far it is."""
     described = f"Success, return and gradient norms of {', '.join(agents)} over {len(so_far.curve)} training steps"
     parts = [f'<p class="quiet">{escape(told)}</p>', figure_html(figure, described, so_far.curve, least=560)]

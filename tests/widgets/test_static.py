@@ -10,6 +10,8 @@ import ipywidgets
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
+from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 from scripted import Ladder, team_of
 from widgets.test_names import DRAWN
 
@@ -17,7 +19,7 @@ import mas_lab as lab
 from mas_lab.widgets import answers, drawing, sliders
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.picture import Figure, numbers, subplots, told
+from mas_lab.widgets.picture import numbers, show, told
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip
@@ -90,7 +92,7 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
     monkeypatch.setattr("plotly.io.renderers.default", "plotly_mimetype")
-    lab.RewardInspector(spiky).figure()._ipython_display_()
+    show(lab.RewardInspector(spiky).figure())
     style, bundle = shown
     assert set(style) == {"text/html"} and not Sanitized(style["text/html"]).html.strip()
     assert set(bundle) == {"application/vnd.plotly.v1+json", "text/html"}
@@ -130,7 +132,7 @@ def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     def look(pay):
         asked.append(pay)
         print("pay <", pay)
-        Figure(data=[{"type": "scatter", "x": [1, 2], "y": [3, 4]}])._ipython_display_()
+        show(Figure(data=[{"type": "scatter", "x": [1, 2], "y": [3, 4]}]))
 
     pays = ipywidgets.SelectionSlider(options=(0.1, 0.2), value=0.2)
     InteractiveShell.instance()
@@ -195,7 +197,7 @@ def test_a_widget_is_shown_with_its_static_form(module, monkeypatch):
 
 def test_a_figure_is_told_in_numbers_too():
     """For a viewer that takes images away."""
-    figure = subplots(rows=1, cols=2)
+    figure = make_subplots(rows=1, cols=2)
     for seed, ends in enumerate(([0.5, 1.0], [0.1, None])):
         figure.add_scatter(x=[0, 1], y=ends, name="dr_mas &lt;i&gt;", legendgroup=str(seed), row=1, col=1)
     figure.add_bar(x=[2, 4], y=["a", "b"], orientation="h", name="rows", row=1, col=2)
