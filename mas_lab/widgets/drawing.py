@@ -9,7 +9,7 @@ import html
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ MARKS = {
     "diamond": "m0 -{r:g}l{r:g} {r:g}l-{r:g} {r:g}l-{r:g} -{r:g}z",
 }
 """Outline of each mark but the dot, around the point where the path is; r is half of its size d."""
-Points = Sequence[tuple[float | None, float | None]]
+Points = Iterable[tuple[float, float]]
 
 
 def svg(figure: Figure) -> str:
@@ -44,7 +44,7 @@ def svg(figure: Figure) -> str:
     height = box[3] + max([margin["b"], *(axis.room for axis in axes.values() if axis.is_x)])
     parts = [part for axis in axes.values() for part in _axis(axis, axes)]
     for shape in layout.get("shapes", ()):
-        ends = [tuple(_at(letter, shape[letter + end], shape, axes, box) for letter in "xy") for end in "01"]
+        ends = [[_at(letter, shape[letter + end], shape, axes, box) for letter in "xy"] for end in "01"]
         parts.append(_path(ends, shape.get("line", {})))
     for trace in traces:
         parts += _drawn(trace, axes[trace.get("xaxis", "x")], axes[trace.get("yaxis", "y")])
@@ -82,35 +82,38 @@ def title_of(axis: Mapping[str, Any]) -> str:
 
 @dataclass
 class Axis:
-    """An axis from the pixel `start` to `end`.
-
-    `span` sets the values `low` and `high` there; of a log axis, their log10.
-    """
+    """An axis from the pixel `start` to `end`, where its values are `low` and `high` (on a log axis, their log10)."""
 
     name: str
     layout: dict[str, Any]
     start: float
     end: float
-    names: list[str] = field(default_factory=list)
-    """Names along the axis in their order, if it shows names instead of numbers."""
+    traces: InitVar[Sequence[dict]]
 
-    def __post_init__(self):
+    def __post_init__(self, traces: Sequence[dict]):
         self.is_x, self.is_log = self.name[0] == "x", self.layout.get("type") == "log"
+        self.names = list(dict.fromkeys(one for trace in traces for one in _on(trace, self) if isinstance(one, str)))
+        """Names along the axis in their order, if it shows names instead of numbers."""
+        self.low, self.high = self._span(traces)
 
-    def at(self, value: Any) -> float | None:
-        """Return the pixel of a value, or `None` if the axis cannot show it."""
-        value = self.names.index(value) if isinstance(value, str) else value
-        if value is None or not np.isfinite(value) or (self.is_log and value <= 0):
-            return None
-        share = ((math.log10(value) if self.is_log else float(value)) - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
+    def values(self, values: Iterable[Any]) -> np.ndarray:
+        """Return values along the axis as numbers, on a log axis as their log10; NaN for those that it cannot show."""
+        numbers = np.array([self.names.index(one) if isinstance(one, str) else one for one in values], float)
+        if self.is_log:
+            numbers = np.log10(numbers, out=np.full(len(numbers), np.nan), where=numbers > 0)
+        return np.where(np.isfinite(numbers), numbers, np.nan)
+
+    def at(self, values: Iterable[Any]) -> np.ndarray:
+        """Return the pixels of values; NaN for those that the axis cannot show."""
+        return self.start + (self.values(values) - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> list[tuple[float, list[str]]]:
         """Return (pixel, lines of the label) of each tick."""
         low, high = sorted((self.start, self.end))
-        found = [(self.at(value), label) for value, label in self._ticks(*sorted((self.low, self.high)))]
-        is_shown = self.layout.get("showticklabels") is not False
-        return [(at, _lines(label) if is_shown else []) for at, label in found if low - 0.01 <= at <= high + 0.01]
+        labels = dict(self._ticks(*sorted((self.low, self.high))))
+        has_labels = self.layout.get("showticklabels") is not False
+        found = zip(self.at(labels), labels.values(), strict=True)
+        return [(at, _lines(label) if has_labels else []) for at, label in found if low - 0.01 <= at <= high + 0.01]
 
     def _ticks(self, low: float, high: float) -> Iterable[tuple[float, str]]:
         if (given := self.layout.get("tickvals")) is not None:
@@ -137,34 +140,32 @@ class Axis:
             return 30 + LINE * (max(map(len, lines), default=0) + len(_lines(title_of(self.layout))) - 1)
         return 20 + LETTER * max((len(line) for own in lines for line in own), default=0)
 
-    def span(self, traces: Sequence[dict]) -> None:
-        """Set the range to the one in the layout, or else from the smallest to the largest value of the traces."""
-        if (given := self.layout.get("range")) is not None:
-            self.low, self.high = map(float, given)
-            return
-        found = np.array([value for trace in traces for value in self._values(trace) if value is not None], float)
-        found = found[np.isfinite(found) & ((found > 0) | (not self.is_log))]
-        found = np.log10(found) if self.is_log else found
-        low, high = (found.min(), found.max()) if len(found) else (0.0, 1.0)
+    def _span(self, traces: Sequence[dict]) -> tuple[float, float]:
+        """Return the range in the layout, or else from the smallest to the largest value of the traces."""
+        if (span := self.layout.get("range")) is not None:
+            return float(span[0]), float(span[1])
+        found = np.concatenate([[], *(self._extent(trace) for trace in traces)])
+        low, high = (np.nanmin(found), np.nanmax(found)) if np.isfinite(found).any() else (0.0, 1.0)
         kinds = {trace.get("type", "scatter") for trace in traces}
         pad = 0.0 if kinds & {"heatmap", "box"} and (self.names or "box" not in kinds) else 0.05 * (high - low) or 0.5
         is_from_0 = self.layout.get("rangemode") or (low == 0 and "bar" in kinds)
-        self.low, self.high = 0.0 if is_from_0 else low - pad, high + pad
-        if self.layout.get("autorange") == "reversed":
-            self.low, self.high = self.high, self.low
+        span = 0.0 if is_from_0 else low - pad, high + pad
+        return span[::-1] if self.layout.get("autorange") == "reversed" else span
 
-    def _values(self, trace: dict) -> list:
-        """Return the values that a trace takes up along the axis, and add its names to those of the axis."""
+    def _extent(self, trace: dict) -> np.ndarray:
+        """Return the numbers that a trace takes up along the axis."""
         kind = trace.get("type", "scatter")
         if kind == "heatmap":
-            return [-0.5, np.shape(trace["z"])[self.is_x] - 0.5]
-        held = list(trace.get(self.name[0], ()))
-        self.names += [name for name in dict.fromkeys(held) if isinstance(name, str) and name not in self.names]
+            return np.array([-0.5, np.shape(trace["z"])[self.is_x] - 0.5])
         if kind == "bar":
-            return [end for bar in bars_of(trace) for end in bar[not self.is_x]]
+            return self.values(np.ravel([bar[not self.is_x] for bar in bars_of(trace)]))
         if kind == "box" and self.is_x:
-            return [-0.5, len(self.names) - 0.5]
-        return [self.names.index(value) if isinstance(value, str) else value for value in held]
+            return np.array([-0.5, len(self.names) - 0.5])
+        return self.values(_on(trace, self))
+
+
+def _on(trace: Mapping[str, Any], axis: Axis) -> Sequence:
+    return trace.get(axis.name[0], ())
 
 
 def axes_of(traces: Sequence[dict], layout: dict, box: Sequence[float]) -> dict[str, Axis]:
@@ -175,8 +176,7 @@ def axes_of(traces: Sequence[dict], layout: dict, box: Sequence[float]) -> dict[
     for name in dict.fromkeys([*named, *used]):
         own, (start, end) = layout.get(f"{name[0]}axis{name[1:]}", {}), box[::2] if name[0] == "x" else box[:0:-2]
         ends = [start + share * (end - start) for share in own.get("domain") or (0, 1)]
-        axes[name] = Axis(name, own, *ends)
-        axes[name].span([trace for trace in traces if trace.get(f"{name[0]}axis", name[0]) == name])
+        axes[name] = Axis(name, own, *ends, [one for one in traces if one.get(f"{name[0]}axis", name[0]) == name])
     return axes
 
 
@@ -239,11 +239,11 @@ def _key(named: Mapping[str, dict], width: float) -> tuple[list[str], float]:
     return parts, y + 4 if named else 0.0
 
 
-def _at(letter: str, value: Any, held: dict, axes: Mapping[str, Axis], box: Sequence[float]) -> float | None:
-    """Return the pixel of a line's end or a note: by an axis, or as a share of its panel or of the whole figure."""
-    ref = held.get(f"{letter}ref", letter)
+def _at(letter: str, value: Any, placed: dict, axes: Mapping[str, Axis], box: Sequence[float]) -> float:
+    """Return the pixel of a line's end or a note: by an axis, or as a share of its panel or of the figure."""
+    ref = placed.get(f"{letter}ref", letter)
     if ref != "paper" and not ref.endswith("domain"):
-        return axes[ref].at(value)
+        return axes[ref].at([value])[0]
     axis = axes.get(ref.split()[0])
     start, end = (axis.start, axis.end) if axis else box[::2] if letter == "x" else box[:0:-2]
     return start + value * (end - start)
@@ -264,10 +264,9 @@ def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
         for place, (across, up) in enumerate(bars_of(trace)):
             yield _rect(x, y, across, up, shades if isinstance(shades, str) else shades[place], more)
     elif kind == "scatter" or trace.get("boxpoints") == "all":
-        points = [(x.at(one), y.at(other)) for one, other in zip(trace["x"], trace["y"], strict=True)]
+        points = np.column_stack([x.at(trace["x"]), y.at(trace["y"])])
         if kind == "box":  # a strip of dots (`plotly.express.strip`), spread so that few hide others
-            spread = [0.5 * (number * 0.618034 % 1 - 0.5) * (x.at(1) - x.at(0)) for number in range(len(points))]
-            points = [(across + more, up) for (across, up), more in zip(points, spread, strict=True)]
+            points[:, 0] += 0.5 * (np.arange(len(points)) * 0.618034 % 1 - 0.5) * np.diff(x.at([0, 1]))
         mode = trace.get("mode", "markers" if kind == "box" else "lines")
         line = {"color": shade} | trace.get("line", {})
         if trace.get("fill"):
@@ -277,8 +276,8 @@ def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
             yield _path(points, line, opacity)
         bars = trace.get("error_x") or {}
         for place, more in enumerate(bars.get("array", ())):
-            ends = trace["x"][place] - bars["arrayminus"][place], trace["x"][place] + more
-            yield _path([(x.at(end), points[place][1]) for end in ends], {"color": shade})
+            ends = x.at([trace["x"][place] - bars["arrayminus"][place], trace["x"][place] + more])
+            yield _path([(end, points[place, 1]) for end in ends], {"color": shade})
         if "markers" in mode:
             yield from _marks(points, {"color": shade} | trace.get("marker", {}), opacity)
     else:
@@ -286,20 +285,20 @@ def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
 
 
 def _rect(x: Axis, y: Axis, across: Sequence[float], up: Sequence[float], fill: str, more: str = "") -> str:
-    (left, right), (top, bottom) = sorted(map(x.at, across)), sorted(map(y.at, up))
+    (left, right), (top, bottom) = sorted(x.at(across)), sorted(y.at(up))
     size = f'width="{right - left:.1f}" height="{bottom - top:.1f}"'
     return f'<rect x="{left:.1f}" y="{top:.1f}" {size} fill="{_quoted(fill)}"{more}/>'
 
 
-def _marks(points: Points, marker: Mapping[str, Any], opacity: float = 1) -> Iterator[str]:
+def _marks(points: Sequence[tuple[float, float]], marker: Mapping[str, Any], opacity: float = 1) -> Iterator[str]:
     """Yield one path for all marks that look alike."""
     symbols, size, line = marker.get("symbol", "circle"), marker.get("size", 6), marker.get("line", {})
     symbols = [symbols] * len(points) if isinstance(symbols, str) else list(symbols)
     look, shade = f'opacity="{opacity * marker.get("opacity", 1):g}"', _quoted(marker.get("color", BLUE))
     for symbol in dict.fromkeys(symbols):
         outline = "h0" if symbol == "circle" else MARKS[symbol.replace("d-open", "d")].format(r=size / 2, d=size)
-        at = [point for point, one in zip(points, symbols, strict=False) if one == symbol and None not in point]
-        path = "".join(f"M{x:.1f} {y:.1f}{outline}" for x, y in at)
+        at = [point for point, one in zip(points, symbols, strict=False) if one == symbol]
+        path = "".join(f"M{x:.1f} {y:.1f}{outline}" for x, y in at if np.isfinite(x + y))
         if symbol == "circle":  # a dot is a line of length 0 with round ends
             yield f'<path d="{path}" stroke="{shade}" stroke-width="{size:g}" stroke-linecap="round" {look}/>'
             continue
@@ -315,8 +314,8 @@ def _shade(trace: Mapping[str, Any]) -> str:
 
 def _d(points: Points) -> str:
     """Return the path through all points; it starts again after each missing point."""
-    places = [None if None in point else "{:.1f} {:.1f}".format(*point) for point in points]
-    return "".join(f"{'L' if last else 'M'}{at}" for last, at in zip([None, *places], places, strict=False) if at)
+    places = [f"{x:.1f} {y:.1f}" if np.isfinite(x + y) else "" for x, y in points]
+    return "".join(f"{'L' if last else 'M'}{at}" for last, at in zip(["", *places], places, strict=False) if at)
 
 
 def _path(points: Points, line: Mapping[str, Any], opacity: float = 1) -> str:
