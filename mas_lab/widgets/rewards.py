@@ -6,10 +6,11 @@ This module makes the tables, and the instrument around them. It leaves out the 
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import isnan, log2, nan
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
@@ -34,32 +35,24 @@ BAR = (
     "The dot: the gradient's squared signal-to-noise ratio with an own mean, over the one with the global mean, from "
     "1/8 to 8. Grey: it hardly matters."
 )
-KEY = (
-    "mean, std: of an agent's credits. spoke: the share of episodes in which it spoke. calls: its turns in an episode. "
-    "malformed: the share of its answers with a tool call that cannot be made. signal: how much of its squared "
-    "advantages under the global baseline is information. F: their mean. The advice comes from credits alone, "
-    "without how much each row moves the weights, whether the signal is high already, and the scale."
-)
-TURN_KEY = (
-    "Each turn taken for an agent of its own. policy_gain: what a mean over (task, agent, turn) in the place of the "
-    "global one would make of the squared signal-to-noise ratio of the gradient; own says by it whether that pays."
+ALONE = (
+    "The advice comes from credits alone, without how much each row moves the weights, whether the signal is high "
+    "already, and the scale."
 )
 CALLED = "In how many turns of an episode each agent is called, over training steps"
-
-
 LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
 
 
 def _bar(value: float, told: str) -> str:
     """Return a drawing of `value` on a logarithmic scale: a dot, the line of 1, and the range that hardly matters."""
-    low, high = (log2(end) for end in SCALE)
-    at = lambda number: 160 * (min(max(log2(number), low), high) - low) / (high - low) if number > 0 else 0  # noqa: E731
-    dot = "" if isnan(value) else f'<circle cx="{at(value):.1f}" cy="8" r="5" fill="#D55E00"></circle>'
+    numbers = np.clip([COSTS, PAYS, 1.0, value], *SCALE)
+    costs, pays, one, at = 160 * np.log(numbers / SCALE[0]) / np.log(SCALE[1] / SCALE[0])
+    dot = "" if isnan(value) else f'<circle cx="{at:.1f}" cy="8" r="5" fill="#D55E00"></circle>'
     return (
         f'<svg viewBox="-6 0 172 16" width="172" height="16" role="img" aria-label="{escape(told)}">'
-        f'<rect x="{at(COSTS):.1f}" y="2" width="{at(PAYS) - at(COSTS):.1f}" height="12" fill="#8886"></rect>'
+        f'<rect x="{costs:.1f}" y="2" width="{pays - costs:.1f}" height="12" fill="#8886"></rect>'
         f'<line x1="0" x2="160" y1="8" y2="8" stroke="currentColor" opacity=".5"></line>'
-        f'<line x1="{at(1):.1f}" x2="{at(1):.1f}" y1="1" y2="15" stroke="currentColor"></line>{dot}</svg>'
+        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="1" y2="15" stroke="currentColor"></line>{dot}</svg>'
     )
 
 
@@ -85,13 +78,10 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
     split = rows.groupby(list(by), sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
-    told = split.agg(
-        rows=("credit", "size"), spoke=("episode", "nunique"), mean=("credit", "mean"),
-        std=("credit", lambda credit: credit.std(ddof=0)), valid=("valid", "mean"), lone=("lone", "mean"),
-        flat=("flat", "mean"), **({"malformed": ("malformed", "mean")} if "call_status" in rows else {}),
-    )  # fmt: skip
-    told["spoke"] /= rows["episode"].nunique()
-    told = told.join(quartiles).reset_index()
+    moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
+    moments.insert(1, "spoke", split["episode"].nunique() / rows["episode"].nunique())
+    shares = split[[name for name in ("valid", "lone", "flat", "malformed") if name in rows]].mean()
+    told = moments.join([shares, quartiles]).reset_index()
     if "turn" in by:
         return documented(told, "rewards")
     pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
@@ -151,12 +141,12 @@ class RewardInspector:
     @cached_property
     def turn_table(self) -> pd.DataFrame | None:
         """Return one row per agent and turn, see `reward_table`; `None` for a table without turns."""
-        return reward_table(self.turns, OF_TURN) if "turn" in self.turns.columns else None
+        return reward_table(self.turns, OF_TURN) if "turn" in self.turns else None
 
     @cached_property
     def turn_advice(self) -> pd.DataFrame | None:
         """Return advice on whether a mean for each turn would pay, see `advise`; `None` without turns."""
-        return advise(self.turns, self.source.agents, OF_TURN) if "turn" in self.turns.columns else None
+        return advise(self.turns, self.source.agents, OF_TURN) if "turn" in self.turns else None
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
@@ -225,18 +215,18 @@ class RewardInspector:
 
     def _tables(self) -> str:
         """Return the reasons and the tables of the step as HTML: per agent, and per turn if there are turns."""
-        malformed = [name for name in ("malformed",) if name in self.table]
-        own = self.table.set_index("agent")[["mean", "std", *malformed, "signal", "F"]]
-        shown, by_turn = self.advice.set_index("agent")[["spoke", "rows"]].join(own), ""
-        if self.turn_table is not None:
+        own = self.table.drop(columns=["spoke", "rows"])
+        shown, by_turn = self.advice[["agent", "spoke", "rows"]].merge(own, on="agent", how="left"), ""
+        if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            shown["calls"] = calls.set_index("agent")["calls"]
+            shown = shown.merge(calls, on="agent")
             numbers = self.turn_advice[[*OF_TURN, "signal", "policy_gain", "own"]]
             told = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
-            by_turn = table_html(told, "The same per agent and turn") + f"<p><small>{TURN_KEY}</small></p>"
-        shown = shown.reset_index()[[name for name in SHOWN if name == "agent" or name in shown]]
+            by_turn = table_html(told, "The same per agent and turn") + key_html("advise", told.columns)
+        shown = shown[[name for name in SHOWN if name in shown]]
         reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
-        return f"<ul>{reasons}</ul>{table_html(shown, CAPTION)}<p><small>{KEY}</small></p>{by_turn}"
+        key = f"{key_html('rewards', shown.columns)}<p><small>{ALONE}</small></p>"
+        return f"<ul>{reasons}</ul>{table_html(shown, CAPTION)}{key}{by_turn}"
 
     def _numbers(self) -> str:
         behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
