@@ -30,74 +30,6 @@ PERSON = "person"
 """Value of the column `policy` in a person's rows: they have no tokens, and nothing learns from them."""
 
 
-class HumanAgent(Runner):
-    """An episode of `task` in which a person plays `agent`; the other agents are sampled from `team` by `seed`.
-
-    While `waits`, it is the person's turn: `heard` is the prompt, and `say(text)` answers it.
-
-    Raises:
-        ValueError: `env` has no such agent, or the team lacks another one.
-    """
-
-    def __init__(self, env: Env, team: Team, agent: str, task: Task, seed: int = 0):
-        if agent not in env.agents:
-            raise ValueError(f"play_as: no agent is named {agent!r}; {type(env).__name__} plays {env.agents}")
-        require_policies([other for other in env.agents if other != agent], team, [task], "play_as")
-        super().__init__(env, team, seed, step=0)
-        self.agent, self.task = agent, task
-        self._episode, self._turns = EpisodeState(env, task, task.id), deque()
-        self.run([self._episode], episodes(1))
-
-    @property
-    def waits(self) -> bool:
-        """Return whether it is the person's turn; if not, the episode has ended."""
-        return bool(self._turns)
-
-    @property
-    def heard(self) -> list[Message]:
-        """Return the prompt of this turn."""
-        return self.env.observe(self._turns[0].request.at.state, self.agent)
-
-    def say(self, text: str) -> None:
-        """Answer for the person; return at their next turn, or when the episode has ended."""
-        if not self.waits:
-            raise ValueError(f"play_as: the episode of task {self.task.id!r} has ended; start another one")
-        columns = {
-            "policy": PERSON, "prompt": transcript(self.heard), "prompt_ids": [], "temperature": float("nan"),
-            "completion": text, "completion_ids": [], "logprobs": [], "finish": "eos",
-        }  # fmt: skip
-        slot = self._turns.popleft()
-        action = as_action(self.env, self.agent, text, slot.request.at.depth)
-        message = None if action == text else action
-        self.answer(slot, Generation(self.agent, slot.request.candidate, text, columns, message))
-        self.run()
-
-    def suggestion(self) -> str:
-        """Return what the team's own policy would say at this turn. Raises KeyError if the team has none."""
-        policy, sampling, messages = self.team[self.agent], self.team.sampling[self.agent], self.heard
-        limit = sampling.max_tokens or max_tokens(self.env, self.agent)
-        seed = draw_seed(self.seed, "suggestion", len(self._episode.rows))
-        offered = {"tools": tools} if (tools := self.tools[self.agent]) else {}
-        request = Request(tuple(policy.encode(messages, **offered)), limit, sampling.temperature, seed, sampling.stop)
-        return policy.sample([request])[0].text
-
-    @property
-    def turns(self) -> pd.DataFrame:
-        """Return the rows so far, as `rollout` does."""
-        return as_table(self._episode.rows, step=0)
-
-    def key(self, agent: str) -> int:
-        """Return a key: the person's requests are kept apart."""
-        return id(self) if agent == self.agent else super().key(agent)
-
-    def submit(self, slots: Sequence[Slot]) -> None:
-        """Keep the person's requests, and submit the others to their policies."""
-        if slots[0].request.agent == self.agent:
-            self._turns.extend(slots)
-        else:
-            super().submit(slots)
-
-
 def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train") -> "PlayAs":
     """Take the seat of one agent: read its prompts, answer, and see what the answers earn.
 
@@ -123,12 +55,19 @@ def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train
     return PlayAs(env, team, agent, seed, split)
 
 
-class PlayAs:
-    """A person in the seat of one agent, task after task; `play_as` makes one."""
+class PlayAs(Runner):
+    """A person in the seat of one agent, task after task; `play_as` makes one.
+
+    The person's requests wait in `_requests`. All others are submitted to the team's policies.
+    """
 
     def __init__(self, env: Env, team: Team, agent: str, seed: int, split: str):
-        self.env, self.team, self.agent, self.seed, self.split = env, team, agent, seed, split
-        self._played: list[HumanAgent] = []
+        if agent not in env.agents:
+            raise ValueError(f"play_as: no agent is named {agent!r}; {type(env).__name__} plays {env.agents}")
+        super().__init__(env, team, seed, step=0)
+        self.agent, self.split = agent, split
+        self._episodes: list[EpisodeState] = []
+        self._requests: deque[Slot] = deque()
         self._panel: Panel | None = None
         self.another()
 
@@ -141,11 +80,25 @@ class PlayAs:
         Raises:
             ValueError: If the env gives no further task for this seed.
         """
-        tasks = self.env.tasks(len(self._played) + 1, self.split, self.seed)
-        if len(tasks) <= len(self._played):
+        tasks = self.env.tasks(len(self._episodes) + 1, self.split, self.seed)
+        if len(tasks) <= len(self._episodes):
             raise ValueError(f"play_as: the env gave {len(tasks)} tasks, and all of them were played; use another seed")
-        self._played.append(HumanAgent(self.env, self.team, self.agent, tasks[-1], self.seed))
+        require_policies([other for other in self.env.agents if other != self.agent], self.team, tasks[-1:], "play_as")
+        self._episodes.append(EpisodeState(self.env, tasks[-1], tasks[-1].id))
+        self._requests.clear()
+        self.run(self._episodes[-1:], episodes(1))
         self._show()
+
+    def key(self, agent: str) -> int:
+        """Return a key: the person's requests are not submitted together with others."""
+        return id(self) if agent == self.agent else super().key(agent)
+
+    def submit(self, slots: Sequence[Slot]) -> None:
+        """Let the person's requests wait, and submit the others to their policies."""
+        if slots[0].request.agent == self.agent:
+            self._requests.extend(slots)
+        else:
+            super().submit(slots)
 
     def say(self, text: str) -> None:
         """Give your answer, and let the other agents play until it is your turn again or the episode ends.
@@ -156,33 +109,62 @@ class PlayAs:
         Raises:
             ValueError: If the episode has ended.
         """
-        self._seat.say(text)
+        if not self._requests:
+            raise ValueError(f"play_as: the episode of task {self.task.id!r} has ended; start another one")
+        columns = {
+            "policy": PERSON, "prompt": self.heard, "prompt_ids": [], "temperature": float("nan"),
+            "completion": text, "completion_ids": [], "logprobs": [], "finish": "eos",
+        }  # fmt: skip
+        slot = self._requests.popleft()
+        action = as_action(self.env, self.agent, text, slot.request.at.depth)
+        message = None if action == text else action
+        self.answer(slot, Generation(self.agent, slot.request.candidate, text, columns, message))
+        self.run()
         self._show()
+
+    def suggestion(self) -> str:
+        """Return what the team's own policy would say at this turn.
+
+        Returns:
+            The completion of the policy.
+
+        Raises:
+            KeyError: If the team has no policy for your agent.
+        """
+        policy, sampling = self.team[self.agent], self.team.sampling[self.agent]
+        limit = sampling.max_tokens or max_tokens(self.env, self.agent)
+        seed = draw_seed(self.seed, "suggestion", len(self._episodes[-1].rows))
+        tools = {"tools": tools} if (tools := self.tools[self.agent]) else {}
+        ids = tuple(policy.encode(self._messages(), **tools))
+        return policy.sample([Request(ids, limit, sampling.temperature, seed, sampling.stop)])[0].text
 
     @property
     def turns(self) -> pd.DataFrame:
         """Return all turns played so far, with the columns `mas_lab.table.ROLLOUT`."""
-        return pd.concat([seat.turns for seat in self._played], ignore_index=True)
+        return pd.concat([as_table(episode.rows, step=0) for episode in self._episodes], ignore_index=True)
 
     @property
     def task(self) -> Task:
         """Return the present task."""
-        return self._seat.task
+        return self._episodes[-1].task
 
     @property
     def heard(self) -> str:
         """Return the prompt of your agent at this turn; it is empty after the end of the episode."""
-        return transcript(self._seat.heard) if self._seat.waits else ""
+        return transcript(self._messages()) if self._requests else ""
 
-    @property
-    def _seat(self) -> HumanAgent:
-        return self._played[-1]
+    def _messages(self) -> list[Message]:
+        return self.env.observe(self._requests[0].request.at.state, self.agent)
+
+    def _present(self) -> pd.DataFrame:
+        """Return the turns of the present episode."""
+        return as_table(self._episodes[-1].rows, step=0)
 
     def _outcome(self) -> str:
         """Return the end of the episode in words; empty while the episode goes on."""
-        if self._seat.waits:
+        if self._requests:
             return ""
-        turns = self._seat.turns
+        turns = self._present()
         if getattr(self.env, "competitive", False):
             own = turns.loc[turns["agent"] == self.agent, "local_reward"].sum()
             return f"{self.agent} earned {own:.2f} of at most {self.env.max_return:g}"
@@ -192,8 +174,8 @@ class PlayAs:
 
     def _told(self) -> pd.DataFrame:
         """Return your own turns during the episode, and the turns of all agents after its end."""
-        turns = self._seat.turns[list(TOLD)]
-        return turns[turns["agent"] == self.agent] if self._seat.waits else turns
+        turns = self._present()[list(TOLD)]
+        return turns[turns["agent"] == self.agent] if self._requests else turns
 
     def _heading(self) -> str:
         return f"You are {self.agent}, in task {self.task.id}"
@@ -205,7 +187,7 @@ class PlayAs:
             print(self._in_text())
 
     def _in_text(self) -> str:
-        heard = escape_control_chars(self.heard if self._seat.waits else self._told().to_string(index=False))
+        heard = escape_control_chars(self.heard if self._requests else self._told().to_string(index=False))
         return f"{self._heading()}\n{heard}\n{self!r}; answer with .say(text)"
 
     def _ipython_display_(self) -> None:
@@ -232,7 +214,7 @@ class Panel:
         self._ask = Button(description="Ask the policy", tooltip="Fill the box with what the team's own policy says")
         following = Button(description="Another task", tooltip="Start the next task")
         self._say.on_click(lambda _: play.say(self._answer.value))
-        self._ask.on_click(lambda _: setattr(self._answer, "value", play._seat.suggestion()))
+        self._ask.on_click(lambda _: setattr(self._answer, "value", play.suggestion()))
         following.on_click(lambda _: play.another())
         rules = HTML(f"<details><summary>The rules</summary>{_block(inspect.getdoc(type(play.env)) or '')}</details>")
         buttons = HBox([self._say, self._ask, following])

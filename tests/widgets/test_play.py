@@ -4,7 +4,7 @@ import pytest
 from scripted import Duel, Duet, Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.widgets.play import PERSON, HumanAgent, Panel
+from mas_lab.widgets.play import PERSON, Panel
 
 
 def five(prompt, nth, seed):
@@ -38,6 +38,13 @@ def test_a_box_two_answers_and_the_end(monkeypatch):
     panel.box.children[4].children[2].click()
     assert panel._heading.value == "You are executor, in task t1" and not panel._say.disabled
     assert list(play.turns["task"].unique()) == ["t0", "t1"]
+
+
+def test_an_episode_that_is_left_stays_as_it_is(monkeypatch):
+    play = playing(monkeypatch)
+    play.another()
+    play.say("win")
+    assert play.turns.groupby("task").size().to_dict() == {"t0": 1, "t1": 2} and not play.heard
 
 
 def test_the_policy_may_be_asked(monkeypatch):
@@ -77,17 +84,17 @@ def test_a_game_tells_what_one_earned_oneself(monkeypatch):
     assert "right earned 1.00 of at most 1" in repr(play)
 
 
-def seated(env, agent, team=None, seed=0):
-    return HumanAgent(env, team_of(env, five) if team is None else team, agent, env.tasks(1, "train", 0)[0], seed)
+def seated(env, agent):
+    return lab.play_as(env, team_of(env, five), agent)
 
 
 def test_the_others_play_until_it_is_the_persons_turn():
     seat = seated(Ladder(), "executor")
-    assert seat.waits and seat.heard[-1]["content"] == "executor hears t0 5"
+    assert seat.heard == "user: executor hears t0 5"
     seat.say("7")
-    assert seat.heard[-1]["content"] == "executor hears t0 5 7 5"
+    assert seat.heard == "user: executor hears t0 5 7 5"
     seat.say("win")
-    assert not seat.waits
+    assert not seat.heard
     turns = seat.turns
     assert list(turns["agent"]) == ["planner", "executor"] * 2
     assert list(turns["completion"]) == ["5", "7", "5", "win"]
@@ -100,8 +107,8 @@ def test_the_others_play_until_it_is_the_persons_turn():
 def test_a_person_who_says_what_the_policy_would_plays_the_same_episode():
     env = Ladder()
     team, tasks = team_of(env, five), env.tasks(1, "train", 0)
-    seat = HumanAgent(env, team, "planner", tasks[0])
-    while seat.waits:
+    seat = lab.play_as(env, team, "planner")
+    while seat.heard:
         seat.say("5")
     played, alone = seat.turns, lab.rollout(env, team, tasks, lab.episodes(1))
     assert list(played.columns) == list(alone.columns)
@@ -120,4 +127,4 @@ def test_a_seat_that_is_not_there_or_a_team_that_is_not_whole_is_refused():
     with pytest.raises(ValueError, match="play_as: no agent is named 'cook'; Ladder plays"):
         seated(env, "cook")
     with pytest.raises(ValueError, match="play_as: agent 'planner' has no policy"):
-        seated(env, "executor", lab.Team({"executor": team_of(env, five)["executor"]}))
+        lab.play_as(env, lab.Team({"executor": team_of(env, five)["executor"]}), "executor")
