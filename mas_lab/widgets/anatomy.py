@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.table import TableError, require
-from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data
+from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.states import PATIENCE, States
@@ -92,9 +92,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
         return None
     held = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
     index = index_of(held)
-    exact = [spike for spike in spikes[::-1] if spike.get("exact", True)]  # the highest spike of a row counts
-    shares = {(spike["step"], int(row)): own for spike in exact for row, own in spike["tokens"].items()}
-    reading = Reading(source, states=States(source, patience=PATIENCE), shares=shares)
+    reading = Reading(source, states=States(source, patience=PATIENCE), shares=spike_shares(spikes))
     names = list(zip(index["step"], index["episode"], strict=True))
     largest = []
     for spike in spikes:

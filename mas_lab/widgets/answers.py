@@ -157,19 +157,18 @@ class Answers:
 
     def have(self, places: np.ndarray, word: str) -> np.ndarray:
         """Return which of these rows of the index have a word (in lower case) in task, name, prompts or completions."""
-        rows, held = self.index.iloc[places], set()
+        rows, found = self.index.iloc[places], set()
         for run, own in rows.groupby("run"):
             steps = sorted(own["step"].unique())
             for start in range(0, len(steps), AT_ONCE):
                 for step, episode, texts in self._texts(run, tuple(steps[start : start + AT_ONCE])):
-                    masks = [compute.match_substring(text, word).to_numpy(zero_copy_only=False) for text in texts]
-                    at = np.flatnonzero(np.logical_or.reduce([mask.astype(bool) for mask in masks])) if masks else []
-                    held |= {(run, step[place], escape_control_chars(episode[place].as_py())) for place in at}
-        names = rows["episode"].map(escape_control_chars)
-        named = [word in f"{escape_control_chars(task)}\n{name}".lower()
-                 for task, name in zip(rows["task"], names, strict=True)]  # fmt: skip
+                    for text in texts:
+                        at = np.flatnonzero(compute.match_substring(text, word).fill_null(False))
+                        found |= {(run, step[place], escape_control_chars(episode[place].as_py())) for place in at}
+        tasks, names = (rows[name].map(escape_control_chars) for name in ("task", "episode"))
         keys = zip(rows["run"], rows["step"], names, strict=True)
-        return np.array(named, bool) | np.array([key in held for key in keys], bool)
+        in_names = (tasks + "\n" + names).str.lower().str.contains(word, regex=False)
+        return in_names.to_numpy(bool) | np.array([key in found for key in keys], bool)
 
     def _read_texts(self, run: int, steps: tuple[int, ...]) -> list[tuple[np.ndarray, pyarrow.Array, list]]:
         """Return steps, episodes and the texts of some steps in lower case; they stay in Arrow, which is faster."""

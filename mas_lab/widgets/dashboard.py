@@ -102,7 +102,7 @@ class LiveDashboard(Training):
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._spikes, self._begun, self._scoring = [], False, None
+        self._spikes, self._scoring = [], None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._telling, self._cell = threading.Lock(), running_cell()
         is_terminal = front_end() == "terminal"
@@ -195,8 +195,7 @@ class LiveDashboard(Training):
 
     def _begin(self, step: int | None) -> None:
         """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""
-        if not self._begun:
-            self._begun = True
+        if self._folder and self._kept is None:
             self.begin(self.run, step)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:

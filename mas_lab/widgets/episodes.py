@@ -73,22 +73,18 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str])
 
 def _candidate(row: Row, source: Source, most: float) -> Data:
     ids = [int(number) for number in row.get("completion_ids", ())]
-    shades, info = _shades(row, len(ids)), row.get("info")
+    shades, info, call = _shades(row, len(ids)), row.get("info"), row.get("call_status", "none")
     is_telling = (most > 0 and size(row.get("advantage")) == most) or row.get("finish") == "length"
     return {
         "index": int(row.get("candidate", 0)), "action": escaped(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": escaped(row.get("finish", "")),
-        "said": escaped(row["completion"]), "flaw": _flaw(row.get("call_status", "none")),
+        "said": escaped(row["completion"]),
+        "flaw": "" if call in ("none", "ok") else f"tool call: {escaped(call).replace('_', ' ')}",
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
         "group": escaped(row.get("group", "")), "info": escaped(json.dumps(info, ensure_ascii=False)) if info else "",
         "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
         "tell": bool(is_telling or "share" in shades),
     }  # fmt: skip
-
-
-def _flaw(status: str) -> str:
-    """Return what is wrong with a tool call, in words; nothing for a call that can be made, or none."""
-    return "" if status in ("none", "ok") else f"tool call: {escaped(status).replace('_', ' ')}"
 
 
 def _shades(row: Row, length: int) -> dict[str, list[float]]:
@@ -243,15 +239,19 @@ def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
 
 def _recorded_shares(source: Source) -> Shares:
     watched = source.watched()
-    spikes = [spike for spike in watched["spikes"] if spike.get("exact", True)] if watched else []
-    if not spikes:
+    if not (spikes := watched["spikes"] if watched else []):
         return {}
     stats = source.stats(DATES)
     if source.live:  # the watch may be ahead of the reports
         made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
         spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
-    ordered = spike_steps(stats, spikes)[::-1]  # the highest score last
-    return {(spike["step"], int(row)): list(values) for spike in ordered for row, values in spike["tokens"].items()}
+    return spike_shares(spike_steps(stats, spikes))
+
+
+def spike_shares(spikes: Sequence[Mapping[str, Any]]) -> Shares:
+    """Return the exact shares of spikes, the highest first: of several spikes of a row, the highest counts."""
+    exact = [spike for spike in reversed(spikes) if spike.get("exact", True)]
+    return {(spike["step"], int(row)): list(shares) for spike in exact for row, shares in spike["tokens"].items()}
 
 
 # The index and the choice

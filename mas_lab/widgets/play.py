@@ -134,8 +134,8 @@ class PlayAs(Runner):
         policy, sampling = self.team[self.agent], self.team.sampling[self.agent]
         limit = sampling.max_tokens or max_tokens(self.env, self.agent)
         seed = draw_seed(self.seed, "suggestion", len(self._episodes[-1].rows))
-        tools = {"tools": tools} if (tools := self.tools[self.agent]) else {}
-        ids = tuple(policy.encode(self._messages(), **tools))
+        tools = self.tools[self.agent]
+        ids = tuple(policy.encode(self._messages(), **({"tools": tools} if tools else {})))
         return policy.sample([Request(ids, limit, sampling.temperature, seed, sampling.stop)])[0].text
 
     @property

@@ -54,18 +54,14 @@ class Training:
         """Return the statistics that `update` reported, for all steps."""
         return pd.concat(self._stats, ignore_index=True) if self._stats else pd.DataFrame()
 
-    def begin(self, run: Run | None, step: int | None) -> None:
+    def begin(self, run: Run, step: int | None) -> None:
         """Load what a run has shown before its first report, of `step` (`None` if there is no report)."""
-        if run is None:
-            return
         self._kept, self.forked = run, run.config.get("forked")
         if step == 0 or not run.steps:
             return
-        until = step or run.steps
-        curve, stats = run_curve(run), run.stats
-        scores = score_curve(run, curve)
-        self.curve, self.held_out = curve[curve["step"] < until], scores[scores["step"] <= until]
-        self._stats = [stats[stats["step"] < until]]
+        until, curve = step or run.steps, run_curve(run)
+        self.curve, self.held_out = curve[curve["step"] < until], score_curve(run, curve).query("step <= @until")
+        self._stats = [run.stats.query("step < @until")]
 
     def take(self, report: Report) -> None:
         """Add a step."""
@@ -88,10 +84,12 @@ class Training:
     def line(self, whose: str) -> str:
         """Return the newest numbers, and the origin of a fork, as a piece of text."""
         told = ""
-        for one in self.curve.tail(1).to_dict("records"):
-            told += f", success {one['success']:.2f}, return {one['return']:.2f} ({whose})"
-        for one in self.held_out.tail(1).to_dict("records"):
-            told += f", held out {one['success']:.2f} after {int(one['step'])}"
+        if len(self.curve):
+            told += (
+                f", success {self.curve['success'].iloc[-1]:.2f}, return {self.curve['return'].iloc[-1]:.2f} ({whose})"
+            )
+        if len(self.held_out):
+            told += f", held out {self.held_out['success'].iloc[-1]:.2f} after {int(self.held_out['step'].iloc[-1])}"
         if self.forked:
             changed = "; ".join(self.forked["changed"]) or "nothing was changed"
             told += f", forked from {Path(self.forked['from']).name} after {self.forked['step']} steps: {changed}"
