@@ -28,19 +28,7 @@ from mas_lab.cells.episode import (
     error_context,
     place_of,
 )
-from mas_lab.env import (
-    Env,
-    EnvError,
-    Message,
-    Step,
-    Task,
-    Tools,
-    max_tokens,
-    tools_of,
-    transcript,
-    unwritable,
-    validate_step,
-)
+from mas_lab.env import Env, EnvError, Message, Step, Task, max_tokens, tools_of, transcript, unwritable, validate_step
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, Policy, PolicyError, Request
 from mas_lab.table import TableError, place
@@ -146,7 +134,7 @@ class Runner:
             workers,
             finished,
         )
-        self.tools: dict[str, Tools] = {agent: tools_of(env, agent) for agent in env.agents}
+        self.tools = {agent: tools_of(env, agent) for agent in env.agents}
         self.pending: PendingRequests[Slot] = PendingRequests(team, lambda slot: slot.place)
         self.ready: deque[RunningPlan] = deque()
         self.stepping: dict[Future, Slot] = {}
@@ -351,14 +339,12 @@ class Runner:
 @contextmanager
 def step_threads(count: int | None) -> Iterator[Executor | None]:
     """Yield a pool of `count` threads, or `None` if there are none; steps that have not begun at the end never do."""
-    if not count:
-        yield None
-        return
-    pool = ThreadPoolExecutor(count, "mas_lab step")
+    pool = ThreadPoolExecutor(count, "mas_lab step") if count else None
     try:
         yield pool
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 @singledispatch
