@@ -6,6 +6,9 @@ Only for tests of who is asked what, in which order, and what is written down: n
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
+
+from mas_lab.cells.rollout import rollout
 from mas_lab.env import Step, Task
 from mas_lab.locks import ModelLock
 from mas_lab.policy import Completion
@@ -144,3 +147,37 @@ def says(lines):
 
 def team_of(env, reply, **settings):
     return Team.shared(Scripted(reply, **settings), env.agents)
+
+
+DRAWN = ["node", "agent", "candidate", "parent", "kept", "completion", "finish", "team_reward", "local_reward"]
+LINES = ["candidate", "kept", "team_reward", "local_reward"]
+PLACES = ["node", "parent", "turn", "depth", "agent", "action"]
+
+
+def play(env, reply, plan, tasks=1, **options):
+    return rollout(env, team_of(env, reply), env.tasks(tasks, "train", 0), plan, **options)
+
+
+def by_nth(prompt, nth, seed):
+    """The nth candidate of a prompt says n + 1."""
+    return str(nth + 1)
+
+
+def by_seed(prompt, nth, seed):
+    return str(seed % 5)
+
+
+def lines(turns, columns):
+    return [tuple(row) for row in turns[columns].itertuples(index=False)]
+
+
+def by_side(prompt, nth, seed):
+    return "3" if prompt.startswith("left") else "4"
+
+
+def same_draws(one, other):
+    """The same calls in any order, with the same tokens; log-probabilities up to float noise."""
+    one, other = (t.sort_values(["node", "agent", "candidate"], ignore_index=True) for t in (one, other))
+    logprobs = [np.concatenate(turns["logprobs"].tolist()) for turns in (one, other)]
+    same = one[DRAWN].equals(other[DRAWN]) and one["completion_ids"].tolist() == other["completion_ids"].tolist()
+    return same and np.abs(logprobs[0] - logprobs[1]).max() < 1e-4

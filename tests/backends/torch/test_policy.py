@@ -2,17 +2,13 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from backends.drawn import KINDS, drawn, old_logprobs, same, weights
-from transformers import GraniteConfig, GraniteForCausalLM
 
 import mas_lab as lab
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch.fast import tree_attention
-from mas_lab.backends.torch.fast.tree_attention import Trie, merge_prefixes
 from mas_lab.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
@@ -89,26 +85,6 @@ def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
         assert_same(first, other)
 
 
-def test_auto_packs_short_completions_and_not_long_ones():
-    cost = packing_module.Cost(linear=1000.0, attention=1.0)
-    short = [Sample(range(4, 54), [5 + k, 6], [0.0] * 2, 1.0, 1.0, 1.0) for k in range(8)]
-    long = [Sample([4], [5 + k] * 4000, [0.0] * 4000, 1.0, 1.0, 1.0) for k in range(8)]
-    assert [len(packing_module.pack_prefix_trees(samples, "auto", cost, 4096)) for samples in (short, long)] == [1, 8]
-
-
-def test_a_tree_above_the_budget_is_cut_between_completions():
-    """Each part repeats the prompt. A sample that is too long on its own is a chain, which needs no mask."""
-    cost = packing_module.Cost(linear=1000.0, attention=1.0)
-    samples = [Sample(range(4, 54), [5 + k, *range(6, 15)], [0.0] * 10, 1.0, 1.0, 1.0) for k in range(8)]
-    for budget, count in ((130, 1), (77, 3), (70, 4), (20, 8)):
-        trees = packing_module.pack_prefix_trees(samples, "auto", cost, budget)
-        assert len(trees) == count and all(len(tree) <= budget or len(tree.tokens) == 1 for tree in trees)
-        assert sorted(np.concatenate([token for tree in trees for token in tree.tokens])) == list(range(80))
-        chains = len(trees) == len(samples)
-        layout = tree_attention.laid_out(trees, torch.from_numpy)[2]
-        assert (layout.visible_PQW is None) == chains
-
-
 @pytest.mark.parametrize("kind", ["qwen3", "pad=eos"])
 def test_trained_logprobs_are_the_sampled_ones(model_dirs, kind):
     """Traps 4-6: ids as sampled, at any temperature, whatever the pad token is."""
@@ -129,16 +105,6 @@ def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, loss, monkey
     whole = accumulated(load_policy(model_dirs[kind]), samples, loss)
     monkeypatch.setattr(packing_module, "LARGE_LOGITS", 64 * 7)
     assert_same(whole, accumulated(load_policy(model_dirs[kind]), samples, loss))
-
-
-def test_a_head_that_scales_its_logits_is_computed_from_hidden_states():
-    torch.manual_seed(0)
-    net = GraniteForCausalLM(GraniteConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-                                           num_attention_heads=2, logits_scaling=3.0)).eval()  # fmt: skip
-    ids = torch.arange(4)[None]
-    hidden = net.base_model(input_ids=ids, use_cache=False)[0][0]
-    torch.testing.assert_close(packing_module.head_of(net)(hidden), net(input_ids=ids).logits[0])
-    assert net.base_model is net.model
 
 
 @pytest.mark.parametrize("loss", [CLIPPED, lab.clipped(0.2, entropy=0.1, kl=0.1)])
@@ -225,25 +191,3 @@ def test_a_gradient_does_not_depend_on_how_small_its_weights_are(qwen3):
         assert (half != 0).float().mean() > 0.98
     waiting = half_gradient(qwen3, "float16", 1e-5, twice=True)  # gradients that wait keep their size
     assert (waiting - 257 * exact).norm() < 257 * 0.02 * exact.norm()
-
-
-LINEAR, SQUARE = packing_module.Cost(linear=1.0, attention=0.0), packing_module.Cost(linear=0.0, attention=1.0)
-FEW = [(4, 9, 6), (4, 9, 7, 5), (4, 9, 7), (8, 9, 6), (4, 8, 3, 3, 5)]
-
-
-def test_each_distinct_beginning_is_one_node():
-    tree = Trie()
-    assert tree.walk((4, 9, 7, 5)) == [-1, 0, 1, 2, 3] and tree.walk((4, 9, 6)) == [-1, 0, 1, 4]
-    assert tree.walk((8,), start=2) == [2, 5] and tree.walk((8, 9)) == [-1, 6, 7], "another root"
-    assert tree.ids == [4, 9, 7, 5, 6, 8, 8, 9] and tree.parents == [-1, 0, 1, 2, 1, 2, -1, 6]
-    assert tree.positions == [0, 1, 2, 3, 2, 3, 0, 1]
-    assert [np.flatnonzero(tree.visible()[node]).tolist() for node in (5, 7)] == [[0, 1, 2, 5], [6, 7]]
-
-
-def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
-    sizes = {prompt: len(prompt) + 2 for prompt in FEW}
-    assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
-    assert [len(one) for one in merge_prefixes(sizes, SQUARE)] == [1] * 5, "who sees whom is a square"
-    monkeypatch.setattr(tree_attention, "MERGED", 12)
-    assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
-    assert list(merge_prefixes({}, LINEAR)) == []
