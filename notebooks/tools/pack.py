@@ -22,7 +22,7 @@ import pages
 from cheatsheet import cheatsheet
 
 from mas_lab.course.exercises import of_notebook
-from mas_lab.runs.disk import whole
+from mas_lab.runs.disk import atomic
 from mas_lab.widgets.document import escape
 
 ROOT = "mas_lab_course"
@@ -56,7 +56,7 @@ def pack(
     )
     out = Path(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole(out) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+    with atomic(out) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
             archive.writestr(f"{ROOT}/{name}", content)
     if failed:
