@@ -7,7 +7,6 @@ come out the same. Leaves out: grades, and runs on weights that the kit does not
 import os
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -31,21 +30,12 @@ CHILD = (
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 FORM = ("max_turns", "score_tasks", "score_episodes")
 """Settings that make a task easier, or its score a matter of luck."""
-HEADS = ("place", "run", "recipe", "seed", "score", "tokens", "rerun")
+COLUMNS = ["run", "recipe", "seed", "score", "tokens", "rerun"]
 NOTE = (
     "Success on held-out tasks at the last score within the budget: the tokens that every run of the task sampled. "
     "Runs are ranked with those of the same form of a task: the same options and the same number of held-out episodes. "
     "Scores are those in the zips, which a student can forge. A rerun trains again from the recorded recipe."
 )
-
-
-@dataclass
-class Row:
-    """One run: what it is called, its entry, and what its rerun came to."""
-
-    run: Run
-    entry: Entry
-    rerun: str = ""
 
 
 def leaderboard(
@@ -60,7 +50,7 @@ def leaderboard(
         paths: Zips made by `export`, or folders of runs.
         out: File to write.
         rerun: Number of best runs per task that are trained again.
-        say: Function that is told what is trained.
+        say: Function that gets a line about each training.
 
     Returns:
         Path of the page.
@@ -68,7 +58,7 @@ def leaderboard(
     Raises:
         RunError: No run can be ranked.
     """
-    rows, left_out = [], []
+    runs, left_out = [], []
     for path in map(Path, paths):
         try:
             run = load_run(path)
@@ -77,14 +67,14 @@ def leaderboard(
                 raise RunError("it has no held-out scores; train with score_every=10")
             if not entry.held_out["success"].between(0, 1).all():
                 raise RunError("a held-out success is not a number from 0 to 1; export the run again")
-            rows.append(Row(run, entry))
-        except Exception as error:  # any error in a student's file is told in the page
+            runs.append((run, entry))
+        except Exception as error:  # the page shows any error in a student's file
             left_out.append(f"{path.name}: {error}")
-    if not rows:
+    if not runs:
         raise RunError("; ".join(left_out) or "no run was given")
-    forms: dict[str, list[Row]] = {}
-    for row, entry in zip(rows, entries([row.entry for row in rows]), strict=True):
-        forms.setdefault(_form(entry), []).append(row)
+    forms: dict[str, list[tuple[Run, Entry]]] = {}
+    for (run, own), entry in zip(runs, entries([entry for _, entry in runs]), strict=True):
+        forms.setdefault(_form(entry), []).append((run, own))
     body = f'<p class="quiet">{escape(NOTE)}</p>'
     for form, same_form in forms.items():
         body += _ranked(same_form, form, rerun, say)
@@ -100,37 +90,38 @@ def _form(entry: Entry) -> str:
     return ", ".join((entry.env, *changed))
 
 
-def _ranked(rows: list[Row], form: str, rerun: int, say: Callable[[str], None]) -> str:
+def _ranked(runs: list[tuple[Run, Entry]], form: str, rerun: int, say: Callable[[str], None]) -> str:
     """Return the table of one form of a task, the best run first."""
-    budget = min(int(row.entry.held_out["tokens"].iloc[-1]) for row in rows)
+    budget = min(int(entry.held_out["tokens"].iloc[-1]) for _, entry in runs)
+    rows = []
+    for run, entry in runs:
+        scores = entry.held_out
+        last = scores[scores["tokens"] <= max(budget, scores["tokens"].min())].iloc[-1]
+        name = Path(str(run.folder)).name
+        rows.append([name, entry.recipe, entry.seed, last["success"], int(last["tokens"]), ""])
+    table = pd.DataFrame(rows, columns=COLUMNS).sort_values("score", ascending=False, kind="stable")
+    for number in table.index[:rerun]:
+        run, entry = runs[number]
+        say(f"{run.folder}: training again")
+        table.loc[number, "rerun"] = confirmed(run, entry)
+    table.insert(0, "place", range(1, len(table) + 1))
+    return f"<h2>{escape(form)}</h2>" + table_html(table, f"At most {budget:,} tokens")
 
-    def within(row: Row) -> pd.Series:
-        scores = row.entry.held_out
-        return scores[scores["tokens"] <= max(budget, scores["tokens"].min())].iloc[-1]
 
-    rows = sorted(rows, key=lambda row: -within(row)["success"])
-    for row in rows[:rerun]:
-        say(f"{row.run.folder}: training again")
-        row.rerun = confirmed(row)
-    lines = [(place, Path(str(row.run.folder)).name, row.entry.recipe, row.entry.seed, round(within(row)["success"], 3),
-              int(within(row)["tokens"]), row.rerun) for place, row in enumerate(rows, start=1)]  # fmt: skip
-    return f"<h2>{escape(form)}</h2>" + table_html(pd.DataFrame(lines, columns=HEADS), f"At most {budget:,} tokens")
-
-
-def confirmed(row: Row) -> str:
-    """Train a run again, and say whether its held-out scores come out the same."""
+def confirmed(run: Run, entry: Entry) -> str:
+    """Train a run again, and return whether its held-out scores are the same."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            [entry] = entries(trained_again(row.run, Path(folder) / "again"))
-        ours, theirs = entry.held_out, row.entry.held_out
+            [again] = entries(trained_again(run, Path(folder) / "again"))
+        ours, theirs = again.held_out, entry.held_out
         if not len(ours):
             raise RunError("its settings keep no held-out scores")
     except Exception as error:  # such as an env of the student's own
         return f"cannot be made: {error}"
+    if ours.equals(theirs):
+        return "confirmed"
     gap = max(one - other for one, other in zip(ours["success"], theirs["success"], strict=False))
-    return (
-        "confirmed" if ours.equals(theirs) else f"differs: {ours['success'].iloc[-1]:.3f} at the end (gap {gap:+.3f})"
-    )
+    return f"differs: {ours['success'].iloc[-1]:.3f} at the end (gap {gap:+.3f})"
 
 
 def trained_again(run: Run, folder: Path) -> Run:
