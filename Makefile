@@ -143,7 +143,7 @@ test-verl:
 
 verl-tests: $(READY)
 	$(PIP) install --quiet --no-deps -r requirements/verl.txt
-	$(PYTEST) -m engines tests/contrib/test_verl.py $(ARGS)
+	$(PYTEST) -m engines tests/contrib/verl/test_extensions.py $(ARGS)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:

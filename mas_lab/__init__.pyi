@@ -70,7 +70,7 @@ from mas_lab.losses import clipped as clipped
 from mas_lab.losses import reinforce as reinforce
 from mas_lab.losses import row_mean as row_mean
 from mas_lab.losses import row_sum as row_sum
-from mas_lab.pocket.own import make_pocket as make_pocket
+from mas_lab.pocket.custom import make_pocket as make_pocket
 from mas_lab.policy import PolicyError as PolicyError
 from mas_lab.recipes import RECIPES as RECIPES
 from mas_lab.recipes import Recipe as Recipe

@@ -1,7 +1,7 @@
 """Build a pocket model: words, a small Qwen3, a warm start, and a folder with its provenance.
 
 `python -m mas_lab pocket plan_path` rebuilds a shipped model from its fixed seed into `data/pocket/<family>/`.
-`lab.make_pocket` (`own`) makes a model for a custom env. Both use `make`. Leaves out: sizes and stages (`families`),
+`lab.make_pocket` (`custom`) makes a model for a custom env. Both use `make`. Leaves out: sizes and stages (`families`),
 the demonstrations (`play`) and the supervised training (`warm_start`).
 """
 

@@ -1,4 +1,7 @@
-"""Programs behind the gateway: what a row holds, what is refused, and what costs one episode and no other."""
+"""Programs behind the gateway: what a row holds, what is refused, and what costs one episode and no other.
+
+These are the tests of `gateway`, `dispatcher`, `episode` and `program`.
+"""
 
 import asyncio
 import contextlib

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-TEXT = (Path(__file__).parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[3] / "docs" / "programs.md").read_text(encoding="utf-8")
 LANGGRAPH, *BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, flags=re.S)
 
 

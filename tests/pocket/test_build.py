@@ -1,4 +1,7 @@
-"""The shipped pocket models load by plain transformers and speak their env's words; a tiny one is really built."""
+"""The shipped pocket models load by plain transformers and speak their env's words; a tiny one is really built.
+
+These are the tests of all modules of `mas_lab/pocket`.
+"""
 
 import json
 import random
@@ -15,7 +18,7 @@ import mas_lab as lab
 from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import build as building
-from mas_lab.pocket import own
+from mas_lab.pocket import custom
 from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
@@ -172,7 +175,7 @@ def test_an_env_of_ones_own_gets_a_model_that_plays_it_and_says_how_it_was_made(
 def test_the_whole_example_as_the_module_shows_it(tmp_path, monkeypatch, capsys):
     """An env of one's own, its model, and a team of it that learns: steps cut to what a test has time for."""
     monkeypatch.chdir(tmp_path)
-    source = textwrap.dedent(own.__doc__[own.__doc__.index("    WORDS =") :])
+    source = textwrap.dedent(custom.__doc__[custom.__doc__.index("    WORDS =") :])
     short = source.replace("steps=100", "steps=40").replace("steps=10,", "steps=2,")
     assert short.count("steps=40") == short.count("steps=2,") == 1
     names = {"lab": lab, "dataclass": dataclass, "Task": Task, "Step": Step, "__name__": "example"}
@@ -233,4 +236,4 @@ def test_an_env_of_prose_is_told_to_say_less():
     with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
     with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):
-        own._context(Agree(), prose, "agree")
+        custom._context(Agree(), prose, "agree")

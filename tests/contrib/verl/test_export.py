@@ -1,4 +1,7 @@
-"""A run handed over: what stands in the folder, what is refused, and an episode that another engine samples."""
+"""A run handed over: what the folder holds, what is refused, and an episode that another engine samples.
+
+These are the tests of `export`, `reader` and `settings`.
+"""
 
 import asyncio
 import json

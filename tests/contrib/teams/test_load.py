@@ -1,4 +1,7 @@
-"""Teams handed out and taken in: bit for bit, looked at first, and a card that says what the run holds and no more."""
+"""Shared teams: they come back bit for bit and are checked first, and the card says only what the run holds.
+
+These are the tests of `load` and `save`.
+"""
 
 import json
 import shutil
