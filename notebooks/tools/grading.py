@@ -154,13 +154,13 @@ def _differs(held: HandedRun, handed_in: Sequence[Student]) -> str:
     Options of a recipe are compared among runs of that recipe only.
     """
     others = [(student, run) for student in handed_in for run in student.runs if run.entry and run is not held]
-    mine, told = flat(held.entry.asked), []
+    mine, told = flat(held.entry.config), []
     same = [f"{student.name}: {run.file}" for student, run in others if run.digests and run.digests == held.digests]
     if same:
         told.append(f"the same tables as {', '.join(same)}")
     for key, value in mine.items():
         alike = [run for _, run in others if run.entry.recipe == held.entry.recipe or not key.startswith("recipe.")]
-        usual = Counter(flat(run.entry.asked).get(key, "none") for run in alike).most_common(1)
+        usual = Counter(flat(run.entry.config).get(key, "none") for run in alike).most_common(1)
         if usual and usual[0][0] != value and usual[0][1] * 2 > len(alike) and key != "recipe.name":
             told.append(f"{key} {value} (most: {usual[0][0]})")
     return "; ".join(told)
