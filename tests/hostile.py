@@ -141,7 +141,7 @@ def nested(depth: int, inner: str = "1") -> str:
 ZEROS = bytes(200 * 2**20)
 NOTED = {b"pandas": b'{"index_columns": [{"kind": "range"}], "columns": 5}'}
 BOMBS = {
-    "a member that unpacks to much": (extra("notes.txt", ZEROS), "unpacks to 0.20 GiB"),
+    "a member that unpacks to much": (extra("notes.txt", ZEROS), "takes 0.20 GiB"),
     "JSON that takes much": (text("run.json", b"[" + b"[]," * 2**22 + b"[]]"), "mallory.zip takes more than 0.125 GiB"),
     "a million rows in a few bytes": (table(TURNS, lambda t: rows(t, 500_000)), f"{TURNS} takes more than 0.125 GiB"),
     "a list of members that is too long": (bytes_changed(long_listing), "neither"),

@@ -110,26 +110,27 @@ def limited(use: Callable[..., Any], errors: type[Exception] = RunError, seconds
         print(f"\0{error or type(error).__name__}", end="")
 
 
-def refuse_large(path: Path, size: int) -> None:
-    """Raise RunError if a run of somebody else unpacks to too much."""
-    if size > (limit := size_limit()):
-        raise RunError(f"{path} unpacks to {size / GIB:,.2f} GiB, more than {limit / GIB:.3g}; {_remedy()}")
+def refuse_large(path: Path | str, size: int, variable: str = LIMIT, usual: float = USUAL) -> None:
+    """Raise RunError if what somebody else made takes more bytes than an environment variable allows."""
+    if size > (limit := size_limit(variable, usual)):
+        remedy = _remedy(variable, usual)
+        raise RunError(f"{path} takes {size / GIB:,.2f} GiB, more than {limit / GIB:.3g}; {remedy}")
 
 
-def size_limit() -> float:
+def size_limit(variable: str = LIMIT, usual: float = USUAL) -> float:
     """Return the limit in bytes."""
-    text = os.environ.get(LIMIT, str(USUAL))
+    text = os.environ.get(variable, str(usual))
     try:
         size = float(text)
     except ValueError:
         size = 0.0
     if not 0 < size < 2**20:
-        raise RunError(f"{LIMIT}={text!r} is not a number of GiB above 0; set another, or unset it for {USUAL:g}")
+        raise RunError(f"{variable}={text!r} is not a number of GiB above 0; set another, or unset it for {usual:g}")
     return size * GIB
 
 
-def _remedy() -> str:
-    return f'if you trust it, allow more: os.environ["{LIMIT}"] = "{4 * size_limit() / GIB:g}"'
+def _remedy(variable: str = LIMIT, usual: float = USUAL) -> str:
+    return f'if you trust it, allow more: os.environ["{variable}"] = "{4 * size_limit(variable, usual) / GIB:g}"'
 
 
 def open_zip(path: Path) -> zipfile.Path:

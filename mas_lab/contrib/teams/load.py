@@ -10,7 +10,6 @@ content is loaded. Leaves out: writing a folder (`save_team`), and where the wei
 """
 
 import inspect
-import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mas_lab.backends.loading import open_weights
-from mas_lab.contrib.foreign.child import refuse_chats
+from mas_lab.contrib.foreign.child import refuse_chats, refuse_large
 from mas_lab.contrib.foreign.forms import first_problem
 from mas_lab.policy import PolicyError
 from mas_lab.runs.disk import RunError, changed_file, hashes, read_json
@@ -29,7 +28,7 @@ from mas_lab.tool_calls import forget_patterns
 
 TEAM, CARD = "team.json", "README.md"
 FORMAT = 1
-LIMIT, USUAL = "MAS_LAB_TEAM_GIB", 32.0
+LIMIT = ("MAS_LAB_TEAM_GIB", 32.0)
 """Environment variable with the size limit of a team in GiB, and the default limit."""
 FILE = (
     r"^((config|generation_config|adapter_config|tokenizer_config|special_tokens_map|added_tokens|tokenizer|vocab"
@@ -113,7 +112,7 @@ def read_team(folder: Path) -> TeamFile:
     Raises RunError with the file and the field.
     """
     path = folder / TEAM
-    _refuse_large(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()), folder)
+    refuse_large(folder, sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()), *LIMIT)
     try:
         team = TeamFile.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -121,14 +120,6 @@ def read_team(folder: Path) -> TeamFile:
     for one in team.policies.values():
         _require_files(folder / one.folder, one.files)
     return team
-
-
-def _refuse_large(size: int, where: Any) -> None:
-    """Raise RunError if a team takes too many bytes."""
-    total, limit = size / 2**30, float(os.environ.get(LIMIT, USUAL))
-    if total > limit:
-        message = f"its files take {total:.1f} GiB, and at most {limit:g} are read"
-        raise RunError(f"{where}: {message}; set {LIMIT} if you trust them")
 
 
 def _require_files(folder: Path, listed: dict[str, str]) -> None:
@@ -209,7 +200,7 @@ def _fetched(where: str, revision: str | None) -> Path:
     try:
         with suppress(DryRunError, OfflineModeIsEnabled):  # offline: what was fetched before is checked on disk
             listed = snapshot_download(where, revision=revision, allow_patterns=FETCHED, dry_run=True)
-            _refuse_large(sum(one.file_size or 0 for one in listed), where)
+            refuse_large(where, sum(one.file_size or 0 for one in listed), *LIMIT)
         folder = Path(snapshot_download(where, revision=revision, allow_patterns=FETCHED))
     except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
         raise RunError(f"{where} at {revision} cannot be fetched: {error}") from error

@@ -139,7 +139,7 @@ def test_limit_names_how_to_raise_it(honest, tmp_path, monkeypatch):
     with pytest.raises(lab.RunError, match=r'os\.environ\["MAS_LAB_ZIP_GIB"\] = "0\.0004"'):
         lab.load_run(path)
     monkeypatch.setenv("MAS_LAB_ZIP_GIB", "0.00001")
-    with pytest.raises(lab.RunError, match=r"unpacks to 0\.00 GiB, more than 1e-05"):
+    with pytest.raises(lab.RunError, match=r"takes 0\.00 GiB, more than 1e-05"):
         lab.load_run(path)
     for wrong in ("two", "0", "nan"):
         monkeypatch.setenv("MAS_LAB_ZIP_GIB", wrong)
