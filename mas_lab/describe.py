@@ -13,12 +13,17 @@ from typing import Any
 
 import numpy as np
 
+PARTS_OF_THE_KIT = ("mas_lab.recipes", "mas_lab.cells.", "mas_lab.losses", "mas_lab.contrib.critics",
+                    "mas_lab.contrib.preferences")  # fmt: skip
+"""Modules whose parts have short names, see `recipes.PARTS`."""
+
 
 def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
     """Return a part of a training as plain data (JSON types).
 
-    A dataclass is `{"is": name, **fields}`, a function `{"is": name}`. A part of the kit is named by its class alone,
-    any other part as `module.name`. Values without options, such as a path, are described by their repr.
+    A dataclass is `{"is": name, **fields}`, a function `{"is": name}`. A part that the kit can make again
+    (`recipes.from_data`) is named by its class alone, any other part as `module.name`. Values without options, such as
+    a path, are described by their repr.
 
     Args:
         part: Recipe, plan, credit, curriculum, or any value in one of them.
@@ -57,11 +62,11 @@ def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
 def describe_options(part: Any, place: str, separator: str) -> dict[str, Any]:
     """Return the fields of a dataclass; an object without attributes has none.
 
-    Fields with `init=False`, and a field `state`, are what a part has learned, not options. A field with `younger` in
-    its metadata is left out at its default, because older runs do not record it.
+    Fields with `init=False` are not options, and neither is the field `state` of a part that learns (with `after`). A
+    field with `younger` in its metadata is left out at its default, because older runs do not record it.
     """
     if is_dataclass(part) and _has_generated_init(type(part)):
-        options = [f for f in fields(part) if f.init and f.name != "state"]
+        options = [f for f in fields(part) if f.init and not (f.name == "state" and hasattr(part, "after"))]
         options = [f for f in options if not ("younger" in f.metadata and getattr(part, f.name) == f.default)]
         return {f.name: describe(getattr(part, f.name), f"{place}.{f.name}", separator) for f in options}
     if getattr(part, "__dict__", None) == {}:
@@ -72,7 +77,7 @@ def describe_options(part: Any, place: str, separator: str) -> dict[str, Any]:
 def part_name(part: Any, separator: str = ".") -> str:
     """Return the name of a function or class, or of an object's class: the short name of a recipe's part of the kit."""
     named = part if hasattr(part, "__qualname__") else type(part)
-    is_short = separator == "." and str(named.__module__).startswith("mas_lab.")
+    is_short = separator == "." and str(named.__module__).startswith(PARTS_OF_THE_KIT)
     return named.__name__ if is_short else f"{named.__module__}{separator}{named.__qualname__}"
 
 

@@ -65,6 +65,11 @@ class Scored(small.Relay):
     by: object = None
 
 
+@dataclass(frozen=True)
+class InOneState(small.Relay):
+    state: str = ""
+
+
 class sharp(lab.clipped):
     """A loss that is no dataclass of its own."""
 
@@ -128,6 +133,10 @@ def test_a_part_that_no_run_can_record_is_refused_with_the_remedy(models, tmp_pa
 def test_parts_are_described_by_name_and_options():
     assert describe(lab.mixed(0.5)) == {"is": "mixed", "alpha": 0.5, "local": 1.0}
     assert describe(Judge()) == {"is": f"{__name__}.Judge", "strict": True}
+    task = lab.Task("a", {"b": 1})
+    assert describe(task) == {"is": "mas_lab.env.Task", "id": "a", "data": {"b": 1}}, "no part of a recipe"
+    assert spec(InOneState(state="Ohio"))["state"] == "Ohio"
+    assert {describe(lab.RECIPES[name])["credit"]["is"] for name in ("iac", "madpo")} == {"critic", "preference"}
     assert describe(bonus) == describe(functools.cache(bonus)) == {"is": f"{__name__}.bonus"}
     bound = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
     assert describe(partial(bonus, words=(1,))) == bound
