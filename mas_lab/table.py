@@ -175,7 +175,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
             agent and turn of the first bad row.
     """
     if not isinstance(turns, pd.DataFrame):
-        raise TableError(f"{cell}: wants a table of turns (a pandas DataFrame), got {type(turns).__name__}")
+        raise TableError(f"{cell}: give a table of turns (a pandas DataFrame), not {type(turns).__name__}")
     if not turns.columns.is_unique:
         twice = list(turns.columns[turns.columns.duplicated()])
         raise TableError(f"{cell}: columns {twice} occur twice in the table; drop one of each")

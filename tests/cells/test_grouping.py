@@ -136,7 +136,7 @@ def test_no_column_is_overwritten(name):
 
 
 def test_what_is_no_table_is_refused():
-    with pytest.raises(TableError, match=r"wants a table of turns .*, got list"):
+    with pytest.raises(TableError, match=r"give a table of turns .*, not list"):
         group([{"task": "t"}], "task", mixed())
     doubled = pd.concat([at_turn_0(), table(task=["t", "u"])], axis=1)
     with pytest.raises(TableError, match=r"columns \['task'\] occur twice"):

@@ -22,7 +22,7 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
     """Return (loss_fn, loss_fn_config) of a server; raise PolicyError with a remedy if the server lacks the loss."""
     for name, why in WHY_NOT.items():
         if getattr(loss, name):
-            raise PolicyError(f"{who}: {name}={getattr(loss, name)} is not to be had: {why}; leave it out")
+            raise PolicyError(f"{who}: {name}={getattr(loss, name)} is not possible: {why}; leave it out")
     if type(loss) is reinforce:
         return "cross_entropy", {}
     if type(loss) is not clipped:
@@ -31,10 +31,10 @@ def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
             "lab.clipped() or lab.reinforce(), or another back end"
         )
     if loss.dual is not None:
-        raise PolicyError(f"{who}: dual={loss.dual} is not to be had: the server's ppo has no dual clip; leave it out")
+        raise PolicyError(f"{who}: dual={loss.dual} is not possible: the server's ppo has no dual clip; leave it out")
     if loss.is_sequence_level:
         raise PolicyError(
-            f"{who}: ratio={loss.ratio!r} is not to be had: the server's ppo has a ratio per token; take ratio='token'"
+            f"{who}: ratio={loss.ratio!r} is not possible: the server's ppo has a ratio per token; take ratio='token'"
         )
     high = loss.low if loss.high is None else loss.high
     return "ppo", {"clip_low_threshold": 1 - loss.low, "clip_high_threshold": 1 + high}

@@ -30,7 +30,7 @@ class Service:
             import tinker
         except ImportError as error:
             raise PolicyError(
-                "backend='tinker' wants the SDK: pip install 'mas-lab[tinker]', whose versions fit SkyRL 0.3"
+                "backend='tinker' needs the SDK: pip install 'mas-lab[tinker]', whose versions fit SkyRL 0.3"
             ) from error
         self.url, self.timeout_s = url, timeout_s
         self.require("connect")

@@ -87,7 +87,7 @@ REFUSED = {
 @pytest.mark.parametrize("named", REFUSED)
 def test_what_the_server_has_not_is_refused_with_the_reason_before_anything_is_sent(named, team):
     turns = judged(team)
-    with pytest.raises(PolicyError, match=f"policy 'asker'.*{named}.*not to be had"):
+    with pytest.raises(PolicyError, match=f"policy 'asker'.*{named}.*not possible"):
         lab.update(team, turns, loss=REFUSED[named], aggregate="turn", max_norm=None)
     with pytest.raises(PolicyError, match=r"does nothing with it.*max_norm=None"):
         lab.update(team, turns)
