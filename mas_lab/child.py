@@ -61,10 +61,6 @@ class Child:
             why = (again.stderr.strip().splitlines() or ["it says nothing"])[-1]
             raise RuntimeError(f"a child process for {program!r} does not start ({why}): pip install {NEEDS[program]}")
 
-    @property
-    def lives(self) -> bool:
-        return self.process.poll() is None
-
     def ask(self, question: Any, seconds: float) -> Any:
         """Return the answer (plain data); raise `ChildEnded` if none comes in time, and the child is then gone."""
         late = threading.Event()
@@ -117,7 +113,7 @@ class Workers:
         """Return the answer of a child; raise `ChildEnded` if none comes in time."""
         with self.free:
             child = None
-            while child is None or not child.lives:
+            while child is None or child.process.poll() is not None:  # a child may have died since its last answer
                 child = self.idle.pop() if self.idle else Child(self.program)
             answer = child.ask(question, seconds)
             self.idle.append(child)

@@ -30,8 +30,7 @@ class Ladder(ChainSequence):
     order = "stage_1 → stage_2? → … stage_8?"
 
     def __post_init__(self):
-        fits = self.n_agents is None or (type(self.n_agents) is int and 2 <= self.n_agents <= AGENTS)
-        self.require("n_agents", fits, f"use 2 to {AGENTS}")
+        self.require("n_agents", self.n_agents in (None, *range(2, AGENTS + 1)), f"use 2 to {AGENTS}")
 
     @cached_property
     def agents(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import chains
@@ -130,12 +131,11 @@ class Math(chains.MathTask):
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done:
             return ()
-        last = state.turns[-1].agent if state.turns else None
+        last = state.turns[-1].agent if state.turns else "verifier"
         if last == "verifier":
-            return ("fixer",) if self.fixer else self.solvers[:1]
-        if last in (None, *self.solvers[:-1]):
-            return (self.solvers[0 if last is None else self.solvers.index(last) + 1],)
-        return ("verifier",)
+            return ("fixer",) if self.fixer and state.turns else self.solvers[:1]
+        following = dict(pairwise((*self.solvers, "verifier")))
+        return (following.get(last, "verifier"),)
 
     def observe(self, state: State, agent: str) -> list[Message]:
         role = role_of(agent)

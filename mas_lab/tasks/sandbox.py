@@ -7,13 +7,13 @@ compared outside. The tasks decide what is right, and what it pays.
 """
 
 import importlib.util
-import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
+from mas_lab.arguments import check_arguments
 from mas_lab.child import ChildEnded, workers
 from mas_lab.tasks.shared import harness
 
@@ -104,32 +104,27 @@ def run(
         ValueError: If an argument is not plain data or is out of range. The message names the place.
         ModuleNotFoundError: If no sandbox is installed.
     """
-    fuel = FUEL if fuel is None else fuel
-    _check(source, entry, inputs, {"timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel})
-    mark = secrets.token_hex(8)
-    text = harness.program(source, entry, inputs, mark)
-    if problem := harness.unreadable(source):
-        reply = Reply(error=problem)
-    else:
-        name = tier()
-        text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
-        reply = _reply(name, [text, float(timeout_s), int(memory_mb), int(fuel)], float(timeout_s))
-    return outcome(reply, len(inputs), mark)
-
-
-def _check(source: Any, entry: Any, inputs: Sequence, limits: dict[str, Any]) -> None:
-    if not isinstance(source, str):
-        raise ValueError(f"sandbox.run: source is {source!r}; give a program as text")
-    if entry is not None and not (isinstance(entry, str) and entry.isidentifier() and not iskeyword(entry)):
+    arguments = {"source": source, "entry": entry, "timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel}
+    check_arguments(run, arguments, "sandbox.run", timeout_s=0.001, memory_mb=1, fuel=1)
+    if entry is not None and (not entry.isidentifier() or iskeyword(entry)):
         raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program, or None")
     if not isinstance(inputs, list | tuple):
         raise ValueError(f"sandbox.run: inputs is {inputs!r:.80}; give a list with a list of arguments for each call")
     if entry is None and inputs:
-        raise ValueError("sandbox.run: inputs need an entry, the function they are given to")
-    for name, limit in limits.items():
-        number = isinstance(limit, int | float) and not isinstance(limit, bool)
-        if not number or not (0 if name == "timeout_s" else 1) <= limit < math.inf or not limit:
-            raise ValueError(f"sandbox.run: {name}={limit!r}; give a number above 0, and at least 1 of memory and fuel")
+        raise ValueError("sandbox.run: inputs need an entry, the function that gets them")
+    mark = secrets.token_hex(8)
+    text = harness.program(source, entry, inputs, mark)
+    if problem := harness.unreadable(source):
+        return outcome(Reply(error=problem), len(inputs), mark)
+    name = tier()
+    text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
+    request = [text, float(timeout_s), int(memory_mb), int(fuel or FUEL)]
+    try:
+        reply = Reply(**workers(name).ask(request, timeout_s + GRACE))
+    except ChildEnded as ended:
+        error = f"TimeoutError: no answer in {float(timeout_s):g} s" if ended.late else ""
+        reply = Reply(error=error, backstop=ended.late, late=ended.late)
+    return outcome(reply, len(inputs), mark)
 
 
 @dataclass(frozen=True)
@@ -144,28 +139,22 @@ class Reply:
     stdout: str = ""
     backstop: bool = False
     late: bool = False
-
-
-def _reply(tier: str, question: list, seconds: float) -> Reply:
-    try:
-        return Reply(**workers(tier).ask(question, seconds + GRACE))
-    except ChildEnded as ended:
-        error = f"TimeoutError: no answer in {seconds:g} s" if ended.late else ""
-        return Reply(error=error, backstop=ended.late, late=ended.late)
+    """Whether a limit of fuel or time ended the program; a program may raise the same errors."""
 
 
 def outcome(reply: Reply, count: int, mark: str) -> Outcome:
     """Return `reply` as the outcome of `count` calls; a valid answer starts with `mark`."""
-    nothing, stdout = {"values": (None,) * count, "failed": (True,) * count}, reply.stdout[:LONGEST_OUTPUT]
+    answers = [(None, reply.error)] * count
     if reply.text is None:
-        status = "timeout" if reply.late else harness.status_of(reply.error) if reply.error else "killed"
         error = reply.error or "the program ended its interpreter before it answered"
-        return Outcome(status, stderr=error[:LONGEST_OUTPUT], stdout=stdout, backstop=reply.backstop, **nothing)
-    try:
-        answers = harness.answers(reply.text, count, mark)
-    except ValueError as error:
-        return Outcome("killed", stderr=str(error), stdout=stdout, **nothing)
-    first = next((error for _, error in answers if error is not None), None)
-    status = "ok" if first is None else harness.status_of(first)
+        status = "timeout" if reply.late else harness.status_of(reply.error) if reply.error else "killed"
+    else:
+        try:
+            answers = harness.answers(reply.text, count, mark)
+            error = next((error for _, error in answers if error is not None), None)
+            status = "ok" if error is None else harness.status_of(error)
+        except ValueError as unreadable:
+            error, status = str(unreadable), "killed"
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
-    return Outcome(status, values, (first or "")[:LONGEST_OUTPUT], stdout, failed)
+    stderr, stdout = (error or "")[:LONGEST_OUTPUT], reply.stdout[:LONGEST_OUTPUT]
+    return Outcome(status, values, stderr, stdout, failed, reply.backstop)

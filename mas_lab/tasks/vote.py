@@ -43,15 +43,12 @@ class Vote(chains.MathTask):
     paper = "arXiv 2605.24202"
     order = "voter_1 + voter_2 + voter_3, the majority decides"
     pocket = "math"
+    choices = {"rewards": ("ours",)}
     max_turns = 1
     max_return = 1.0
     hasty = 0.5
     """Share of the answers of `demonstrate` without running values, at `mistakes` = 1."""
     words = (*chains.WORDS, "solve", "answer")
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.require("rewards", not self.published, "the paper has no other rewards; use 'ours'")
 
     @property
     def roles(self) -> tuple[str, ...]:

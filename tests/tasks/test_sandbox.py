@@ -182,7 +182,7 @@ LOOP.append(LOOP)
 
 
 @pytest.mark.parametrize(("changes", "place"), [
-    ({"source": b"x"}, "source is b'x'"), ({"entry": "f()"}, r"entry='f\(\)'"), ({"entry": "class"}, "entry='class'"),
+    ({"source": b"x"}, "source=b'x'"), ({"entry": "f()"}, r"entry='f\(\)'"), ({"entry": "class"}, "entry='class'"),
     ({"entry": None}, "inputs need an entry"), ({"inputs": 3}, "inputs is 3"),
     ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"), ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
     ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),

@@ -119,6 +119,8 @@ class Calculator(DrawnTask):
     order = "opener → closer, each with a tool"
     paper = "a teaching task of this kit"
     max_return, max_tokens = 1.0, 32
+    words = (*"0123456789", *OPERATIONS, "calculate", "compute", "a", "op", "b", "c")
+    """Words of the pocket model: digits, and the names in right and wrong calls."""
 
     def __post_init__(self):
         self.require("largest", self.largest >= 20, "use a number from 20")
@@ -128,11 +130,6 @@ class Calculator(DrawnTask):
     @property
     def agents(self) -> tuple[str, ...]:
         return ("solo",) if self.single_agent else ("opener", "closer")
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the words of the pocket model: digits, and the names in right and wrong calls."""
-        return (*"0123456789", *OPERATIONS, "calculate", "compute", "a", "op", "b", "c")
 
     def tools(self, agent: str) -> Tools:
         return [CALCULATE]

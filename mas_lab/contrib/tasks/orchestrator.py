@@ -100,6 +100,7 @@ class Orchestrator(chains.MathTask):
     max_return = 1.0
     numbers = range(3, 6)
     unit = "digits per worker"
+    choices = {"rewards": ("ours",)}
     default = 3
     fewest = 3
     hasty = {"worker": 0.3, "orchestrator": 0.25, "solo": 0.5}
@@ -107,10 +108,6 @@ class Orchestrator(chains.MathTask):
     careless = 0.4
     """Share of its splits at a plus that is drawn at random."""
     words = (*"0123456789+*", "split", "and", "solve", "join", "whole", "answer", "none")
-
-    def __post_init__(self):
-        super().__post_init__()
-        self.require("rewards", not self.published, "the paper has no other rewards; use 'ours'")
 
     @property
     def roles(self) -> tuple[str, ...]:
