@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.bases import LATEST, PROMPTS, chat, numbered, role_of
 from mas_lab.tasks.shared.grading import is_right
@@ -32,11 +32,8 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class State:
-    problem: str
-    gold: str
+class State(chains.ProblemState):
     turns: tuple[Turn, ...] = ()
-    done: bool = False
 
     @property
     def rounds(self) -> int:
@@ -95,7 +92,7 @@ class Math(chains.MathTask):
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "solver → verifier (→ fixer?), up to 3 loops"
     pocket = "math"
-    max_return = 1.0
+    state_type = State
     invalid_penalty = 0.1
     """Penalty of Dr. MAS: it is subtracted from the return of an invalid output."""
     hasty = {"solver": 0.5, "verifier": 0.75, "fixer": 1.0, "solo": 0.5}
@@ -120,13 +117,6 @@ class Math(chains.MathTask):
     @property
     def roles(self) -> tuple[str, ...]:
         return (*self.solvers, "verifier", *(["fixer"] if self.fixer else []))
-
-    @property
-    def max_tokens(self) -> int:
-        return 1024 if self.full else self.number + 3
-
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"], task.data["gold"])
 
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done:

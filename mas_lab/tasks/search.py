@@ -212,10 +212,21 @@ class Search(SizedTask):
         return self.corpus or str(data_dir() / "search" / "corpus.jsonl")
 
     def _find(self, state: State, query: str) -> list[tuple[str, str]]:
+        """Return (title, text) of each passage that a query finds; nothing is ever made up.
+
+        Raises EnvError, with task and query, if the retriever fails or does not return passages.
+        """
         if not self.full:
             return worlds.look_up(state.world, query)
-        retriever = self.retriever or partial(bm25, self._corpus, most=self.passages, env=self.name)
-        return retrieve(retriever, query, f"search, task {state.task!r}")
+        place = f"{self.name}, task {state.task!r}, query {query!r}"
+        try:
+            found = self.retriever(query) if self.retriever else bm25(self._corpus, query, self.passages, self.name)
+        except Exception as error:
+            raise EnvError(f"{place}: retrieval failed: {type(error).__name__}: {error}") from error
+        if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
+            remedy = "give a list of {'title': text, 'text': text}"
+            raise EnvError(f"{place}: the retriever gave {str(found)[:80]!r}; {remedy}")
+        return [(passage["title"], passage["text"]) for passage in found]
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect output to learn from: hasty or endless searches, a wrong person, a wrong value.
@@ -262,21 +273,6 @@ def as_text(look: Look) -> str:
     found = "\n".join(f"[{number}] {title}: {text}" for number, (title, text) in enumerate(look.found, start=1))
     query = f"<search>{look.query}</search>" if look.query else "A search without a query that can be read."
     return f"{query}\n<information>\n{found or 'Nothing was found.'}\n</information>"
-
-
-def retrieve(retriever: Retriever, query: str, place: str) -> list[tuple[str, str]]:
-    """Return (title, text) of each passage that a retriever finds; nothing is ever made up.
-
-    Raises EnvError, with `place` and query, if the retriever fails or does not return passages.
-    """
-    try:
-        found = retriever(query)
-    except Exception as error:
-        raise EnvError(f"{place}, query {query!r}: retrieval failed: {type(error).__name__}: {error}") from error
-    if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
-        remedy = "a list of {'title': text, 'text': text}"
-        raise EnvError(f"{place}, query {query!r}: the retriever gave {str(found)[:80]!r}; give {remedy}")
-    return [(passage["title"], passage["text"]) for passage in found]
 
 
 def _is_passage(found: Any) -> bool:

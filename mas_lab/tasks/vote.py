@@ -8,17 +8,11 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.bases import PROMPTS, chat, numbered
+from mas_lab.tasks.shared.chains import ProblemState
 from mas_lab.tasks.shared.grading import is_right
-
-
-@dataclass(frozen=True)
-class State:
-    problem: str
-    gold: str
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,7 +39,6 @@ class Vote(chains.MathTask):
     pocket = "math"
     choices = {"rewards": ("ours",)}
     max_turns = 1
-    max_return = 1.0
     hasty = 0.5
     """Share of the answers of `demonstrate` without running values, at `mistakes` = 1."""
     words = (*chains.WORDS, "solve", "answer")
@@ -54,14 +47,7 @@ class Vote(chains.MathTask):
     def roles(self) -> tuple[str, ...]:
         return numbered("voter", self.n_agents or 3)
 
-    @property
-    def max_tokens(self) -> int:
-        return 1024 if self.full else self.number + 3
-
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"], task.data["gold"])
-
-    def observe(self, state: State, agent: str) -> list[Message]:
+    def observe(self, state: ProblemState, agent: str) -> list[Message]:
         return chat(state.problem, PROMPTS["vote"]["voter"]) if self.full else chat(f"solve {state.problem}")
 
     def decided(self, answers: list[str]) -> str | None:
@@ -70,7 +56,7 @@ class Vote(chains.MathTask):
         first = [answer for answer, count in zip(answers, votes, strict=True) if count == max(votes)]
         return first[0] if first and all(is_right(other, first[0]) for other in first) else None
 
-    def act(self, state: State, actions: Mapping[str, str]) -> Step:
+    def act(self, state: ProblemState, actions: Mapping[str, str]) -> Step:
         answers = {agent: self.read_answer(text) for agent, text in actions.items()}
         decision = self.decided([answer for answer in answers.values() if answer is not None])
         success = is_right(decision, state.gold)
@@ -78,7 +64,7 @@ class Vote(chains.MathTask):
         valid = {agent: answer is not None for agent, answer in answers.items()}
         return Step(replace(state, done=True), float(success), local, valid, success, True, {"decision": decision})
 
-    def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
+    def demonstrate(self, state: ProblemState, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from; in full size it is wrong half of the time."""
         if self.full:
             return f"\\boxed{{{state.gold if rng.random() < 0.5 else f'{state.gold}0'}}}"

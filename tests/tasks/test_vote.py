@@ -3,7 +3,7 @@
 import pytest
 
 import mas_lab as lab
-from mas_lab.tasks.vote import State
+from mas_lab.tasks.shared.chains import ProblemState as State
 
 VOTE = lab.make_env("vote", n_agents=4)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import chains
 from mas_lab.tasks.shared.bases import PROMPTS, chat, numbered, role_of
 from mas_lab.tasks.shared.grading import is_right
@@ -53,13 +53,10 @@ def sums(rng: random.Random, parts: int, digits: int) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class State:
-    problem: str
-    gold: str
+class State(chains.ProblemState):
     parts: tuple[str, ...] = ()
     answers: tuple[str | None, ...] = ()
     """Answers of the workers (`None`: unreadable)."""
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,7 +94,7 @@ class Orchestrator(chains.MathTask):
     order = "orchestrator → worker_1 + worker_2 → orchestrator"
     pocket = "orchestrator"
     max_turns = 2
-    max_return = 1.0
+    state_type = State
     numbers = range(3, 6)
     unit = "digits per worker"
     choices = {"rewards": ("ours",)}
@@ -127,9 +124,6 @@ class Orchestrator(chains.MathTask):
         rng = random.Random(f"{self.name} {self.number} {len(self.workers)} {split} {seed}")
         drawn = draw(sums(rng, len(self.workers), self.number), n, split, self.name)
         return [(problem, {"problem": problem, "gold": str(value(problem))}) for problem in drawn]
-
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"], task.data["gold"])
 
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done or self.single_agent:

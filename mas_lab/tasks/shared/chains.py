@@ -94,16 +94,30 @@ class ChainState:
 
 
 @dataclass(frozen=True)
+class ProblemState:
+    problem: str
+    gold: str
+    done: bool = False
+
+
+@dataclass(frozen=True)
 class MathTask(SizedTask):
     """Base class of the math tasks: chains in pocket size, word problems in full size; a subclass has `data`."""
 
     numbers = range(2, 10)
     unit = "digits"
     default = CHAIN
+    max_return = 1.0
+    state_type = ProblemState
+    """Class of the state, which `start` makes of a problem and its answer."""
 
     def __post_init__(self):
         super().__post_init__()
         self.require("data", self.full or not self.data, "it is for size='full'; pocket problems are generated")
+
+    @property
+    def max_tokens(self) -> int:
+        return 1024 if self.full else self.number + 3
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
         if self.full:
@@ -111,6 +125,9 @@ class MathTask(SizedTask):
         else:
             pairs = draw_chains(n, split, seed, self.name, self.number)
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
+
+    def start(self, task: Task) -> Any:
+        return self.state_type(task.data["problem"], task.data["gold"])
 
     def read_answer(self, text: str) -> str | None:
         """Return the answer, or `None` if it cannot be read.
