@@ -3,12 +3,12 @@
 N is the number of completion tokens of a micro-batch. `row_N` gives the row of each token as a whole number from 0. The
 tokens of a row stand side by side in the order in which they were sampled, and no row is cut in two. A loss sees
 neither padding nor prompts. The average over tokens is `update`'s `aggregate`. Old log-probabilities are those recorded
-at sampling time (with `tis`, those of the trained weights before the update). Leaves out: the checks that every loss
-must pass (`contract`).
+at sampling time (with `tis`, those of the trained weights before the update). Leaves out: the
+gradient, which the back ends compute.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 AGGREGATES = ("token", "turn", "agent", "sum")
-UNITS = ("row", "group")
-"""The values of `Loss.unit`."""
 RATIOS = ("token", "sequence", "action")
 """The values of `clipped.ratio`."""
 
@@ -45,6 +43,11 @@ class Loss:
     "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training"). The correction is per token, also where
     the loss has one ratio per row. It costs one more forward pass over the batch."""
 
+    unit: ClassVar[str] = "row"
+    """What a call of the loss gets: "row", any rows, or "group", all rows of one group and no others."""
+    is_sequence_level: ClassVar[bool] = False
+    """True if every token of a row has the value of its row. It then needs an `aggregate` that counts a row once."""
+
     def __post_init__(self):
         check_arguments(Loss, vars(self), type(self).__name__)
         if self.tis is not None and self.tis <= 0:
@@ -61,25 +64,14 @@ class Loss:
         return self.entropy != 0
 
     @property
-    def unit(self) -> str:
-        """Return what a call of the loss sees: "row", any rows, or "group", all rows of one group and no others."""
-        return "row"
-
-    @property
     def skips_zero_advantage(self) -> bool:
         """Return True if a row with advantages of 0 adds exactly nothing to the gradient.
 
-        Such a row needs no pass through the model. Your own loss may return True to save time.
+        Such a row needs no pass through the model. Your own loss may return True to save time. Default: True if the
+        loss has no regularizer, and the `__call__` of `clipped` or `reinforce`, to which a subclass may add a term.
         """
-        return False
-
-    @property
-    def is_sequence_level(self) -> bool:
-        """Return True if every token of a row carries a value of the whole row.
-
-        The loss then needs an `aggregate` that counts a row once.
-        """
-        return False
+        plain = not (self.needs_reference or self.needs_entropy)
+        return plain and type(self).__call__ in (clipped.__call__, reinforce.__call__)
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
         """Return the loss of each token.
@@ -224,10 +216,6 @@ class clipped(Loss):
             raise ValueError(f"clipped: ratio={self.ratio!r}; known are {', '.join(RATIOS)}")
 
     @property
-    def skips_zero_advantage(self) -> bool:
-        return _is_gain(self, clipped)
-
-    @property
     def is_sequence_level(self) -> bool:
         return self.ratio != "token"
 
@@ -270,10 +258,6 @@ class reinforce(Loss):
     It has no ratio and no clip (MAGRPO, arXiv 2508.04652, equation 4).
     """
 
-    @property
-    def skips_zero_advantage(self) -> bool:
-        return _is_gain(self, reinforce)
-
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
         return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
 
@@ -282,31 +266,19 @@ class reinforce(Loss):
 class look(Loss):
     """A loss of 0: its pass computes what another loss reads, and adds nothing to the gradient."""
 
-    reference: bool = False
-
-    @property
-    def needs_reference(self) -> bool:
-        return self.reference
+    needs_reference: bool = False
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
         return 0.0 * logprobs_N
 
 
-def _is_gain(loss: Loss, kind: type[Loss]) -> bool:
-    """Return True if the loss is the advantage times something and nothing else.
-
-    A subclass of a loss of the kit may have added a term, so `__call__` must be the one of `kind`.
-    """
-    return type(loss).__call__ is kind.__call__ and not (loss.needs_reference or loss.needs_entropy)
-
-
-def token_losses(loss: Loss, logprobs_N: "Tensor", *known: "Tensor | None") -> "Tensor":
+def token_losses(loss: Loss, logprobs_N: "Tensor", *inputs: "Tensor | None") -> "Tensor":
     """Return the loss of each token (N,); raise TypeError, naming the loss, if it returns anything else."""
-    losses_N = one_per_token(loss(logprobs_N, *known), logprobs_N, f"loss {type(loss).__name__}")
+    losses_N = one_per_token(loss(logprobs_N, *inputs), logprobs_N, f"loss {type(loss).__name__}")
     if logprobs_N.requires_grad and not losses_N.requires_grad:
         raise TypeError(
-            f"loss {type(loss).__name__} gave losses without a gradient: nothing would be learned; compute them from "
-            "logprobs_N, undetached"
+            f"loss {type(loss).__name__} returned losses without a gradient: nothing would be learned; compute them "
+            "from logprobs_N, undetached"
         )
     return losses_N
 
@@ -318,8 +290,8 @@ def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
     is_array = isinstance(values_N, type(logprobs_N) | np.ndarray)
     shape = f" of shape {tuple(values_N.shape)}" if is_array else ""
     raise TypeError(
-        f"{who} gave a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; wanted is a tensor of shape "
-        f"{tuple(logprobs_N.shape)}, a value per token, summed or averaged over nothing: `aggregate` does that"
+        f"{who} returned a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; return a tensor of shape "
+        f"{tuple(logprobs_N.shape)}, a value per token, neither summed nor averaged: `aggregate` does that"
     )
 
 
@@ -328,14 +300,14 @@ def require_loss(loss: Any, aggregate: str, cell: str) -> None:
     if aggregate not in AGGREGATES:
         raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
     if not isinstance(loss, Loss):
-        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass of that kind")
-    if loss.unit not in UNITS:
-        raise ValueError(f"{cell}: {loss!r} has unit={loss.unit!r}; known are {', '.join(UNITS)}")
+        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass that inherits from it")
+    if loss.unit not in ("row", "group"):
+        raise ValueError(f"{cell}: {loss!r} has unit={loss.unit!r}; known are row, group")
     if loss.unit == "group" and (loss.tis is not None or loss.needs_entropy):
-        raise ValueError(f"{cell}: {loss!r} sees groups, and then has neither tis nor entropy; leave them out")
+        raise ValueError(f"{cell}: {loss!r} compares groups, which excludes tis and entropy; leave them out")
     if loss.is_sequence_level and aggregate not in ("turn", "agent"):
         raise ValueError(
-            f"{cell}: {loss!r} gives every token of a row what belongs to the whole row, and aggregate={aggregate!r} "
-            "adds it up once for each token: long rows would weigh twice, by their ratio and by their length; pass "
+            f"{cell}: {loss!r} gives every token of a row the value of its row, and aggregate={aggregate!r} adds it up "
+            "once for each token: long rows would weigh twice, by their ratio and by their length; pass "
             "aggregate='turn' or 'agent', where a row counts once"
         )

@@ -304,7 +304,7 @@ def test_a_loss_over_groups_refuses_what_it_cannot_compare(off, models):
         lab.update(team, alone, dpo(), off_policy=True)
     with pytest.raises(lab.UpdateError, match=r"several agents, at .*task .*agent .*group by agent too"):
         lab.update(team, off.assign(group="all"), dpo(), off_policy=True)
-    with pytest.raises(ValueError, match=r"dpo.* sees groups, and then has neither tis nor entropy"):
+    with pytest.raises(ValueError, match=r"dpo.* compares groups, which excludes tis and entropy"):
         lab.update(team, off, dpo(tis=2.0), off_policy=True)
 
 
@@ -357,12 +357,12 @@ class Giving(lab.Loss):
 
 
 @pytest.mark.parametrize("make, words", [
-    (torch.sum, r"loss Giving gave a Tensor of shape \(\) for \d+ tokens; wanted is a tensor of shape \(\d+,\)"),
-    (lambda losses_N: losses_N[:-1], r"gave a Tensor of shape \(\d+,\) for \d+ tokens"),
-    (lambda losses_N: losses_N[:, None], r"gave a Tensor of shape \(\d+, 1\) for \d+ tokens"),
-    (lambda losses_N: losses_N.detach().numpy(), r"gave a ndarray of shape \(\d+,\)"),
-    (lambda losses_N: None, r"gave a NoneType for \d+ tokens; .* a value per token"),
-    (lambda losses_N: losses_N.detach(), "gave losses without a gradient: nothing would be learned"),
+    (torch.sum, r"loss Giving returned a Tensor of shape \(\) for \d+ tokens; return a tensor of shape \(\d+,\)"),
+    (lambda losses_N: losses_N[:-1], r"returned a Tensor of shape \(\d+,\) for \d+ tokens"),
+    (lambda losses_N: losses_N[:, None], r"returned a Tensor of shape \(\d+, 1\) for \d+ tokens"),
+    (lambda losses_N: losses_N.detach().numpy(), r"returned a ndarray of shape \(\d+,\)"),
+    (lambda losses_N: None, r"returned a NoneType for \d+ tokens; .* a value per token"),
+    (lambda losses_N: losses_N.detach(), "returned losses without a gradient: nothing would be learned"),
 ])  # fmt: skip
 def test_what_is_no_loss_per_token_is_named(make, words, drawn, models):
     team = make_team("shared", models)

@@ -98,7 +98,7 @@ class preference:
                 own = np.flatnonzero([team.name_of(agent) == name for agent in turns["agent"]])
                 samples = samples_of(turns.iloc[own], advantage=0.0, weight=0.0)
                 with restored_gradients(policy):
-                    tokens = policy.forward_backward(samples, look(reference=True))
+                    tokens = policy.forward_backward(samples, look(needs_reference=True))
                 parts = tokens.split([[sample] for sample in samples])
                 found_R[own] = [part.reference_N.sum().item() for part in parts]
         return found_R
