@@ -11,6 +11,7 @@ import pickle
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from functools import singledispatch
 from numbers import Real
@@ -24,7 +25,7 @@ from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message
 from mas_lab.tool_calls import as_action
 
 HOSTILE = ("nothing", "garbage", "cut", "long", "unicode")
-"""Players besides the env's own `demonstrate`; each of them says something that no env expects."""
+"""Players besides the env's own `demonstrate`. Each says something that no env expects."""
 GARBAGE = "\x00 }{ <moves> 0/0 -1e999 \\boxed{ ```python\n] None"
 UNICODE = "Ünïcode \u202e\u0301 \ud55c\uae00 \U0001f9ed \u2212\u00bd \ufeff\u2028 \u0660"
 LONG = 20_000
@@ -72,6 +73,8 @@ def hostile(player: str, prompt: str, rng: random.Random) -> str:
 
 
 class _Check:
+    """One check of an env: `task` and `turns` are the task that is played, and each agent's turns in it so far."""
+
     def __init__(self, env: Env):
         self.env, self.name, self.times = env, getattr(env, "name", type(env).__name__), Counter()
         self.closely, self.game = True, bool(env_option(env, "competitive"))
@@ -80,8 +83,9 @@ class _Check:
         self.attributes()
         own = ("demonstrate",) if hasattr(self.env, "demonstrate") else ()
         for number, task in enumerate(self.tasks(tasks, split, seed)):
+            self.task = task
             for player in (*own, *HOSTILE) if number < HARRIED or not own else own:
-                self.episode(task, player, random.Random(f"{seed} {task.id} {player}"))
+                self.episode(player, random.Random(f"{seed} {task.id} {player}"))
         return pd.DataFrame(self.times.items(), columns=["check", "times"])
 
     def law(self, check: str, holds: bool, problem: str, **where) -> None:
@@ -98,8 +102,8 @@ class _Check:
         try:
             return function()
         except Exception as error:
-            told = f"{name} failed: {type(error).__name__}: {error}; an env answers whatever is said"
-            raise EnvError(f"{self.place(where)}: {told}") from error
+            problem = f"{name} failed: {type(error).__name__}: {error}; an env answers whatever an agent says"
+            raise EnvError(f"{self.place(where)}: {problem}") from error
 
     def pure(self, name: str, argument: Any, function: Callable[[], Any], **where) -> Any:
         """Return the result of `function()`.
@@ -110,29 +114,27 @@ class _Check:
             return self.call(name, function, where)
         before = self.call("copying a state", lambda: deepcopy(argument), where)
         first = self.call(name, function, where)
-        told = f"{name} changed what it was given; return a new object, or begin with state = copy.deepcopy(state)"
-        self.law(f"{name} leaves its argument alone", same(argument, before), told, **where)
+        problem = f"{name} changed its argument; return a new object, or begin with state = copy.deepcopy(state)"
+        self.law(f"{name} leaves its argument alone", equal(argument, before), problem, **where)
         second = self.call(name, function, where)
-        told = f"{name} gave two answers to one question; draw no random numbers in it and keep nothing in the env"
-        self.law(f"{name} gives the same answer twice", same(first, second), told, **where)
+        problem = f"{name} gave two answers to one call; draw no random numbers in it and store nothing in the env"
+        self.law(f"{name} gives the same answer twice", equal(first, second), problem, **where)
         return first
 
     def attributes(self) -> None:
         env = self.env
         for name in PARTS:
             self.law("has every part", hasattr(env, name), f"`{name}` is missing; see mas_lab.env.Env")
-        agents = env.agents
-        named = isinstance(agents, tuple) and agents and all(isinstance(agent, str) and agent for agent in agents)
-        differ = named and len(set(agents)) == len(agents)
+        agents, tokens = env.agents, env.max_tokens
+        names = isinstance(agents, tuple) and agents and all(isinstance(agent, str) and agent for agent in agents)
+        differ = names and len(set(agents)) == len(agents)
         self.law("agents are names", differ, f"agents={agents!r}; give a tuple of different names")
         self.law("a game has two sides", len(agents) > 1 or not self.game, f"agents={agents!r}; a game needs two")
-        self.law("max_turns is a count", _count(env.max_turns), f"max_turns={env.max_turns!r}; give an int from 1")
+        self.law("max_turns is a count", _is_count(env.max_turns), f"max_turns={env.max_turns!r}; give an int from 1")
         finite = isinstance(env.max_return, Real) and math.isfinite(env.max_return)
         self.law("max_return is finite", finite, f"max_return={env.max_return!r}; give a number")
-        most = env.max_tokens if isinstance(env.max_tokens, Mapping) else dict.fromkeys(agents, env.max_tokens)
-        counts = all(_count(most.get(agent)) for agent in agents)
-        told = f"max_tokens={env.max_tokens!r}; give an int from 1, or one per agent"
-        self.law("max_tokens are counts", counts, told)
+        counts = all(_is_count(tokens.get(agent) if isinstance(tokens, Mapping) else tokens) for agent in agents)
+        self.law("max_tokens are counts", counts, f"max_tokens={tokens!r}; give an int from 1, or one per agent")
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """Return the tasks to play, after a look at both splits under a few seeds."""
@@ -146,100 +148,95 @@ class _Check:
         if not env_option(self.env, "splits_meet"):
             train, test = contents["train"], contents["test"]
             shared = [*(set(train) & set(test)), *(i for i, text in test.items() if text in set(train.values()))]
-            told = "in both splits; split by a hash of the content, or declare splits_meet = True"
-            self.law("train and test are disjoint", not shared, told, task=next(iter(shared), ""))
+            problem = "in both splits; split by a hash of the content, or declare splits_meet = True"
+            self.law("train and test are disjoint", not shared, problem, task=next(iter(shared), ""))
         return self.env.tasks(n, split, seed)
 
     def drawn(self, n: int, split: str, seed: int) -> list[Task]:
         where = {"split": split, "seed": seed}
-        found = self.pure("tasks", (n, split, seed), lambda: self.env.tasks(n, split, seed), **where)
-        tasks = isinstance(found, list) and all(isinstance(task, Task) for task in found)
-        self.law("tasks gives tasks", tasks, f"tasks gave {_quoted(found)}; give a list of mas_lab.Task", **where)
-        different = len({task.id for task in found})
-        told = f"tasks({n}) gave {len(found)} tasks with {different} ids; if these are all, pass tasks={different}"
-        self.law("tasks gives what was asked", len(found) == different == n, told, **where)
-        return found
+        tasks = self.pure("tasks", (n, split, seed), lambda: self.env.tasks(n, split, seed), **where)
+        listed = isinstance(tasks, list) and all(isinstance(task, Task) for task in tasks)
+        self.law("tasks gives tasks", listed, f"tasks gave {_quoted(tasks)}; give a list of mas_lab.Task", **where)
+        ids = len({task.id for task in tasks})
+        problem = f"tasks({n}) gave {len(tasks)} tasks with {ids} ids; if these are all, pass tasks={ids}"
+        self.law("tasks gives what was asked", len(tasks) == ids == n, problem, **where)
+        return tasks
 
-    def episode(self, task: Task, player: str, rng: random.Random) -> None:
-        self.closely = True
+    def episode(self, player: str, rng: random.Random) -> None:
+        self.closely, self.turns, task = True, Counter(), self.task
         state = self.pure("start", task, lambda: self.env.start(task), task=task.id)
-        turns, total, own, steps, done = Counter(), 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
+        total, own, steps, done = 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
         while not done:
             self.closely = steps < CLOSELY or steps % THEN_EVERY == 0
-            self.picture(state, task, turns)
-            acting = self.acting(state, task, turns)
-            texts = {agent: self.speak(player, state, agent, rng, task, turns) for agent in acting}
+            self.picture(state)
+            acting = self.acting(state)
+            texts = {agent: self.completion(player, state, agent, rng) for agent in acting}
             actions = {agent: as_action(self.env, agent, text, steps) for agent, text in texts.items()}
-            where = {"task": task.id, "agent": "+".join(acting), "turn": turns[acting[0]]}
-            said = actions[acting[0]] if len(acting) == 1 else actions
-            step = self.pure("step", state, lambda s=state, a=actions: self.env.step(s, dict(a)), **where, text=said)
-            self.step(step, acting, turns, **where)
+            where = {"task": task.id, "agent": "+".join(acting), "turn": self.turns[acting[0]]}
+            text = actions[acting[0]] if len(acting) == 1 else actions
+            step = self.pure("step", state, lambda s=state, a=actions: self.env.step(s, dict(a)), **where, text=text)
+            self.step(step, acting, **where)
             state, done, total, steps = step.state, step.done, total + step.team_reward, steps + 1
             own.update(step.local_rewards)
-            turns.update(acting)
-        self.picture(state, task, turns)
-        if self.game:
-            self.won(step, own, task)
-        else:
-            self.earned(step.success, total, task)
+            self.turns.update(acting)
+        self.picture(state)
+        self.won(step, own) if self.game else self.returned(step.success, total)
 
-    def earned(self, success: bool, total: float, task: Task) -> None:
-        best = self.env.max_return
-        told = f"returned {total}, above max_return={best}; state the true bound"
-        self.law("return within max_return", total <= best + EPSILON, told, task=task.id)
-        told = f"returned max_return={best} without success; one of the two is wrong"
-        self.law("max_return means success", success or total < best - EPSILON, told, task=task.id)
-        self.law("success pays", total > 0 or not success, f"success, but the return is {total}", task=task.id)
+    def returned(self, success: bool, total: float) -> None:
+        best, where = self.env.max_return, {"task": self.task.id}
+        problem = f"returned {total}, above max_return={best}; state the true bound"
+        self.law("return within max_return", total <= best + EPSILON, problem, **where)
+        problem = f"returned max_return={best} without success; one of the two is wrong"
+        self.law("max_return means success", success or total < best - EPSILON, problem, **where)
+        self.law("success pays", total > 0 or not success, f"success, but the return is {total}", **where)
 
-    def won(self, last: Step, own: Mapping[str, float], task: Task) -> None:
-        first, *others = self.env.agents
-        most = self.env.max_return
-        for agent, earned in own.items():
-            told = f"earned {earned}, above max_return={most}; state the true bound"
-            self.law("own return within max_return", earned <= most + EPSILON, told, task=task.id, agent=agent)
+    def won(self, last: Step, own: Mapping[str, float]) -> None:
+        (first, *others), best, where = self.env.agents, self.env.max_return, {"task": self.task.id}
+        for agent, total in own.items():
+            problem = f"earned {total}, above max_return={best}; state the true bound"
+            self.law("own return within max_return", total <= best + EPSILON, problem, **where, agent=agent)
         won = own[first] > max(own[other] for other in others) + EPSILON
-        told = f"success is {last.success}, but the agents earned {dict(own)}; it means that {first!r} earned the most"
-        self.law("success is the first agent's win", last.success == won, told, task=task.id)
+        problem = f"success is {last.success}, but the agents earned {dict(own)}; it means that {first!r} earned most"
+        self.law("success is the first agent's win", last.success == won, problem, **where)
 
-    def picture(self, state: Any, task: Task, turns: Counter) -> None:
+    def picture(self, state: Any) -> None:
         if hasattr(self.env, "draw"):
-            where = {"task": task.id, "state after turns": dict(turns)}
+            where = {"task": self.task.id, "state after turns": dict(self.turns)}
             problem = validate_svg(self.pure("draw", state, lambda: self.env.draw(state), **where))
             self.law("draw gives a picture", not problem, f"what draw gave {problem}", **where)
 
-    def acting(self, state: Any, task: Task, turns: Counter) -> tuple[str, ...]:
-        acting = tuple(self.pure("acting", state, lambda: self.env.acting(state), task=task.id, turns=dict(turns)))
-        agents, most = self.env.agents, self.env.max_turns
+    def acting(self, state: Any) -> tuple[str, ...]:
+        task, turns, agents, most = self.task.id, self.turns, self.env.agents, self.env.max_turns
+        acting = tuple(self.pure("acting", state, lambda: self.env.acting(state), task=task, turns=dict(turns)))
         known = set(acting) <= set(agents) and len(set(acting)) == len(acting) > 0
-        told = f"acting gave {acting} after turns {dict(turns)}; name one or more of {agents} until a step is done"
-        self.law("agents act until it is done", known, told, task=task.id)
+        problem = f"acting gave {acting} after turns {dict(turns)}; name one or more of {agents} until a step is done"
+        self.law("agents act until it is done", known, problem, task=task)
+        problem = f"acts again after max_turns={most}; the episode must be done by then"
         for agent in acting:
-            told = f"acts again after max_turns={most}; the episode must be done by then"
-            where = {"task": task.id, "agent": agent, "turn": turns[agent]}
-            self.law("ends within max_turns", turns[agent] < most, told, **where)
+            self.law("ends within max_turns", turns[agent] < most, problem, task=task, agent=agent, turn=turns[agent])
         return acting
 
-    def speak(self, player: str, state: Any, agent: str, rng: random.Random, task: Task, turns: Counter) -> str:
-        where = {"task": task.id, "agent": agent, "turn": turns[agent]}
+    def completion(self, player: str, state: Any, agent: str, rng: random.Random) -> str:
+        where = {"task": self.task.id, "agent": agent, "turn": self.turns[agent]}
         messages = self.pure("observe", state, lambda: self.env.observe(state, agent), **where)
         chat = isinstance(messages, list) and messages
         problem = next(filter(None, map(no_message, messages)), "") if chat else _quoted(messages)
-        told = f"observe gave {problem}; give a list of {{'role': {' | '.join(map(repr, ROLES))}, 'content': text}}"
-        self.law("observe gives chat messages", chat and not problem, told, **where)
+        roles = " | ".join(map(repr, ROLES))
+        advice = f"observe gave {problem}; give a list of {{'role': {roles}, 'content': text}}"
+        self.law("observe gives chat messages", not problem, advice, **where)
         if player == "demonstrate":
             return self.call("demonstrate", lambda: self.env.demonstrate(state, agent, rng), where)
-        once = player == "long" and turns[agent]  # else the history would grow without bound
+        once = player == "long" and self.turns[agent]  # else the history would grow without bound
         return hostile("cut" if once else player, transcript(messages), rng)
 
-    def step(self, step: Step, acting: tuple[str, ...], turns: Counter, **where) -> None:
+    def step(self, step: Step, acting: tuple[str, ...], **where) -> None:
         validate_step(self.env, step, acting, self.place(where))
-        spoken = {agent for agent in self.env.agents if turns[agent] or agent in acting}
-        for name, allowed in (("local_rewards", spoken), ("valid", set(acting))):
-            told = f"step.{name} has {sorted(getattr(step, name))}, but only {sorted(allowed)} may be named"
-            self.law("others have no entry", set(getattr(step, name)) <= allowed, told, **where)
+        for name, allowed in (("local_rewards", {*acting, *self.turns}), ("valid", set(acting))):
+            problem = f"step.{name} has {sorted(getattr(step, name))}, but only {sorted(allowed)} may be named"
+            self.law("others have no entry", set(getattr(step, name)) <= allowed, problem, **where)
         shared = step.team_reward if self.game else 0
-        told = f"team_reward is {shared} in a competitive env; what an agent earns there is its local reward"
-        self.law("a game has no team reward", shared == 0, told, **where)
+        problem = f"team_reward is {shared} in a competitive env; what an agent earns there is its local reward"
+        self.law("a game has no team reward", shared == 0, problem, **where)
 
 
 def _quoted(value: Any) -> str:
@@ -247,17 +244,15 @@ def _quoted(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:60]}... ({len(text)} characters)"
 
 
-def _count(value: Any) -> bool:
+def _is_count(value: Any) -> bool:
     return isinstance(value, int) and value >= 1
 
 
-def same(first: Any, second: Any) -> bool:
+def equal(first: Any, second: Any) -> bool:
     """Return True if two objects are equal, or have equal pickles (for classes without their own equality)."""
-    try:
+    with suppress(ValueError):  # arrays are compared element by element
         if bool(first == second):
             return True
-    except ValueError:  # arrays are compared element by element
-        pass
     try:
         return pickle.dumps(first) == pickle.dumps(second)
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -146,7 +146,7 @@ def test_tool_messages_pass():
 GAMES = {
     "shared": "team_reward is 1.0 in a competitive env; what an agent earns there is its local reward",
     "poor": "agent 'left': earned 1.0, above max_return=0.5",
-    "sore": "success is False, but the agents earned {'left': 1.0, 'right': -1.0}; .*'left' earned the most",
+    "sore": "success is False, but the agents earned {'left': 1.0, 'right': -1.0}; .*'left' earned most",
 }
 
 
@@ -177,7 +177,7 @@ def test_a_purity_that_breaks_late_is_found():
             return super().step(state, actions)
 
     check_env(Long(), tasks=1)
-    with pytest.raises(EnvError, match="turn 24, text '': step changed what it was given"):
+    with pytest.raises(EnvError, match="turn 24, text '': step changed its argument"):
         check_env(Late(), tasks=1)
 
 
@@ -233,7 +233,7 @@ def test_states_without_equality_are_compared_by_content(pure):
     if pure:
         check_env(Plain(), tasks=2)
     else:
-        with pytest.raises(EnvError, match="step changed what it was given"):
+        with pytest.raises(EnvError, match="step changed its argument"):
             check_env(Plain(), tasks=2)
 
 

@@ -1,6 +1,6 @@
 """Write files atomically: beside their place, flushed to disk, then renamed into it.
 
-A file is complete or absent. Tables are parquet. Leaves out: the content of files (`run`, `checkpoint`) and their
+A file is complete or absent. Tables are parquet. Leaves out: the content of files (`run`, `recorder`) and their
 digests (`manifest`).
 """
 

@@ -2,7 +2,7 @@
 
 The folder holds the recipe, the env, the tasks, a configuration, and a bridge file that imports this kit. It also holds
 one recorded step, whose advantages verl must reproduce. A run that verl cannot continue in the same way is refused,
-with the reason. Leaves out: verl's settings (`verl_settings`), and how the folder is used there (`export_reader`).
+with the reason. Leaves out: verl's settings (`settings`), and how the folder is used there (`reader`).
 """
 
 import zipfile
