@@ -204,7 +204,7 @@ def foretold() -> None:
 def maze() -> None:
     """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
     env = lab.make_env(demo.ENV)
-    task, before, after = demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).shown
+    task, before, after = demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).example
     figure = mazes(env, task, {"before": before, "after": after})
     figure.update_layout(margin={"l": 34, "r": 6, "t": 44, "b": 34}, font_size=20, title_font_size=24)
     figure.update_annotations(font_size=19)

@@ -15,7 +15,7 @@ from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained, e
 from mas_lab.runs.run import runs_dir
 from mas_lab.study.processes import side_by_side
 
-KEPT = "ladder-grpo-0"
+STORED = "ladder-grpo-0"
 """Folder of the ladder run that is stored. The page shows its spikes and its wrong answers."""
 
 
@@ -26,10 +26,10 @@ def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = 
     again at the end.
     """
     out = Path(out) if out else runs_dir() / "quickstart"
-    shutil.rmtree(out / KEPT, ignore_errors=True)
+    shutil.rmtree(out / STORED, ignore_errors=True)
     jobs = [trials.maze(METHOD, 0, steps or STEPS)]
     for seed, recipe in product(range(seeds), LADDER_RECIPES):
-        keep = out / KEPT if (recipe, seed) == ("grpo", 0) else None
+        keep = out / STORED if (recipe, seed) == ("grpo", 0) else None
         jobs.append(trials.ladder(recipe, seed, steps or trials.LADDER_STEPS, keep))
     runs: list[Trained] = []
     for run in side_by_side([(trials.learn, trial) for trial in jobs]):
@@ -47,7 +47,7 @@ def compare(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None
     The method trains for `steps` steps. Each baseline then trains for as many sampled tokens.
     """
     out = Path(out) if out else runs_dir() / "compare"
-    found = side_by_side([(trials.learn_alike, seed, steps or STEPS) for seed in range(seeds)])
+    found = side_by_side([(trials.learn_at_equal_tokens, seed, steps or STEPS) for seed in range(seeds)])
     runs = [run for of_seed in sorted(found, key=lambda runs: runs[0].trial.seed) for run in of_seed]
     _end(out, runs)
     return runs
@@ -69,12 +69,12 @@ def headline(runs: list[Trained]) -> str:
     has its largest gradient norm over all runs: `dr_mas 0.00 -> 0.51 (largest norm 2.7)`.
     """
     table, env = results(runs), runs[0].trial.env
-    told, noted = [], " (largest norm {:.1f})" if env["name"] == "ladder" else ""
+    parts, noted = [], " (largest norm {:.1f})" if env["name"] == "ladder" else ""
     for name, own in table.groupby("recipe", sort=False):
         norm = noted.format(own["largest_norm"].max())
-        told.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{norm}")
+        parts.append(f"{name} {own['before'].mean():.2f} -> {own['after'].mean():.2f}{norm}")
         noted = noted.replace("largest norm ", "")
     count = table["seed"].nunique()
     over = f", {count} seeds" if count > 1 else ""
     of = f" of {env['n_agents']}" if "n_agents" in env else ""
-    return f"{env['name']}{of}: {', '.join(told)}{over}, {elapsed(runs):.0f} s"
+    return f"{env['name']}{of}: {', '.join(parts)}{over}, {elapsed(runs):.0f} s"

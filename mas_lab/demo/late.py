@@ -43,12 +43,12 @@ def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
     row = wrong.iloc[0]
     task = turns[(turns["step"] == row["step"]) & (turns["task"] == row["task"])]
     spoke = task.loc[task["agent"] == row["agent"], "episode"].nunique()
-    said = dialogue(task, row["episode"])
-    asked, answered = said[["hears", "says"]][said["agent"] == row["agent"]].iloc[0]
+    talk = dialogue(task, row["episode"])
+    prompt, answer = talk[["hears", "says"]][talk["agent"] == row["agent"]].iloc[0]
     share = {name: f"{(wrong[name] > 0).mean():.0%}".replace("%", " %") for name in COMPARES}
     late = f"{agents[len(agents) // 2]} to {agents[-1]}"
     return (
-        f"<p>{escape(row['agent'])} was asked <q>{escape(asked)}</q> and said <q>{escape(answered)}</q>. "
+        f"<p>{escape(row['agent'])} was asked <q>{escape(prompt)}</q> and said <q>{escape(answer)}</q>. "
         f"<b>The answer was wrong, and it was still reinforced: reward {row['credit']:.3g}, the task's mean "
         f"{row['center']:.3g}, advantage {row['grpo']:+.1f}.</b> A late agent only speaks in episodes that already go "
         f"well. So its reward is mostly above the task's mean, whatever it says.</p>"
@@ -57,7 +57,7 @@ def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
         f"<p>This is the largest advantage among the {len(wrong):,} wrong answers of {late} in this training. grpo "
         f"reinforced {share['grpo']} of them. On the same answers, grpo_masked would reinforce {share['grpo_masked']} "
         f"and dr_mas {share['dr_mas']}.</p>"
-        + folded(f"The whole episode, step {row['step']}", table_html(said, "The episode, turn by turn"))
+        + folded(f"The whole episode, step {row['step']}", table_html(talk, "The episode, turn by turn"))
     )
 
 
@@ -74,8 +74,8 @@ def boxes_html() -> str:
     """Return a box per recipe as HTML: who is compared with whom in the made-up episodes."""
     legend = ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
     boxes = "".join(
-        f"<div><h3>{name}</h3><p>{told}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
-        for name, told in COMPARES.items()
+        f"<div><h3>{name}</h3><p>{text}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
+        for name, text in COMPARES.items()
     )
     return (
         "<p>Take eight episodes of one task. Stage 6 spoke in three of them, and was wrong twice. Stage 8 spoke "
@@ -86,7 +86,7 @@ def boxes_html() -> str:
 
 def drawing(turns: pd.DataFrame) -> str:
     """Return the made-up episodes under one recipe as SVG: a strip of all rewards, and one for each late agent."""
-    parts, told, one_mean = [], [], turns["center"].nunique() == 1
+    parts, labels, one_mean = [], [], turns["center"].nunique() == 1
     for place, agent in enumerate(("stage_1", "stage_6", "stage_8")):
         own, foot, name = turns[turns["agent"] == agent], 44 * place + 40, agent.replace("_", " ")
         marks = [LEGEND[(value > 0) - (value < 0)][:2] if place else ("●", NEUTRAL) for value in own["advantage"]]
@@ -97,9 +97,9 @@ def drawing(turns: pd.DataFrame) -> str:
         heights = foot - 13 * own.groupby("credit").cumcount()
         for reward, y, (mark, color) in zip(own["credit"], heights, marks, strict=True):
             parts.append(f'<text x="{80 + 190 * reward:.0f}" y="{y}" fill="{color}">{mark}</text>')
-        told.append(f"{name} {' '.join(mark for mark, _ in marks)}" * bool(place))
+        labels.append(f"{name} {' '.join(mark for mark, _ in marks)}" * bool(place))
     parts.append('<text x="80" y="158">0</text><text x="150" y="158">reward</text><text x="270" y="158">1</text>')
     return (
-        f'<svg viewBox="0 0 290 162" role="img" aria-label="{" ".join(told)}" font-size="12" fill="currentColor">'
+        f'<svg viewBox="0 0 290 162" role="img" aria-label="{" ".join(labels)}" font-size="12" fill="currentColor">'
         f"{''.join(parts)}</svg>"
     )

@@ -52,8 +52,8 @@ def _ladder(runs: list[Trained]) -> list[str]:
     curves, norms, trial = pd.concat([run.curve for run in runs]), largest_norms(runs), runs[0].trial
     reached = results(runs).groupby("recipe", sort=False)["after"].mean()
     *rates, last = (f"{value:.2f} under {recipe}" for recipe, value in reached.items())
-    kept, agents = next(run for run in runs if run.trial.keep).trial, make_env(**trial.env).agents
-    inspector, named = SpikeInspector(kept.keep, agents=agents), f"{kept.recipe}, seed {kept.seed}"
+    stored, agents = next(run for run in runs if run.trial.keep).trial, make_env(**trial.env).agents
+    inspector, named = SpikeInspector(stored.keep, agents=agents), f"{stored.recipe}, seed {stored.seed}"
     return [
         f'<p class="lead"><b>A team of {STAGES} agents learns to climb a ladder. Its success is {", ".join(rates)} and '
         f"{last}.</b></p>",
@@ -66,7 +66,7 @@ def _ladder(runs: list[Trained]) -> list[str]:
         "<p>In a recorded study with one set of weights for all stages, the difference was small (three seeds). "
         "Studies with ten seeds and tuned learning rates are in <code>docs/findings.md</code> of the project.</p>",
         f"<h2>Three ways to compare</h2>{boxes_html()}",
-        f"<h2>One late agent of this run ({named})</h2>{late_html(load_run(kept.keep).turns, agents)}",
+        f"<h2>One late agent of this run ({named})</h2>{late_html(load_run(stored.keep).turns, agents)}",
         "<h2>Success over training</h2>",
         "<p>A team that reaches later stages samples more tokens in the same number of steps.</p>",
         figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves),
@@ -90,12 +90,12 @@ def _spike(spike: dict[str, Any]) -> str:
 
 def _maze(runs: list[Trained]) -> list[str]:
     """Return the sections about the maze. Everything below the curves is from the first of `runs`."""
-    curves, (task, before, after), env = pd.concat([run.curve for run in runs]), runs[0].shown, make_env(ENV)
+    curves, (task, before, after), env = pd.concat([run.curve for run in runs]), runs[0].example, make_env(ENV)
     recipes = dict.fromkeys(run.trial.recipe for run in runs)
     equal = " Sampled tokens are equal, optimizer steps are not." if len(recipes) > 1 else ""
     ways = {"before": before, "after": after}
     drawn = [figure_html(mazes(env, task, {name: own}), f"The way {name} training") for name, own in ways.items()]
-    told = [
+    tables = [
         table_html(dialogue(own, own["episode"].iloc[0]), f"Each move {name} training") for name, own in ways.items()
     ]
     return [
@@ -110,7 +110,7 @@ def _maze(runs: list[Trained]) -> list[str]:
         "longest way that only the trained team walks, without a wasted step. If there is none, it is the first "
         "maze.</p>",
         f'<div class="two">{"".join(drawn)}</div>',
-        folded("What both said, move by move", "".join(told)),
+        folded("What both said, move by move", "".join(tables)),
     ]
 
 

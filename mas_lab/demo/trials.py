@@ -81,7 +81,7 @@ class Trained:
     last: Report
     began: float
     ended: float
-    shown: tuple[Task, pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False)
+    example: tuple[Task, pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False)
     """One task with its episodes before and after training, see `before_and_after`."""
 
 
@@ -126,11 +126,11 @@ def learn(trial: Trial) -> Trained:
             break
     named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
     tables = pd.DataFrame(curve).assign(**named), pd.concat(norms, ignore_index=True).assign(**named)
-    shown = before_and_after(env, team) if env.name == ENV else None
-    return Trained(trial, before, success, seconds, *tables, report, began, time.time(), shown)
+    example = before_and_after(env, team) if env.name == ENV else None
+    return Trained(trial, before, success, seconds, *tables, report, began, time.time(), example)
 
 
-def learn_alike(seed: int, steps: int) -> list[Trained]:
+def learn_at_equal_tokens(seed: int, steps: int) -> list[Trained]:
     """Train the method for `steps` steps in the maze, then each baseline for as many sampled tokens."""
     first = learn(maze(METHOD, seed, steps))
     budget = int(first.curve["tokens"].iloc[-1])

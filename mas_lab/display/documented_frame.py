@@ -37,10 +37,10 @@ class DocumentedFrame(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         most, few = pd.get_option("display.max_rows"), pd.get_option("display.min_rows")
-        shown = pd.DataFrame(self).map(_cell).rename(index=_cell, columns=_cell)
-        shown = shown.rename_axis(index=_cell, columns=_cell)
+        cells = pd.DataFrame(self).map(_cell).rename(index=_cell, columns=_cell)
+        cells = cells.rename_axis(index=_cell, columns=_cell)
         with pd.option_context("display.max_colwidth", None):
-            table = shown.to_html(
+            table = cells.to_html(
                 escape=False, notebook=True, max_cols=pd.get_option("display.max_columns"),
                 max_rows=most if not most or len(self) <= most or not few else min(most, few),
                 show_dimensions=pd.get_option("display.show_dimensions"),
@@ -57,8 +57,8 @@ def documented(table: pd.DataFrame, kind: str = "") -> DocumentedFrame:
 
 def key_html(kind: str, columns: Any) -> str:
     """Return the meanings of the columns as an HTML paragraph, or an empty string if none has a meaning."""
-    told = COLUMN_DOCS.get(kind, {})
-    parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(told[name])}" for name in columns if name in told]
+    meanings = COLUMN_DOCS.get(kind, {})
+    parts = [f"<b>{html.escape(str(name))}</b>: {html.escape(meanings[name])}" for name in columns if name in meanings]
     return f"<p><small>{'; '.join(parts)}</small></p>" if parts else ""
 
 

@@ -5,18 +5,18 @@ The same holds for characters that change the order of letters. Leaves out: HTML
 
 import unicodedata
 
-KEPT = "\n\t"
+ALLOWED = "\n\t"
 
 
 def escape_control_chars(text: str) -> str:
     """Return `text` with control characters as pictures (␀, ␛) and other invisible ones as codes such as ⟨U+202E⟩."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
-    return "".join(_shown(character) for character in text)
+    return "".join(_visible(character) for character in text)
 
 
-def _shown(character: str) -> str:
-    if character.isprintable() or character in KEPT or character == " ":
+def _visible(character: str) -> str:
+    if character.isprintable() or character in ALLOWED or character == " ":
         return character
     code = ord(character)
     if code < 0x20:

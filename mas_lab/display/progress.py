@@ -133,8 +133,8 @@ class CellBar(tqdm):
     def _draw(self) -> None:
         from IPython.display import display
 
-        shown = {"text/plain": "\n".join([*self._lines.values(), *map(str, self._bars())])}
+        bundle = {"text/plain": "\n".join([*self._lines.values(), *map(str, self._bars())])}
         if self._handle is None:
-            CellBar._handle = display(shown, raw=True, display_id=True)
+            CellBar._handle = display(bundle, raw=True, display_id=True)
         else:
-            self._handle.update(shown, raw=True)
+            self._handle.update(bundle, raw=True)

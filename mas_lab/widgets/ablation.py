@@ -116,13 +116,13 @@ class AblationBoard:
         Returns:
             One line of text.
         """
-        told = []
+        parts = []
         for env, own in self.table.groupby("env", sort=False):
             cells = (f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in own.itertuples())
-            told.append((f"{env}: " if len(own) < len(self.table) else "") + "; ".join(cells))
+            parts.append((f"{env}: " if len(own) < len(self.table) else "") + "; ".join(cells))
         budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
         unit = {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
-        return f"{self.score} on {self._whose}, up to {budgets} {unit}. {'. '.join(told)}"
+        return f"{self.score} on {self._whose}, up to {budgets} {unit}. {'. '.join(parts)}"
 
     @property
     def _whose(self) -> str:
@@ -176,10 +176,12 @@ class AblationBoard:
             "Over all tasks, each a stratum of the bootstrap": self.envs,
         }  # fmt: skip
         known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
-        shown = ((caption, table_html(table.loc[:, (table != "").any()], caption)) for caption, table in known.items())
-        return "".join(folded(escape(caption), table) for caption, table in shown)
+        sections = (
+            (caption, table_html(table.loc[:, (table != "").any()], caption)) for caption, table in known.items()
+        )
+        return "".join(folded(escape(caption), table) for caption, table in sections)
 
-    def _told(self) -> str:
+    def _notes(self) -> str:
         """Return HTML on what was not equal and what these runs cannot show."""
         others = [caution for caution in self.cautions if caution not in self.not_equal]
         settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
@@ -198,7 +200,7 @@ class AblationBoard:
             The path of the file.
         """
         figures = (figure_html(*one) for one in self._figures())
-        parts = [self._counts(), *figures, self._told(), self._tables(), folded("How the numbers are made", NOTE)]
+        parts = [self._counts(), *figures, self._notes(), self._tables(), folded("How the numbers are made", NOTE)]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
@@ -207,13 +209,13 @@ class AblationBoard:
         display(HTML(beside(self._counts())))
         for figure, *_ in self._figures():
             display(figure)
-        display(HTML(beside(f"{self._told()}{self._tables()}{folded('How the numbers are made', NOTE)}")))
+        display(HTML(beside(f"{self._notes()}{self._tables()}{folded('How the numbers are made', NOTE)}")))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
     """Return the value of `name` that all entries share, or `usual` if they differ."""
-    said = {getattr(entry, name) for entry in found}
-    return said.pop() if len(said) == 1 else usual
+    values = {getattr(entry, name) for entry in found}
+    return values.pop() if len(values) == 1 else usual
 
 
 def _listed(heading: str, lines: Sequence[str]) -> str:

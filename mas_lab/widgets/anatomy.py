@@ -20,7 +20,7 @@ from mas_lab.widgets.text import visible_data
 
 SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
           "scale", "advantage", "episode", "node", "candidate"]  # fmt: skip
-KEPT = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
+RECORDED = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
         "baselines")  # fmt: skip
 LIMIT, MOST = 1_500_000, 64
 """Maximum bytes of episodes, and number of episodes, on the page of spikes."""
@@ -58,8 +58,8 @@ def anatomy(spike: Spike, turns: pd.DataFrame, source: Source) -> dict[str, Any]
             group["little"] += 1
     for agent in agents.values():
         agent["groups"] = _by_share(agent["groups"])
-    told = visible_data({name: spike[name] for name in KEPT})
-    return {**told, "exact": spike.get("exact", True), "anatomy": _by_share(agents)}
+    fields = visible_data({name: spike[name] for name in RECORDED})
+    return {**fields, "exact": spike.get("exact", True), "anatomy": _by_share(agents)}
 
 
 def _by_share(parts: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -90,17 +90,17 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
     steps = {spike["step"]: source.turns(spike["step"]) for spike in spikes}
     if not steps or any(not set(turns.columns) >= {"episode", "agent", "completion"} for turns in steps.values()):
         return None
-    held = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
-    index = index_of(held)
+    opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
+    index = index_of(opened)
     reading = Reading(source, states=States(source, patience=PATIENCE), shares=spike_shares(spikes))
     names = list(zip(index["step"], index["episode"], strict=True))
     largest = []
     for spike in spikes:
         rows = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
         largest.append([(spike["step"], steps[spike["step"]]["episode"].iloc[row]) for row in rows])
-    wanted = dict.fromkeys(one for rank in zip_longest(*largest) for one in rank if one is not None)
-    places = [names.index(one) for one in wanted][:MOST]
-    told = page_data(index, lambda place: reading.with_groups(*names[place]), places, LIMIT)
-    told["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
+    named = dict.fromkeys(one for rank in zip_longest(*largest) for one in rank if one is not None)
+    places = [names.index(one) for one in named][:MOST]
+    data = page_data(index, lambda place: reading.with_groups(*names[place]), places, LIMIT)
+    data["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
     agents = {escaped(agent): color for agent, color in colors(source.agents).items()}
-    return {**told, "agents": agents, "runs": [held.title], "at": ""}
+    return {**data, "agents": agents, "runs": [opened.title], "at": ""}

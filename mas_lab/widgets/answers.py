@@ -25,10 +25,10 @@ from mas_lab.widgets.live import with_fallback
 
 MOST = 500
 """Maximum number of index rows, or of group members, in one answer."""
-AT_ONCE, KEPT = 100, 4
+AT_ONCE, CACHED = 100, 4
 """Steps whose texts are read at once, and how many such parts are kept for the next search."""
 MARKED = ["run", "step", "episode", "task", "node", "note"]
-Whole = Annotated[int, Field(ge=0, le=10**9)]
+Count = Annotated[int, Field(ge=0, le=10**9)]
 Text = Annotated[str, Field(max_length=20_000)]
 FLAGS = ("failed", "succeeded", "invalid", "truncated", "lone", "marked")
 
@@ -42,14 +42,14 @@ class Term(Strict):
 
     kind: Literal[*FLAGS, "agent", "task", "step", "run", "text"]
     value: Text = ""
-    low: Whole = Field(0, alias="from")
-    high: Whole = Field(0, alias="to")
+    low: Count = Field(0, alias="from")
+    high: Count = Field(0, alias="to")
     negated: bool = False
 
 
 class Mark(Strict):
-    run: Whole = 0
-    step: Whole
+    run: Count = 0
+    step: Count
     episode: Text
     node: Text | None = None
     note: Text = ""
@@ -57,13 +57,13 @@ class Mark(Strict):
 
 class Question(Strict):
     ask: Literal["hello", "index", "episode", "group", "marks"]
-    low: Whole = Field(0, alias="from")
+    low: Count = Field(0, alias="from")
     count: Annotated[int, Field(ge=1, le=MOST)] = MOST
     sort: Literal[*TOLD] = "telling"
     descending: bool = True
     filter: Annotated[list[Term], Field(max_length=100)] = []
-    run: Whole = 0
-    step: Whole = 0
+    run: Count = 0
+    step: Count = 0
     episode: Text = ""
     group: Text = ""
     marks: Annotated[list[Mark], Field(max_length=10_000)] = []
@@ -75,7 +75,7 @@ class Answers:
     def __init__(self, index: pd.DataFrame, readings: Sequence[Reading]):
         self.index, self._readings = index, readings
         self.marks = pd.DataFrame(columns=MARKED)
-        self._texts, self._order = lru_cache(KEPT)(self._read_texts), lru_cache(1)(self._sorted)
+        self._texts, self._order = lru_cache(CACHED)(self._read_texts), lru_cache(1)(self._sorted)
         where = zip(index["run"], index["step"], index["episode"].map(escape_control_chars), strict=True)
         self._places = {key: place for place, key in enumerate(where)}
 
@@ -84,20 +84,20 @@ class Answers:
         number = question.get("id") if isinstance(question, dict) else None
         named = {"id": number} if type(number) is int else {}
         try:
-            asked = Question.model_validate(question)
-            return {**named, **getattr(self, f"_{asked.ask}")(asked)}
+            query = Question.model_validate(question)
+            return {**named, **getattr(self, f"_{query.ask}")(query)}
         except ValidationError as error:
             wrong = error.errors(include_input=False)[0]
             return {**named, "error": f"question: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}"[:300]}
         except (RunError, TableError) as error:
             return {**named, "error": str(error)}
 
-    def _hello(self, asked: Question) -> dict[str, Any]:
+    def _hello(self, query: Question) -> dict[str, Any]:
         return {"hello": True, "total": len(self.index)}
 
-    def _index(self, asked: Question) -> dict[str, Any]:
-        order = self._order(asked.sort, asked.descending, tuple(asked.filter))
-        rows = self.index.iloc[order[asked.low : asked.low + asked.count]]
+    def _index(self, query: Question) -> dict[str, Any]:
+        order = self._order(query.sort, query.descending, tuple(query.filter))
+        rows = self.index.iloc[order[query.low : query.low + query.count]]
         return {"rows": plain(rows), "found": len(order), "total": len(self.index)}
 
     def _sorted(self, sort: str, descending: bool, terms: tuple[Term, ...]) -> np.ndarray:
@@ -105,26 +105,26 @@ class Answers:
         values = ranks(self.index, sort)[found]
         return found[np.argsort(-values if descending else values, kind="stable")]
 
-    def _episode(self, asked: Question) -> dict[str, Any]:
-        row = self._row(asked)
+    def _episode(self, query: Question) -> dict[str, Any]:
+        row = self._row(query)
         episode, groups = self._readings[row["run"]].with_groups(int(row["step"]), row["episode"], MOST)
         return {"episode": episode, "groups": groups}
 
-    def _row(self, asked: Question | Mark) -> pd.Series:
+    def _row(self, query: Question | Mark) -> pd.Series:
         """Return the row of the index that a question names."""
-        place = self._places.get((asked.run, asked.step, asked.episode))
+        place = self._places.get((query.run, query.step, query.episode))
         if place is None:
-            raise TableError(f"there is no episode {asked.episode!r:.200} at step {asked.step} of this run")
+            raise TableError(f"there is no episode {query.episode!r:.200} at step {query.step} of this run")
         return self.index.iloc[place]
 
-    def _group(self, asked: Question) -> dict[str, Any]:
-        if asked.run >= len(self._readings) or asked.step not in self._readings[asked.run].source.steps:
-            raise TableError(f"there is no step {asked.step} in this run")
-        return {"members": self._readings[asked.run].group(asked.step, asked.group, MOST)}
+    def _group(self, query: Question) -> dict[str, Any]:
+        if query.run >= len(self._readings) or query.step not in self._readings[query.run].source.steps:
+            raise TableError(f"there is no step {query.step} in this run")
+        return {"members": self._readings[query.run].group(query.step, query.group, MOST)}
 
-    def _marks(self, asked: Question) -> dict[str, Any]:
+    def _marks(self, query: Question) -> dict[str, Any]:
         rows = [(one.run, one.step, one.episode, self._row(one)["task"], one.node or "", one.note)
-                for one in asked.marks]  # fmt: skip
+                for one in query.marks]  # fmt: skip
         self.marks = pd.DataFrame(rows, columns=MARKED)
         self._order.cache_clear()
         return {"marked": len(rows)}
@@ -192,13 +192,13 @@ def connect(frame: str, answer: Callable[[Any], dict[str, Any]]) -> Any:
     from IPython.display import display
 
     widget = _kind()(_dom_classes=[frame])  # every widget has this trait, so the name needs no new one
-    shown = display(with_fallback(widget, "") | {"text/plain": ""}, raw=True, display_id=True)
+    output = display(with_fallback(widget, "") | {"text/plain": ""}, raw=True, display_id=True)
 
     def heard(_: Any, question: Any, buffers: Any) -> None:
-        nonlocal shown
-        if shown is not None:  # it runs in the browser now and no longer needs its output
-            shown.update({"text/plain": "", "text/html": ""}, raw=True)
-            shown = None
+        nonlocal output
+        if output is not None:  # it runs in the browser now and no longer needs its output
+            output.update({"text/plain": "", "text/html": ""}, raw=True)
+            output = None
         widget.send(answer(question))
 
     widget.on_msg(heard)

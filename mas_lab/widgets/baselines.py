@@ -77,15 +77,15 @@ def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> F
     covariances.
     """
     require(ratios, ["agent", "F", "V"], "theory_against_measurement")
-    shown = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]
-    columns = {"by rewards alone: F / V": shown["F"] / shown["V"], "with the covariances": shown["predicted"]}
+    known = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]
+    columns = {"by rewards alone: F / V": known["F"] / known["V"], "with the covariances": known["predicted"]}
     figure = make_subplots(rows=1, cols=2, subplot_titles=list(columns), shared_yaxes=True, horizontal_spacing=0.06)
-    ends = [min(0.5, shown["measured"].min()), 1.2 * max(2.0, shown["measured"].max())] if len(shown) else [0.5, 2.0]
+    ends = [min(0.5, known["measured"].min()), 1.2 * max(2.0, known["measured"].max())] if len(known) else [0.5, 2.0]
     for column, predicted in enumerate(columns.values(), start=1):
         figure.add_scatter(x=ends, y=ends, mode="lines", line=SAME, showlegend=False, row=1, col=column)
         for agent, shade in colors(agents).items():
-            own, name = shown["agent"] == agent, for_plotly(agent)
-            figure.add_scatter(x=predicted[own], y=shown.loc[own, "measured"], mode="markers", name=name,
+            own, name = known["agent"] == agent, for_plotly(agent)
+            figure.add_scatter(x=predicted[own], y=known.loc[own, "measured"], mode="markers", name=name,
                                marker={"color": shade, "size": 8, "opacity": 0.8}, legendgroup=name,
                                showlegend=column == 1, row=1, col=column)  # fmt: skip
     figure.update_xaxes(type="log", title_text="predicted ratio of |G|²", tickvals=TICKS)

@@ -49,9 +49,9 @@ def board_figure(
         rows=len(envs), cols=len(panels), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
         shared_xaxes=shared, vertical_spacing=min(1.0, between / tall), horizontal_spacing=0.06,
     )  # fmt: skip
-    for col, (dots, told, title) in enumerate(panels, start=1):
+    for col, (dots, summary, title) in enumerate(panels, start=1):
         for row, env in enumerate(envs, start=1):
-            _cells(figure, dots[dots["env"] == env], told[told["env"] == env], recipes[env], shades, row, col)
+            _cells(figure, dots[dots["env"] == env], summary[summary["env"] == env], recipes[env], shades, row, col)
             if row == len(envs) or not shared:
                 figure.update_xaxes(title_text=_wrapped(title), title_standoff=8, row=row, col=col)
             if shared:
@@ -73,10 +73,10 @@ def _span(values: pd.Series) -> list[float]:
     return [low - rest, high + rest]
 
 
-def _cells(figure: Figure, dots, told, recipes: Sequence[str], shades, row: int, col: int) -> None:
+def _cells(figure: Figure, dots, summary, recipes: Sequence[str], shades, row: int, col: int) -> None:
     """Draw one panel: a line of dots and an interval per recipe, with the first recipe on top."""
     for place, recipe in enumerate(recipes):
-        own, iqm = dots[dots["recipe"] == recipe], told[told["recipe"] == recipe]
+        own, iqm = dots[dots["recipe"] == recipe], summary[summary["recipe"] == recipe]
         spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
         known = own[[name for name in ("file", "seed") if name in own]].to_numpy().tolist()
         dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}

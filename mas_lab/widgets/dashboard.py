@@ -92,8 +92,8 @@ class LiveDashboard(Training):
         self._team, self.env, self.seed = team, env, seed
         self.error: BaseException | None = None
         """Exception that ended the training; `None` if it ended by its last step or by a stop."""
-        self._asked_to_stop, self._ended, self._outcome = threading.Event(), threading.Event(), ""
-        self._asked = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
+        self._stop_requested, self._ended, self._outcome = threading.Event(), threading.Event(), ""
+        self._arguments = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
         """Name of the episodes whose success and return the training curve shows."""
@@ -127,7 +127,7 @@ class LiveDashboard(Training):
             with heard_by(self._hear):
                 for report in training:
                     self._take(report)
-                    if self._asked_to_stop.is_set():
+                    if self._stop_requested.is_set():
                         break
         except BaseException as error:  # `wait` raises it again
             self.error = error
@@ -151,7 +151,7 @@ class LiveDashboard(Training):
 
         The call returns at once. Use `wait()` to wait for the end.
         """
-        self._asked_to_stop.set()
+        self._stop_requested.set()
         if not self._outcome:
             self._tell()
 
@@ -174,7 +174,7 @@ class LiveDashboard(Training):
             try:
                 self._ended.wait(0.2)  # in slices, because Windows cannot interrupt an endless wait
             except KeyboardInterrupt:
-                if self._asked_to_stop.is_set():
+                if self._stop_requested.is_set():
                     raise
                 self.stop()
         if not self.running and self.error is not None:
@@ -189,13 +189,13 @@ class LiveDashboard(Training):
     @property
     def _state(self) -> str:
         """Return "running", "stopping", "ended" or "failed"."""
-        return self._outcome or ("stopping" if self._asked_to_stop.is_set() else "running")
+        return self._outcome or ("stopping" if self._stop_requested.is_set() else "running")
 
     # What the thread calls at each step
 
     def _begin(self, step: int | None) -> None:
         """Load what a resumed run or a fork has shown before `step`, before anything is drawn."""
-        if self._folder and self._kept is None:
+        if self._folder and self._loaded is None:
             self.begin(self.run, step)
 
     def _hear(self, done: int, scores: pd.DataFrame | None) -> None:
@@ -272,11 +272,11 @@ class LiveDashboard(Training):
         """
         if run is None or self._folder is None:
             raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
-        asked = {**self._asked, "foreground": self._foreground, "fork": self._folder}
-        if self._asked.get("score_seed") is None and "seed" in changes:
-            asked["score_seed"] = self._asked["seed"]
+        arguments = {**self._arguments, "foreground": self._foreground, "fork": self._folder}
+        if self._arguments.get("score_seed") is None and "seed" in changes:
+            arguments["score_seed"] = self._arguments["seed"]
         if hasattr(self.watch, "load_state"):
-            asked["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
+            arguments["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():
             bases = [policy.shared.source.name for policy in self._team.policies.values() if hasattr(policy, "shared")]
             own = team or load_run(self._folder).team(bases)
@@ -285,7 +285,7 @@ class LiveDashboard(Training):
                 raise ValueError(f"fork: lr names agent {agent!r}; the team has {', '.join(own)}")
             if rate is not None:
                 own[agent].lr = float(rate)
-        return LiveDashboard(**{**asked, **changes, "team": own, "run": run})
+        return LiveDashboard(**{**arguments, **changes, "team": own, "run": run})
 
     def look(self, step: int | None = None) -> RolloutViewer:
         """Open the rollouts so far at the most telling episode of a step.

@@ -49,13 +49,13 @@ def document(title: str, body: str, data: Any = None, scripts: Sequence[str] = (
     """
     style = "".join(_text(name) for name in (*STYLES, *styles))
     code = "".join(f"<script>{_text(name)}</script>" for name in scripts)
-    held = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
+    embedded = f'<script type="application/json" id="data">{for_script(data)}</script>' if data is not None else ""
     return (
         f'<!doctype html><html lang="en" class="mas-lab"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{policy()}"><title>{escape(title)}</title>'
         f'<meta name="viewport" content="width=device-width"><style>{style}</style>'
         f"<script>{_text('theme.js')}</script></head>"
-        f"<body><main><h1>{escape(title)}</h1>{body}</main>{held}{code}</body></html>"
+        f"<body><main><h1>{escape(title)}</h1>{body}</main>{embedded}{code}</body></html>"
     )
 
 
@@ -108,13 +108,13 @@ def figure_html(figure: Any, described: str, data: pd.DataFrame | None = None, l
     """
     drawn = json.loads(figure.to_json())
     size = {name: f"{drawn['layout'][name]}px" if name in drawn["layout"] else "100%" for name in ("width", "height")}
-    told = escape(described)
-    held = folded("The numbers behind this figure", table_html(data, described)) if data is not None else ""
+    label = escape(described)
+    numbers = folded("The numbers behind this figure", table_html(data, described)) if data is not None else ""
     return (
-        f'<figure aria-label="{told}"><div class="wide" tabindex="0" role="group" aria-label="{told}">'
+        f'<figure aria-label="{label}"><div class="wide" tabindex="0" role="group" aria-label="{label}">'
         f'<div style="min-width:{least}px"><div class="drawing" style="width:{size["width"]};height:{size["height"]}">'
         f'</div><script type="application/json">{for_script(drawn | {"config": OFFLINE})}</script></div></div>'
-        f'<figcaption class="described">{told}</figcaption>{held}</figure>'
+        f'<figcaption class="described">{label}</figcaption>{numbers}</figure>'
     )
 
 
@@ -130,8 +130,8 @@ def live_or_static(live: str, static: str) -> str:
     to the frame whether the notebook is dark. Nothing depends on it.
     """
     name = f"static-{hashlib.sha256((live + static).encode(errors='replace')).hexdigest()[:12]}"
-    told = f"<script>{_text('notebook.js')}</script>"
-    return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}{told}'
+    script = f"<script>{_text('notebook.js')}</script>"
+    return f'<style>#{name} {{ display: none }}</style><div id="{name}">{static}</div>{live}{script}'
 
 
 def in_a_notebook() -> str:

@@ -116,9 +116,9 @@ class Axis:
         return [(at, _lines(label) if has_labels else []) for at, label in found if low - 0.01 <= at <= high + 0.01]
 
     def _ticks(self, low: float, high: float) -> Iterable[tuple[float, str]]:
-        if (given := self.layout.get("tickvals")) is not None:
+        if (values := self.layout.get("tickvals")) is not None:
             texts = self.layout.get("ticktext")
-            return zip(given, texts if texts is not None else [f"{value:g}" for value in given], strict=True)
+            return zip(values, texts if texts is not None else [f"{value:g}" for value in values], strict=True)
         if self.names:
             return enumerate(self.names)
         if self.is_log:
@@ -216,9 +216,9 @@ def _axis(axis: Axis, axes: Mapping[str, Axis]) -> Iterator[str]:
 def named(traces: Sequence[dict], layout: dict) -> dict[str, dict]:
     """Return the traces and lines in the key by their names."""
     several = len(traces) > 1 and layout.get("showlegend") is not False
-    shown = [one for one in traces if one.get("name") and one.get("showlegend", several)]
-    shown += [line for line in layout.get("shapes", ()) if line.get("showlegend")]
-    return {one["name"]: one for one in shown}
+    entries = [one for one in traces if one.get("name") and one.get("showlegend", several)]
+    entries += [line for line in layout.get("shapes", ()) if line.get("showlegend")]
+    return {one["name"]: one for one in entries}
 
 
 def _key(named: Mapping[str, dict], width: float) -> tuple[list[str], float]:

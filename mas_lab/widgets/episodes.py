@@ -26,13 +26,13 @@ from mas_lab.widgets.text import visible_data
 
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
-SHOWN = [name for name in SCHEMA if name != "prompt_ids"]
+COLUMNS = [name for name in SCHEMA if name != "prompt_ids"]
 LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
 """Columns that are read of a row: `SHOWN` for a page, `LISTED` for a list of its group."""
 DATES = ["step", "optimizer_step", "policy", "skipped"]
-MEMBERS, SAID = 32, 80
+MEMBERS, EXCERPT = 32, 80
 """Members of a comparison group that a page lists, and characters of a completion in this list."""
-HELD, MISSES = 4, 20
+CACHED_STEPS, MISSES = 4, 20
 """Steps kept in memory, and how many episodes may not fit on a page before no other is tried."""
 LINE = 300
 """Bytes of an episode's line in the index."""
@@ -130,7 +130,7 @@ class Reading:
     def __init__(self, source: Source, run: int = 0, states: States | None = None, shares: Shares | None = None):
         self.source, self.run = source, run
         self._states, self._shares = states, shares or {}
-        self._step = lru_cache(HELD)(self._read)
+        self._step = lru_cache(CACHED_STEPS)(self._read)
 
     def _read(self, step: int) -> pyarrow.Table | pd.DataFrame:
         """Return the rows of a step that belong to its batch, with their place in the step as `row`.
@@ -138,29 +138,29 @@ class Reading:
         A run's stay in Arrow, which takes half the time of a page.
         """
         if self.source.run is not None:
-            [table] = self.source.arrow(SHOWN, [step], trained_only=False)
+            [table] = self.source.arrow(COLUMNS, [step], trained_only=False)
             if set(ALWAYS) <= set(table.column_names):
                 table = table.append_column("row", pyarrow.array(np.arange(len(table))))
                 return table.filter(compute.invert(table["probe"]))
-        turns = completed(self.source.turns(step, SHOWN))
+        turns = completed(self.source.turns(step, COLUMNS))
         return turns.assign(row=range(len(turns)))[trained(turns)]
 
-    def _where(self, step: int, by: str, wanted: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
+    def _where(self, step: int, by: str, matches: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
         """Return the rows whose value in the column `by` is wanted: the existing `columns`, and `row`."""
         table = self._step(step)
         if isinstance(table, pyarrow.Table):
             if by not in table.column_names:
                 return []
-            values = [value for value in table[by].unique().to_pylist() if wanted(value)]
+            values = [value for value in table[by].unique().to_pylist() if matches(value)]
             own = table.filter(compute.is_in(table[by], pyarrow.array(values, table.schema.field(by).type)))
             rows = own.select([name for name in (*columns, "row") if name in own.column_names]).to_pylist()
             return [row | {INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
-        own = table[table[by].map(wanted).astype(bool)] if by in table else table[:0]
+        own = table[table[by].map(matches).astype(bool)] if by in table else table[:0]
         return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
 
     def rows(self, step: int, episode: str) -> list[Row]:
         """Return the rows of an episode as dicts."""
-        return self._where(step, "episode", episode.__eq__, SHOWN)
+        return self._where(step, "episode", episode.__eq__, COLUMNS)
 
     def with_groups(self, step: int, name: str, most: int = MEMBERS) -> tuple[Data, Groups]:
         """Return an episode as a page's data, and the comparison groups of its rows under the names `run|step|group`.
@@ -173,9 +173,9 @@ class Reading:
             row["shares"] = self._shares.get((step, row["row"]))
         states = self._states(step, rows) if self._states else {}
         episode = {"run": self.run, "step": step, **episode_data(rows, self.source, states)}
-        said = [one for node in episode["nodes"] for one in node["candidates"]]
-        found = self._members(step, {one["group"] for one in said} - {""})
-        for one in said:
+        candidates = [one for node in episode["nodes"] for one in node["candidates"]]
+        found = self._members(step, {one["group"] for one in candidates} - {""})
+        for one in candidates:
             one["compared"] = len(found.get(one["group"], ()))
         groups = {f"{self.run}|{step}|{group}": _largest(rows, most, name) for group, rows in found.items()}
         return episode, groups
@@ -203,7 +203,7 @@ def _member(row: Row) -> Data:
     numbers = {name: None if _is_missing(row.get(name)) else in_words(row[name]) for name in ("credit", "advantage")}
     return {
         **{name: escaped(row[name]) for name in ("episode", "node", "agent")},
-        "candidate": int(row.get("candidate", 0)), **numbers, "said": escaped(row["completion"])[:SAID],
+        "candidate": int(row.get("candidate", 0)), **numbers, "said": escaped(row["completion"])[:EXCERPT],
     }  # fmt: skip
 
 

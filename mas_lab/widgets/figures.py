@@ -81,14 +81,14 @@ def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> F
 def dialogue(turns: pd.DataFrame, episode: str) -> pd.DataFrame:
     """Return one episode as it was played: its kept rows in order, with each agent's prompt, completion and rewards."""
     require(turns, ["episode", "depth", "agent", "prompt", "completion", "team_reward", "local_reward"], "dialogue")
-    kept = turns[(turns["episode"] == episode) & turns["kept"].astype(bool)].sort_values("depth", kind="stable")
-    if kept.empty:
+    played = turns[(turns["episode"] == episode) & turns["kept"].astype(bool)].sort_values("depth", kind="stable")
+    if played.empty:
         raise ValueError(f"dialogue: no kept row of episode {episode!r} in the table")
-    heard = kept["prompt"].str.replace(r"^user: ", "", regex=True)
-    said = kept["completion"].where(kept["completion"] != "", "(nothing)")
-    named = {"turn": kept["turn"], "agent": kept["agent"], "hears": heard, "says": said}
-    earned = {"team_reward": kept["team_reward"].round(2), "local_reward": kept["local_reward"].round(2)}
-    return documented(pd.DataFrame(named | earned | {"success": kept["success"]}).reset_index(drop=True), "dialogue")
+    prompts = played["prompt"].str.replace(r"^user: ", "", regex=True)
+    texts = played["completion"].where(played["completion"] != "", "(nothing)")
+    named = {"turn": played["turn"], "agent": played["agent"], "hears": prompts, "says": texts}
+    rewards = {"team_reward": played["team_reward"].round(2), "local_reward": played["local_reward"].round(2)}
+    return documented(pd.DataFrame(named | rewards | {"success": played["success"]}).reset_index(drop=True), "dialogue")
 
 
 def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> Figure:
@@ -111,10 +111,10 @@ def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
     own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
     state = env.start(task)
     path = [state.at]
-    for agent, said in zip(own["agent"], own["completion"], strict=True):
+    for agent, text in zip(own["agent"], own["completion"], strict=True):
         if agent == env.agents[-1]:
-            path += state.maze.walk(state.at, env.read(said) or ())[1:]
-        state = env.step(state, {agent: said}).state
+            path += state.maze.walk(state.at, env.read(text) or ())[1:]
+        state = env.step(state, {agent: text}).state
     return path
 
 

@@ -114,8 +114,8 @@ class Controls(Redrawn):
 
         super().__init__()
         self._bar = ipywidgets.IntProgress(min=0, max=max(1, steps), layout={"width": "30%"})
-        told = "End training after this step, with a checkpoint where the run is kept"
-        self._button = ipywidgets.Button(description="Stop", tooltip=told)
+        tooltip = "End training after this step, with a checkpoint where the run is kept"
+        self._button = ipywidgets.Button(description="Stop", tooltip=tooltip)
         self._button.on_click(lambda _: stop())
         self._line = ipywidgets.HTML()  # not Label, which renders $…$ as LaTeX
         self._box = ipywidgets.VBox([ipywidgets.HBox([self._button, self._bar]), self._line])

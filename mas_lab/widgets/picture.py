@@ -43,7 +43,7 @@ def with_picture(figure: Figure) -> dict[str, Any]:
 
 def picture(figure: Figure) -> str:
     """Return the figure as an <img> that contains its SVG, or as a sentence if only plotly can draw it."""
-    described = html.escape(told(figure), quote=True)
+    described = html.escape(description(figure), quote=True)
     try:
         data = base64.b64encode(svg(figure).encode()).decode()
     except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError):
@@ -51,7 +51,7 @@ def picture(figure: Figure) -> str:
     return f'<img alt="{described}" style="max-width: 100%" src="data:image/svg+xml;base64,{data}">'
 
 
-def told(figure: Figure) -> str:
+def description(figure: Figure) -> str:
     """Return a sentence on what a figure shows: its axes, its panels, and the names in its key."""
     traces, layout = plain(figure)
     titles = [(name[0], title_of(axis)) for name, axis in sorted(layout.items()) if name[1:5] == "axis"]
@@ -78,8 +78,8 @@ def numbers(figure: Figure) -> str:
         values = pd.Series(getattr(trace, "x" if is_flat else "y", None), dtype=object)
         key = (plain_text(trace.name or ""), title)
         found.setdefault(key, []).append(pd.to_numeric(values, errors="coerce").dropna())
-    held = {key: pd.concat(parts).astype(float) for key, parts in found.items()}
-    rows = [(*key, len(own), own.min(), own.mean(), own.max()) for key, own in held.items() if len(own)][:MOST]
+    by_key = {key: pd.concat(parts).astype(float) for key, parts in found.items()}
+    rows = [(*key, len(own), own.min(), own.mean(), own.max()) for key, own in by_key.items() if len(own)][:MOST]
     if not rows:
         return ""
     table = pd.DataFrame(rows, columns=["name", "of", "points", "lowest", "mean", "highest"])

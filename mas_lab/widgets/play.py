@@ -25,7 +25,7 @@ from mas_lab.widgets.text import escape_control_chars
 
 ANSWERED_BY_WIDGETS = ("jupyter", "vscode", "colab", "kaggle")
 """Front ends (`progress.front_end`) in which a button still works after its cell has returned."""
-TOLD = ("agent", "turn", "completion", "valid", "local_reward", "team_reward")
+COLUMNS = ("agent", "turn", "completion", "valid", "local_reward", "team_reward")
 PERSON = "person"
 """Value of the column `policy` in a person's rows: they have no tokens, and nothing learns from them."""
 
@@ -168,13 +168,13 @@ class PlayAs(Runner):
         if getattr(self.env, "competitive", False):
             own = turns.loc[turns["agent"] == self.agent, "local_reward"].sum()
             return f"{self.agent} earned {own:.2f} of at most {self.env.max_return:g}"
-        earned = turns.drop_duplicates("depth")["team_reward"].sum()
+        total = turns.drop_duplicates("depth")["team_reward"].sum()
         ending = "success" if turns["success"].any() else "no success"
-        return f"the team earned {earned:.2f} of at most {self.env.max_return:g}: {ending}"
+        return f"the team earned {total:.2f} of at most {self.env.max_return:g}: {ending}"
 
-    def _told(self) -> pd.DataFrame:
+    def _table(self) -> pd.DataFrame:
         """Return your own turns during the episode, and the turns of all agents after its end."""
-        turns = self._present()[list(TOLD)]
+        turns = self._present()[list(COLUMNS)]
         return turns[turns["agent"] == self.agent] if self._requests else turns
 
     def _heading(self) -> str:
@@ -187,7 +187,7 @@ class PlayAs(Runner):
             print(self._in_text())
 
     def _in_text(self) -> str:
-        heard = escape_control_chars(self.heard if self._requests else self._told().to_string(index=False))
+        heard = escape_control_chars(self.heard if self._requests else self._table().to_string(index=False))
         return f"{self._heading()}\n{heard}\n{self!r}; answer with .say(text)"
 
     def _ipython_display_(self) -> None:
@@ -195,8 +195,8 @@ class PlayAs(Runner):
 
         if front_end() in ANSWERED_BY_WIDGETS:
             self._panel = self._panel or Panel(self)
-            said = table_html(self._told(), self._outcome()) if self._outcome() else _block(self.heard)
-            display(with_fallback(self._panel.box, beside(f"<p>{escape(self._heading())}</p>{said}")), raw=True)
+            body = table_html(self._table(), self._outcome()) if self._outcome() else _block(self.heard)
+            display(with_fallback(self._panel.box, beside(f"<p>{escape(self._heading())}</p>{body}")), raw=True)
         else:
             print(self._in_text())
 
@@ -208,7 +208,7 @@ class Panel:
         from ipywidgets import HTML, Button, HBox, Label, Textarea, VBox
 
         self._play = play
-        self._heading, self._heard, self._told = Label(), HTML(), HTML()
+        self._heading, self._heard, self._table = Label(), HTML(), HTML()
         self._answer = Textarea(placeholder="Your answer", layout={"width": "100%"})
         self._say = Button(description="Say", tooltip="Answer, and let the others play on")
         self._ask = Button(description="Ask the policy", tooltip="Fill the box with what the team's own policy says")
@@ -218,17 +218,17 @@ class Panel:
         following.on_click(lambda _: play.another())
         rules = HTML(f"<details><summary>The rules</summary>{_block(inspect.getdoc(type(play.env)) or '')}</details>")
         buttons = HBox([self._say, self._ask, following])
-        self.box = VBox([self._heading, rules, self._heard, self._answer, buttons, self._told])
+        self.box = VBox([self._heading, rules, self._heard, self._answer, buttons, self._table])
         self.show()
 
     def show(self) -> None:
-        play, outcome, told = self._play, self._play._outcome(), self._play._told()
+        play, outcome, table = self._play, self._play._outcome(), self._play._table()
         self._heading.value = play._heading()
         self._heard.value = _block(play.heard) if play.heard else ""
         self._answer.value = ""
         self._answer.disabled = self._say.disabled = bool(outcome)
         self._ask.disabled = bool(outcome) or play.agent not in play.team
-        self._told.value = table_html(told, outcome or "What you said, and what it earned") if len(told) else ""
+        self._table.value = table_html(table, outcome or "What you said, and what it earned") if len(table) else ""
 
 
 def _block(text: str) -> str:

@@ -27,7 +27,7 @@ from mas_lab.widgets.source import Source
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-SHOWN = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "signal", "F")
+COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "signal", "F")
 CAPTION = "Who earned what"
 SCALE = 1 / 8, 8.0
 """Ends of the bars, which have a logarithmic scale."""
@@ -43,13 +43,13 @@ CALLED = "In how many turns of an episode each agent is called, over training st
 LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
 
 
-def _bar(value: float, told: str) -> str:
+def _bar(value: float, label: str) -> str:
     """Return a drawing of `value` on a logarithmic scale: a dot, the line of 1, and the range that hardly matters."""
     numbers = np.clip([COSTS, PAYS, 1.0, value], *SCALE)
     costs, pays, one, at = 160 * np.log(numbers / SCALE[0]) / np.log(SCALE[1] / SCALE[0])
     dot = "" if isnan(value) else f'<circle cx="{at:.1f}" cy="8" r="5" fill="#D55E00"></circle>'
     return (
-        f'<svg viewBox="-6 0 172 16" width="172" height="16" role="img" aria-label="{escape(told)}">'
+        f'<svg viewBox="-6 0 172 16" width="172" height="16" role="img" aria-label="{escape(label)}">'
         f'<rect x="{costs:.1f}" y="2" width="{pays - costs:.1f}" height="12" fill="#8886"></rect>'
         f'<line x1="0" x2="160" y1="8" y2="8" stroke="currentColor" opacity=".5"></line>'
         f'<line x1="{one:.1f}" x2="{one:.1f}" y1="1" y2="15" stroke="currentColor"></line>{dot}</svg>'
@@ -81,11 +81,11 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
     moments.insert(1, "spoke", split["episode"].nunique() / rows["episode"].nunique())
     shares = split[[name for name in ("valid", "lone", "flat", "malformed") if name in rows]].mean()
-    told = moments.join([shares, quartiles]).reset_index()
+    table = moments.join([shares, quartiles]).reset_index()
     if "turn" in by:
-        return documented(told, "rewards")
+        return documented(table, "rewards")
     pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
-    return documented(told.merge(pooled.drop(columns="n"), on=list(by), how="left"), "rewards")
+    return documented(table.merge(pooled.drop(columns="n"), on=list(by), how="left"), "rewards")
 
 
 def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
@@ -206,27 +206,27 @@ class RewardInspector:
         """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
         lines = []
         for row in self.advice.itertuples():
-            told, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else deciding(row)
+            text, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else deciding(row)
             lines.append(
                 f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
-                f'{_bar(value, told)}<span style="flex:1 1 14rem">{escape(told)}</span></div>'
+                f'{_bar(value, text)}<span style="flex:1 1 14rem">{escape(text)}</span></div>'
             )
         return f"<p><b>Would an own baseline pay?</b></p>{''.join(lines)}<p><small>{BAR}</small></p>"
 
     def _tables(self) -> str:
         """Return the reasons and the tables of the step as HTML: per agent, and per turn if there are turns."""
         own = self.table.drop(columns=["spoke", "rows"])
-        shown, by_turn = self.advice[["agent", "spoke", "rows"]].merge(own, on="agent", how="left"), ""
+        table, by_turn = self.advice[["agent", "spoke", "rows"]].merge(own, on="agent", how="left"), ""
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            shown = shown.merge(calls, on="agent")
+            table = table.merge(calls, on="agent")
             numbers = self.turn_advice[[*OF_TURN, "signal", "policy_gain", "own"]]
-            told = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
-            by_turn = table_html(told, "The same per agent and turn") + key_html("advise", told.columns)
-        shown = shown[[name for name in SHOWN if name in shown]]
+            turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
+            by_turn = table_html(turns, "The same per agent and turn") + key_html("advise", turns.columns)
+        table = table[[name for name in COLUMNS if name in table]]
         reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
-        key = f"{key_html('rewards', shown.columns)}<p><small>{ALONE}</small></p>"
-        return f"<ul>{reasons}</ul>{table_html(shown, CAPTION)}{key}{by_turn}"
+        key = f"{key_html('rewards', table.columns)}<p><small>{ALONE}</small></p>"
+        return f"<ul>{reasons}</ul>{table_html(table, CAPTION)}{key}{by_turn}"
 
     def _numbers(self) -> str:
         behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")

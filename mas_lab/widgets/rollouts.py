@@ -42,22 +42,22 @@ FIELDS = ("run", "step", "episode", "node", "candidate")
 
 def address(**where: Any) -> str:
     """Return `#run=0&step=3&...` with the given `FIELDS` that are not `None`, with names as a page shows them."""
-    told = {name: escape_control_chars(str(where[name])) for name in FIELDS if where.get(name) is not None}
-    return "#" + urlencode(told)
+    fields = {name: escape_control_chars(str(where[name])) for name in FIELDS if where.get(name) is not None}
+    return "#" + urlencode(fields)
 
 
 def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw an episode over its depth: a mark per candidate at its credit (or reward), filled if it was kept."""
     figure, shades = Figure(), colors(agents)
-    earned = "credit" if "credit" in turns.columns else "local_reward"
-    require(turns, ["episode", "agent", earned], "episode_timeline")
+    value = "credit" if "credit" in turns.columns else "local_reward"
+    require(turns, ["episode", "agent", value], "episode_timeline")
     rows = turns.assign(depth=column(turns, "depth"), kept=column(turns, "kept").astype(bool))
     for agent in agents:
-        own = rows[rows["agent"] == agent].astype({"depth": float, earned: float})
-        signs = ["circle" if kept else "circle-open" for kept in own["kept"]]
-        figure.add_scatter(x=own["depth"], y=own[earned], mode="markers", name=for_plotly(agent),
+        own = rows[rows["agent"] == agent].astype({"depth": float, value: float})
+        signs = ["circle" if followed else "circle-open" for followed in own["kept"]]
+        figure.add_scatter(x=own["depth"], y=own[value], mode="markers", name=for_plotly(agent),
                            marker={"color": shades[agent], "symbol": signs, "size": 10})  # fmt: skip
-    figure.update_layout(**LAYOUT, yaxis_title=f"{earned} (filled: kept)")
+    figure.update_layout(**LAYOUT, yaxis_title=f"{value} (filled: kept)")
     return figure.update_xaxes(title_text="environment step in the episode")
 
 
@@ -107,7 +107,7 @@ class RolloutViewer:
         sources = [Source(one, agents, team) for one in ([x] if beside is None else [x, beside])]
         self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
         self._states = [States(source, env, tasks, PATIENCE) for source in sources]
-        found = [token_shares(source, given) for source, given in zip(sources, (shares, None), strict=False)]
+        found = [token_shares(source, own) for source, own in zip(sources, (shares, None), strict=False)]
         self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
         self._limit, self._at = limit_mb * 1e6, ""
         self._opened = None if at is None else self._place(at)
@@ -124,8 +124,8 @@ class RolloutViewer:
 
     def _place(self, at: str) -> int:
         """Return the index row that an address names, and write the address anew into `_at`."""
-        told = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
-        step, run, episode = told.get("step", ""), told.get("run", "0"), told.get("episode")
+        fields = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
+        step, run, episode = fields.get("step", ""), fields.get("run", "0"), fields.get("episode")
         if not (step.isdecimal() and run.isdecimal() and episode):
             raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
         own = (self.index["step"] == int(step)) & (self.index["run"] == int(run))
@@ -134,7 +134,7 @@ class RolloutViewer:
             raise TableError(
                 f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"
             )
-        self._at = address(**told)
+        self._at = address(**fields)
         return int(found[0])
 
     def link(self, step: int, episode: str, node: str | None = None, run: int | None = None) -> str:
@@ -152,13 +152,13 @@ class RolloutViewer:
         return address(run=run, step=step, episode=episode, node=node)
 
     @cached_property
-    def _held(self) -> dict[str, Any]:
+    def _content(self) -> dict[str, Any]:
         """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
-        held = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
+        content = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
         for states in self._states:  # later requests come one by one and may take longer
             states.patience = float("inf")
-        return held
+        return content
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         """Return the episode of an index row, and its comparison groups under the names that a page gives them."""
@@ -168,7 +168,7 @@ class RolloutViewer:
     @property
     def episodes(self) -> list[str]:
         """Return the names of the episodes on the page, the most telling first."""
-        return [episode["name"] for episode in self._held["episodes"]]
+        return [episode["name"] for episode in self._content["episodes"]]
 
     def __repr__(self) -> str:
         return f"RolloutViewer({self.title}: {len(self.index)} episodes)"
@@ -198,7 +198,7 @@ class RolloutViewer:
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(list(agents)).items()},
             "runs": [escape_control_chars(reading.source.title) for reading in self._readings],
-            "at": self._at, **self._held,
+            "at": self._at, **self._content,
         }  # fmt: skip
 
     def page(self) -> str:
@@ -208,9 +208,9 @@ class RolloutViewer:
             Text of an HTML page.
         """
         title, data = "Who said what", self.data()
-        told = ". ".join([self.title, *filter(None, dict.fromkeys(states.told for states in self._states))])
+        subtitle = ". ".join([self.title, *filter(None, dict.fromkeys(states.reason for states in self._states))])
         body = (
-            f'<p class="quiet">{escape(told)}</p>'
+            f'<p class="quiet">{escape(subtitle)}</p>'
             f'<div id="rollouts">{self.static()}</div>'  # remains if no script replaces it
         )
         return document(title, body, data, scripts=SCRIPTS, styles=STYLES)
@@ -226,11 +226,13 @@ class RolloutViewer:
         index.insert(0, "telling", index.pop("telling"))  # first, because a narrow viewer cuts the last columns off
         caption = f"The most telling of {len(self.index)} episodes. {RULE}"
         row, turns = self._first()
-        kept = turns[column(turns, "kept").astype(bool)].sort_values("depth", kind="stable")
-        shown = [name for name in ("agent", "turn", "prompt", "completion", *NUMBERS[:2], "advantage") if name in kept]
-        kept = kept.assign(advantage=kept["advantage"].map(in_words)) if "advantage" in kept else kept
-        played = table_html(kept[shown], f"Episode {row['episode']} of step {row['step']}, as it was played")
-        return table_html(index.drop(columns=[] if len(self._readings) > 1 else "run"), caption) + played
+        played = turns[column(turns, "kept").astype(bool)].sort_values("depth", kind="stable")
+        columns = [
+            name for name in ("agent", "turn", "prompt", "completion", *NUMBERS[:2], "advantage") if name in played
+        ]
+        played = played.assign(advantage=played["advantage"].map(in_words)) if "advantage" in played else played
+        episode = table_html(played[columns], f"Episode {row['episode']} of step {row['step']}, as it was played")
+        return table_html(index.drop(columns=[] if len(self._readings) > 1 else "run"), caption) + episode
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.

@@ -21,16 +21,16 @@ def interact(function: Callable[..., None], **controls: Any) -> None:
 
     widget = ipywidgets.interactive(function, **controls)
     values = {name: one.get_interact_value() for name, one in zip(controls, widget.kwargs_widgets, strict=True)}
-    display(with_fallback(widget, _shown(function, values)), raw=True)
+    display(with_fallback(widget, _static(function, values)), raw=True)
 
 
-def _shown(function: Callable[..., None], values: dict[str, Any]) -> str:
+def _static(function: Callable[..., None], values: dict[str, Any]) -> str:
     from IPython.utils.capture import capture_output
 
-    with capture_output() as held:
+    with capture_output() as captured:
         function(**values)
-    printed = f"<pre>{escape(held.stdout)}</pre>" if held.stdout else ""
-    told = ", ".join(f"{name} = {value}" for name, value in values.items())
-    drawn = [one.data["text/html"] for one in held.outputs if "text/html" in one.data]
-    note = f"<p><small>Here at {escape(told)}; the slider lives where the notebook runs.</small></p>"
+    printed = f"<pre>{escape(captured.stdout)}</pre>" if captured.stdout else ""
+    chosen = ", ".join(f"{name} = {value}" for name, value in values.items())
+    drawn = [one.data["text/html"] for one in captured.outputs if "text/html" in one.data]
+    note = f"<p><small>Here at {escape(chosen)}; the slider lives where the notebook runs.</small></p>"
     return beside(f"{printed}{''.join(drawn)}{note}")

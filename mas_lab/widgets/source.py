@@ -55,7 +55,7 @@ class Source:
     def memory(self) -> pd.DataFrame:
         """Return the table of turns in memory."""
         if self._turns is None:
-            raise TableError("this instrument wants a table of turns, a report, a run or its path; it got statistics")
+            raise TableError("this instrument needs a table of turns, a report, a run or its path; it got statistics")
         return self._turns
 
     def turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
@@ -91,8 +91,8 @@ class Source:
             tables = read_arrow(parts, list(columns))
         for place, table in enumerate(tables):
             for name in sorted(TEXTS & set(table.column_names)):
-                if pyarrow.types.is_primitive(held := table.schema.field(name).type):
-                    raise RunError(f"{self.title}: column '{name}' holds {held}, not text; train() did not write it")
+                if pyarrow.types.is_primitive(kind := table.schema.field(name).type):
+                    raise RunError(f"{self.title}: column '{name}' holds {kind}, not text; train() did not write it")
             if trained_only and "probe" in table.column_names:
                 mask = compute.invert(compute.fill_null(table["probe"].cast("bool"), False))
                 tables[place] = table.filter(mask)
@@ -119,13 +119,13 @@ class Source:
         if self.run:
             return self.run.read("stats", columns)
         if self._stats is None:
-            raise TableError("SpikeInspector: wants what `update` or `train` reported (stats), a run or its path")
+            raise TableError("SpikeInspector needs what `update` or `train` reported (stats), a run or its path")
         return self._stats[[name for name in columns if name in self._stats.columns]]
 
     def watched(self) -> dict[str, Any] | None:
         """Return what a `SpikeWatch` recorded: in a live training, a run's newest checkpoint, or an exported zip."""
-        told_by = self.live or self.run
-        remembered = told_by.watched() if told_by else None
+        origin = self.live or self.run
+        remembered = origin.watched() if origin else None
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
 
     def some_steps(self, limit: int) -> list[int]:
@@ -163,10 +163,10 @@ def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
         return (None, x) if "grad_norm" in x.columns else (x, None)
     if not isinstance(x, Sequence) or isinstance(x, str):
         raise TypeError(
-            f"wants a table, a report, a list of them, a run, its path or a dashboard; got {type(x).__name__}"
+            f"an instrument takes a table, a report, several, a run, its path or a dashboard; got {type(x).__name__}"
         )
     if not x:
         raise TableError("there is nothing to show yet: no step is done")
-    held = [[table for table in tables if table is not None] for tables in zip(*map(_tables, x), strict=True)]
-    turns, stats = (pd.concat(tables, ignore_index=True) if tables else None for tables in held)
+    by_kind = [[table for table in tables if table is not None] for tables in zip(*map(_tables, x), strict=True)]
+    turns, stats = (pd.concat(tables, ignore_index=True) if tables else None for tables in by_kind)
     return turns, stats

@@ -23,7 +23,7 @@ from mas_lab.widgets.text import escape_control_chars, for_plotly
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
 SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
-WHOLE = NEUTRAL
+POLICY = NEUTRAL
 """Colour of a policy's own norm, beside the colours of its agents."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
@@ -36,7 +36,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> Figure:
     figure, shades = Figure(), colors(agents)
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
-        shade, name = shades.get(agent, WHOLE), for_plotly(named(policy, agent))
+        shade, name = shades.get(agent, POLICY), for_plotly(named(policy, agent))
         line = {"color": shade, "width": 2 if agent else 3}
         norm = own["norm"].where(own["norm"] > 0)
         figure.add_scatter(x=own["place"], y=norm, name=name, mode="lines", line=line, hovertemplate="%{y:.3g}")
@@ -173,10 +173,10 @@ class SpikeInspector:
             "rollouts": episodes_of(self.spikes, self.source),
         }  # fmt: skip
 
-    def _told(self) -> str:
+    def _summary(self) -> str:
         rule = self.rule
-        said = RULE.format(rule.threshold, rule.window, rule.warmup)
-        return " ".join([f"{self.source.title}. {said}", *([SHARE] if self.spikes else [])])
+        sentence = RULE.format(rule.threshold, rule.window, rule.warmup)
+        return " ".join([f"{self.source.title}. {sentence}", *([SHARE] if self.spikes else [])])
 
     def _table(self) -> str:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
@@ -195,12 +195,12 @@ class SpikeInspector:
             turns = self.source.turns(spike["step"], SAMPLE)
             largest = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:FEW]
             rows = turns.iloc[[int(row) for row, _ in largest]]
-            shown = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
-            shown.insert(0, "share", [share for _, share in largest])
+            table = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
+            table.insert(0, "share", [share for _, share in largest])
             title = f"The spike with the highest score: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
-            parts.append(table_html(shown, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
-        return "".join([*parts, f"<p><small>{escape(self._told())} A diamond is a spike.</small></p>"])
+            parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
+        return "".join([*parts, f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"])
 
     def page(self) -> str:
         """Make the page as one standalone document.
@@ -210,7 +210,7 @@ class SpikeInspector:
         """
         table = self._table()
         body = (
-            f'<p class="quiet">{escape(self._told())}</p>'
+            f'<p class="quiet">{escape(self._summary())}</p>'
             f'<div id="spikes">{table}</div>'  # remains if no script replaces it
             f"<details><summary>The numbers of the spikes</summary>{table}</details>"
         )

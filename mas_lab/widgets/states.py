@@ -46,7 +46,7 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
         if before not in found and (parent or own[0]["depth"]):
             raise NoStates(f"the table lacks the rows of {before!r}, which led to {node!r}")
         found[node] = _after(env, found[before], nodes[before], parent) if parent else env.start(task)
-        _compare_told(env, found[node], own)
+        _compare_prompts(env, found[node], own)
     pictures = {node: env.draw(state) for node, state in found.items()}
     for picture in pictures.values():
         if problem := validate_svg(picture):
@@ -56,11 +56,11 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
 
 def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
     """Return the state after a joint action, `node.i` or `node.i-j`."""
-    said = {(row["agent"], str(row["candidate"])): row["completion"] for row in rows}
+    texts = {(row["agent"], str(row["candidate"])): row["completion"] for row in rows}
     picks = list(zip(env.acting(state), action.rpartition(".")[2].split("-"), strict=False))
-    if len(picks) < len(env.acting(state)) or any(pick not in said for pick in picks):
+    if len(picks) < len(env.acting(state)) or any(pick not in texts for pick in picks):
         raise NoStates(f"the table lacks a row of the action {action!r}")
-    step = env.step(state, {agent: said[agent, pick] for agent, pick in picks})
+    step = env.step(state, {agent: texts[agent, pick] for agent, pick in picks})
     for row in (row for row in rows if row["action"] == action):
         # Local rewards are not compared, because they may grow later.
         again = {"team_reward": step.team_reward, "success": step.success, "done": step.done,
@@ -75,16 +75,16 @@ def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
     return step.state
 
 
-def _compare_told(env: Env, state: Any, rows: Sequence[Row]) -> None:
+def _compare_prompts(env: Env, state: Any, rows: Sequence[Row]) -> None:
     """Raise NoStates if other agents act than in the table, or if they get other prompts."""
     acting, node = tuple(env.acting(state)), rows[0]["node"]
     agents = {row["agent"] for row in rows}
     if set(acting) != agents:
         raise NoStates(f"played again, {acting} act at {node!r}, and in the table {sorted(agents)}")
-    told = {agent: transcript(env.observe(state, agent)) for agent in acting}
-    if any(row.get("prompt", told[row["agent"]]) != told[row["agent"]] for row in rows):
+    prompts = {agent: transcript(env.observe(state, agent)) for agent in acting}
+    if any(row.get("prompt", prompts[row["agent"]]) != prompts[row["agent"]] for row in rows):
         raise NoStates(
-            f"played again, the agent is told something else at {node!r} than in the table: this is another env, "
+            f"played again, the agent gets another prompt at {node!r} than in the table: this is another env, "
             "or another task, than the one that was played"
         )
 
@@ -108,7 +108,7 @@ class States:
         env = getattr(source.live, "env", None) if env is None else env
         self.env = None
         try:
-            env = kept_env(self._config) if env is None else env
+            env = env_of_run(self._config) if env is None else env
             self.env = with_max_turns(env, self._config.get("settings", {}).get("max_turns"))
         except (NoStates, TypeError, ValueError) as why:
             self.why[str(why)] += 1
@@ -132,7 +132,7 @@ class States:
         return {}
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """Return why some episodes have no pictures; empty if all have one or the env does not draw."""
         if not self.draws or not self.why:
             return ""
@@ -145,14 +145,14 @@ class States:
             if self.spent > self.patience:
                 raise NoStates("drawing the tasks of more steps again would keep this page from opening")
             start = time.perf_counter()
-            found = [task for asked in self._asked(step) for task in self.env.tasks(*asked)]
+            found = [task for arguments in self._task_arguments(step) for task in self.env.tasks(*arguments)]
             self._drawn[step] = {task.id: task for task in found}
             self.spent += time.perf_counter() - start
         if name not in self._drawn[step]:
             raise NoStates(f"task {name!r} is not among those that the env draws again for step {step}; pass tasks=")
         return self._drawn[step][name]
 
-    def _asked(self, step: int) -> list[tuple[int, str, int]]:
+    def _task_arguments(self, step: int) -> list[tuple[int, str, int]]:
         """Return (n, split, seed) of the tasks of a step, as a run says it, or likely ones for a table in memory."""
         if not self._config:
             n, seed = self.source.turns(step, ["task"])["task"].nunique(), getattr(self.source.live, "seed", 0)
@@ -160,23 +160,23 @@ class States:
         settings, seed = self._config.get("settings", {}), self._config["seed"]
         n, split = settings.get("tasks"), settings.get("split")
         if self._config.get("curriculum") is not None:
-            raise NoStates("a curriculum drew the tasks, which is not asked again; pass tasks=")
+            raise NoStates("a curriculum drew the tasks, and it is not run again; pass tasks=")
         if type(n) is not int or not isinstance(split, str) or not 0 < n <= MOST_TASKS or seed < 0:
             raise NoStates(f"run.json says tasks={n!r}, split={split!r}: not drawn again; pass tasks=")
         return [(n, split, step_seed(seed, step))]
 
 
-def kept_env(config: Mapping[str, Any]) -> Env:
+def env_of_run(config: Mapping[str, Any]) -> Env:
     """Return a new env by a run's description, with checked options, if it is one of the kit's that draws."""
     from mas_lab.tasks import ENVS, make_env
 
     if not config:
         raise NoStates("a table does not say which env was played; pass env=")
-    told = config.get("env", {})
-    kind = ENVS.get(told.get("name"))
+    described = config.get("env", {})
+    kind = ENVS.get(described.get("name"))
     if kind is None or not kind.__module__.startswith("mas_lab."):
-        raise NoStates(f"env {told.get('name')!r} is none of the kit's; pass env=")
+        raise NoStates(f"env {described.get('name')!r} is none of the kit's; pass env=")
     try:
-        return make_env(**told)
+        return make_env(**described)
     except Exception as error:
         raise NoStates(f"run.json describes no env of this kit: {type(error).__name__}: {error}") from error

@@ -22,7 +22,7 @@ from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html
 from mas_lab.widgets.figures import LAYOUT, PALETTE
-from mas_lab.widgets.spikes import WHOLE, norm_curves
+from mas_lab.widgets.spikes import POLICY, norm_curves
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 HELD_OUT = "held-out tasks"
@@ -47,7 +47,7 @@ class Training:
         and `return`."""
         self._stats: list[pd.DataFrame] = []
         self.forked: dict[str, Any] | None = None
-        self._kept: Run | None = None
+        self._loaded: Run | None = None
 
     @property
     def stats(self) -> pd.DataFrame:
@@ -56,7 +56,7 @@ class Training:
 
     def begin(self, run: Run, step: int | None) -> None:
         """Load what a run has shown before its first report, of `step` (`None` if there is no report)."""
-        self._kept, self.forked = run, run.config.get("forked")
+        self._loaded, self.forked = run, run.config.get("forked")
         if step == 0 or not run.steps:
             return
         until, curve = step or run.steps, run_curve(run)
@@ -83,22 +83,22 @@ class Training:
 
     def line(self, whose: str) -> str:
         """Return the newest numbers, and the origin of a fork, as a piece of text."""
-        told = ""
+        text = ""
         if len(self.curve):
-            told += (
+            text += (
                 f", success {self.curve['success'].iloc[-1]:.2f}, return {self.curve['return'].iloc[-1]:.2f} ({whose})"
             )
         if len(self.held_out):
-            told += f", held out {self.held_out['success'].iloc[-1]:.2f} after {int(self.held_out['step'].iloc[-1])}"
+            text += f", held out {self.held_out['success'].iloc[-1]:.2f} after {int(self.held_out['step'].iloc[-1])}"
         if self.forked:
             changed = "; ".join(self.forked["changed"]) or "nothing was changed"
-            told += f", forked from {Path(self.forked['from']).name} after {self.forked['step']} steps: {changed}"
-        return escape_control_chars(told)
+            text += f", forked from {Path(self.forked['from']).name} after {self.forked['step']} steps: {changed}"
+        return escape_control_chars(text)
 
     def origin(self) -> pd.DataFrame:
         """Return the curve of the run that this one was forked from, as far as it is now; empty if it is gone."""
         with suppress(RunError, TableError, OSError):
-            self._origin = grown(self._origin, load_run(origin_of(self._kept)))
+            self._origin = grown(self._origin, load_run(origin_of(self._loaded)))
         return self._origin
 
 
@@ -115,8 +115,8 @@ def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: d
     figure = make_subplots(rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]], vertical_spacing=0.2)
     drawn = []  # points, name, colour, width, size of the marks
     if so_far.forked:
-        drawn.append((so_far.origin(), for_plotly(Path(so_far.forked["from"]).name), WHOLE, 1, 3))
-    drawn += [(so_far.curve, whose, WHOLE, 2, 4), (so_far.held_out, HELD_OUT, PALETTE[0], 3, 8)]
+        drawn.append((so_far.origin(), for_plotly(Path(so_far.forked["from"]).name), POLICY, 1, 3))
+    drawn += [(so_far.curve, whose, POLICY, 2, 4), (so_far.held_out, HELD_OUT, PALETTE[0], 3, 8)]
     for place, score in enumerate(("success", "return"), start=1):
         for points, name, color, width, size in drawn:
             if len(points) or name == whose:
@@ -126,7 +126,7 @@ def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: d
                     legend="legend2", legendgroup=name, showlegend=place == 1, row=1, col=place,
                 )  # fmt: skip
         if so_far.forked:
-            line = {"color": WHOLE, "width": 1, "dash": "dot"}
+            line = {"color": POLICY, "width": 1, "dash": "dot"}
             figure.add_vline(x=so_far.forked["step"], line=line, name="forked here", showlegend=place == 1,
                              legend="legend2", row=1, col=place)  # fmt: skip
     stats = so_far.stats
@@ -150,14 +150,14 @@ def _ticks(steps: int) -> int:
     return min(10, max(1, steps - 1))
 
 
-def training_page(told: str, so_far: Training, figure: Figure, agents: Sequence[str]) -> str:
+def training_page(subtitle: str, so_far: Training, figure: Figure, agents: Sequence[str]) -> str:
     """Return a standalone page; `told` says which training it is, and how far it is."""
     described = f"Success, return and gradient norms of {', '.join(agents)} over {len(so_far.curve)} training steps"
-    parts = [f'<p class="quiet">{escape(told)}</p>', figure_html(figure, described, so_far.curve, least=560)]
+    parts = [f'<p class="quiet">{escape(subtitle)}</p>', figure_html(figure, described, so_far.curve, least=560)]
     if len(so_far.held_out):
         parts.append(table_html(so_far.held_out, "Scores on held-out tasks, by training steps made until then"))
     if len(so_far.stats):
-        shown = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
-        table = table_html(so_far.stats[shown], "Gradient norms, and entropy in nats")
+        columns = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
+        table = table_html(so_far.stats[columns], "Gradient norms, and entropy in nats")
         parts.append(folded("The optimizer's numbers", table))
     return document("Training", "".join(parts), scripts=FIGURES)

@@ -30,10 +30,10 @@ def test_a_box_two_answers_and_the_end(monkeypatch):
     panel._answer.value = "7"
     panel._say.click()
     assert panel._answer.value == "" and "executor hears t0 5 7 5" in panel._heard.value
-    assert "planner" not in panel._told.value and ">7<" in panel._told.value
+    assert "planner" not in panel._table.value and ">7<" in panel._table.value
     panel._answer.value = "win"
     panel._say.click()
-    assert "the team earned 7.00 of at most 100: success" in panel._told.value and "planner" in panel._told.value
+    assert "the team earned 7.00 of at most 100: success" in panel._table.value and "planner" in panel._table.value
     assert panel._say.disabled and panel._answer.disabled and panel._heard.value == ""
     panel.box.children[4].children[2].click()
     assert panel._heading.value == "You are executor, in task t1" and not panel._say.disabled
@@ -65,7 +65,7 @@ def test_what_is_heard_and_said_is_text(monkeypatch):
     panel._answer.value = "<b>win</b>"
     panel._say.click()
     assert "<img" not in panel._heard.value and "&lt;img" in panel._heard.value
-    assert "<b>" not in panel._told.value
+    assert "<b>" not in panel._table.value
 
 
 def test_without_widgets_the_prompt_is_printed_and_say_answers(monkeypatch, capsys):

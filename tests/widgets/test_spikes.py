@@ -7,7 +7,7 @@ from widgets.test_rollouts import held
 import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.spikes import WHOLE
+from mas_lab.widgets.spikes import POLICY
 
 AGENTS = ("asker", "doer")
 
@@ -83,7 +83,7 @@ def test_the_figures_keep_the_colours(spiky):
     inspector = lab.SpikeInspector(spiky)
     lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
     shades = colors(AGENTS)
-    assert lines == {"shared, all": WHOLE, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
+    assert lines == {"shared, all": POLICY, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
     assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
 
 

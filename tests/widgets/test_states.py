@@ -96,8 +96,8 @@ def played(team, **changes):
 
 DIFFER = {
     "team_reward": (0.25, "has team_reward=0.0, and the table says 0.25"), "success": (True, "has success=False"),
-    "valid": (False, "has valid=True"), "completion": ("w9 eos", "the agent is told something else at"),
-    "prompt": ("user: asker now w9", "is told something else at"),
+    "valid": (False, "has valid=True"), "completion": ("w9 eos", "the agent gets another prompt at"),
+    "prompt": ("user: asker now w9", "gets another prompt at"),
     "agent": ("nobody", r"act at .* in the table \["),
     "parent": ("gone/0.1", "lacks the rows of 'gone/0'"),
 }  # fmt: skip
@@ -116,7 +116,7 @@ def test_what_is_missing_is_told(team):
         states(env, task, [row for row in rows if row["depth"] or not row["kept"]])
     with pytest.raises(NoStates, match="the table lacks the rows of '', which led to"):
         states(env, task, [{**row, "parent": ""} for row in rows])
-    with pytest.raises(NoStates, match="is told something else"):
+    with pytest.raises(NoStates, match="gets another prompt"):
         states(env, replace(task, data={"word": "w9"}), rows)
 
 
@@ -129,7 +129,7 @@ def test_an_env_that_breaks_or_draws_no_picture_is_told(team):
     with pytest.raises(NoStates, match=r"what Breaks\.draw gave holds 'onload='"):
         states(Breaks(), task, rows)
     held = States(Source(pd.DataFrame(rows)), Breaks(broken="draw"), [task])
-    assert held(0, rows) == {} and "Breaks failed: ZeroDivisionError" in held.told
+    assert held(0, rows) == {} and "Breaks failed: ZeroDivisionError" in held.reason
 
 
 def of(source, step=0, place=0, **options):

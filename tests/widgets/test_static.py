@@ -20,7 +20,7 @@ import mas_lab as lab
 from mas_lab.widgets import answers, drawing, sliders
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.picture import numbers, show, told
+from mas_lab.widgets.picture import description, numbers, show
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip
@@ -42,8 +42,8 @@ class Sanitized(HTMLParser):
     def handle_starttag(self, tag, attributes):
         self._within += tag in EMPTIED
         if tag in TAGS and not self._within:
-            told = "".join(f' {name}="{value}"' for name, value in attributes if name in ATTRIBUTES)
-            self.kept.append(f"<{tag}{told}>")
+            allowed = "".join(f' {name}="{value}"' for name, value in attributes if name in ATTRIBUTES)
+            self.kept.append(f"<{tag}{allowed}>")
 
     def handle_endtag(self, tag):
         self._within -= tag in EMPTIED
@@ -106,7 +106,7 @@ def test_a_figure_carries_its_picture_beside_itself(spiky, monkeypatch):
 def test_every_figure_of_the_kit_has_a_picture(name, spiky, models):
     figure = DRAWN[name](lab.load_run(spiky), models)
     drawn = ElementTree.fromstring(svg(figure))
-    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 3, told(figure)
+    assert len(list(drawn.iter("{http://www.w3.org/2000/svg}path"))) > 3, description(figure)
     titles = [axis.title.text for axis in (figure.layout.xaxis, figure.layout.yaxis) if axis.title.text]
     assert all(html.unescape(title.split("<br>")[0]) in words(drawn) for title in titles)
     assert "nan" not in svg(figure) and "None" not in svg(figure)
