@@ -76,7 +76,7 @@ test-long: $(READY)
 
 # The low end of the ranges in pyproject.toml, Colab's set, and rliable, which wants these older versions. What tasks,
 # programs and the course do does not depend on them: those tests run once, on what is pinned.
-FLOOR_TESTS := $(addprefix tests/,cells widgets backends/torch test_losses.py runs/test_run.py runs/test_scores.py study/test_intervals.py test_api.py test_documented_frame.py test_hosted.py test_packaging.py)
+FLOOR_TESTS := $(addprefix tests/,cells widgets backends/torch test_losses.py runs/test_run.py runs/test_scores.py study/test_intervals.py display/test_documented_frame.py test_api.py test_hosted.py test_packaging.py)
 test-floor: FLOOR := VENV=.venv-floor LOCK=requirements/colab-floor.txt
 test-floor:
 	@$(MAKE) --no-print-directory statistics $(FLOOR)

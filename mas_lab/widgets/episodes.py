@@ -331,10 +331,10 @@ def page_data(
         for name, members in own.items():
             groups.setdefault(name, {}).update({(one["node"], one["agent"], one["candidate"]): one for one in members})
     places = sorted(episodes)
-    said = [said for one in episodes.values() for node in one["nodes"] for said in node["candidates"]]
+    candidates = [one for episode in episodes.values() for node in episode["nodes"] for one in node["candidates"]]
     return {
         "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
         "left_out": len(index) - len(places), "episodes": [episodes[place] for place in places],
         "groups": {name: list(members.values()) for name, members in groups.items()},
-        "shades": [name for name in SHADES if any(name in one["shades"] for one in said)],
+        "shades": [name for name in SHADES if any(name in one["shades"] for one in candidates)],
     }  # fmt: skip

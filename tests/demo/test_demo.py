@@ -1,4 +1,7 @@
-"""The demo: its two lines, tables and drawing by hand, a training as it says, and the whole of it for two steps."""
+"""The demo: its two lines, tables and drawing by hand, a training as it says, and the whole of it for two steps.
+
+Tests all modules of `demo`.
+"""
 
 import io
 import re

@@ -1,4 +1,7 @@
-"""The figures of AblationBoard over several tasks: profiles as steps, with bands from five seeds on."""
+"""The figures of AblationBoard over several tasks: profiles as steps, with bands from five seeds on.
+
+Also tests `ablation`; the numbers that the board compares are tested in `tests/study`.
+"""
 
 from itertools import product
 

@@ -1,4 +1,7 @@
-"""LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows."""
+"""LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows.
+
+Also tests `training` and `live`.
+"""
 
 import signal
 import threading

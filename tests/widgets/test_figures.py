@@ -1,4 +1,7 @@
-"""Figures hold the numbers of their tables: both baselines in the agents' colours, curves and norms of several runs."""
+"""Figures hold the numbers of their tables: both baselines in the agents' colours, curves and norms of several runs.
+
+Also tests `baselines`.
+"""
 
 import numpy as np
 import pandas as pd

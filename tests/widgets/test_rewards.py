@@ -1,4 +1,7 @@
-"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
+"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page.
+
+Also tests `credit_figures`.
+"""
 
 import re
 

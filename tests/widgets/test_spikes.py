@@ -1,4 +1,7 @@
-"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
+"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded.
+
+Also tests `anatomy`.
+"""
 
 import pandas as pd
 import pytest

@@ -51,7 +51,7 @@ CELLS = {"setup": SETUP, "train": TRAIN, "begun": BEGUN, "step": STEP, "ended": 
 @pytest.fixture(scope="module")
 def executed(models, tmp_path_factory):
     """Return the outputs of each cell as they are stored."""
-    sources = [SETUP.format(tests=str(Path(__file__).parent), models=str(models)), *list(CELLS.values())[1:]]
+    sources = [SETUP.format(tests=str(Path(__file__).parents[1]), models=str(models)), *list(CELLS.values())[1:]]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
     client = NotebookClient(notebook, timeout=300, kernel_name="python3")
     client.execute(cwd=str(tmp_path_factory.mktemp("notebook")))

@@ -1,4 +1,7 @@
-"""What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of."""
+"""What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of.
+
+Also tests `drawing` and `sliders`.
+"""
 
 import base64
 import html
