@@ -117,7 +117,7 @@ test-sandbox:
 	echo "Left out: pyeryx, which wants Python 3.12-3.14, and none was found."
 
 sandbox-tests: $(READY)
-	$(PYTEST) tests/tasks/test_sandbox.py $(ARGS)
+	$(PYTEST) tests/tasks/test_sandbox.py tests/test_child.py $(ARGS)
 
 # SkyRL's server in an environment of its own, ours with the SDK in another: they want different transformers.
 test-tinker:

@@ -53,3 +53,22 @@ def browser():
         launched = started.chromium.launch(executable_path=CHROMIUM, args=options)
         yield launched
         launched.close()
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Make one tier the sandbox, or skip the test if it is not installed."""
+    from mas_lab.tasks import sandbox
+
+    def choose(name):
+        pytest.importorskip(sandbox.TIERS[name], reason=sandbox.HOW)
+        monkeypatch.setattr(sandbox, "tier", lambda: name)
+        return name
+
+    return choose
+
+
+@pytest.fixture(params=["pyeryx", "monty"])
+def tier(request, use):
+    """Name of the sandbox in use, each in turn."""
+    return use(request.param)

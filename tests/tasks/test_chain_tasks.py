@@ -1,4 +1,4 @@
-"""The five teaching tasks of chains: protocol and rewards by hand."""
+"""The five teaching tasks of chains (cascade, finisher, ladder, paid_help, stakes): protocol and rewards by hand."""
 
 import pandas as pd
 import pytest
