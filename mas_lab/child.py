@@ -58,7 +58,7 @@ class Child:
         if self.process.stdout.readline() != READY:
             self.close()
             again = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=pipe, stdout=pipe, encoding="utf-8")
-            why = (again.stderr.strip().splitlines() or ["it says nothing"])[-1]
+            why = (again.stderr.strip().splitlines() or ["it printed no error"])[-1]
             raise RuntimeError(f"a child process for {program!r} does not start ({why}): pip install {NEEDS[program]}")
 
     def ask(self, question: Any, seconds: float) -> Any:

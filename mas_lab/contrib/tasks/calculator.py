@@ -84,7 +84,7 @@ def program(task: Task, endpoint: Any) -> float:
 
 @dataclass(frozen=True)
 class State:
-    """State of an episode: the operations of the chain, which of them is due, and what its agent said and heard."""
+    """State of an episode: the chain, the number of its next operation, and the messages of the agent whose turn it is."""
 
     chain: str
     first: str

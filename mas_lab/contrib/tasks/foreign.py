@@ -27,7 +27,7 @@ class ForeignEnv(TextEnv):
     pocket: str = ""
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
-        """Return `n` tasks with seeds; `train` and `test` have different seeds, but their worlds may be alike."""
+        """Return `n` tasks with seeds; `train` and `test` have different seeds, but their worlds may be equal."""
         check_split(split, self.world)
         first = random.Random(f"{self.world} {seed}").randrange(2**20) * 2**10
         numbers = [len(SPLITS) * (first + number) + SPLITS.index(split) for number in range(n)]
