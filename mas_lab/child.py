@@ -283,7 +283,11 @@ def pyeryx() -> Callable[[str, float, int, int], dict[str, Any]]:
 
 
 def reply(text: Any, error: str, stdout: str, backstop: bool, late: bool) -> dict[str, Any]:
-    """Return the parts of `sandbox.Reply`."""
+    """Return the reply of a sandbox: `text` of the harness, or the `error` that ended the program without one.
+
+    `error` is empty if the program ended its interpreter. `late`: a limit of fuel or time ended the program, which may
+    raise the same errors itself. `backstop`: it was the limit of time.
+    """
     text = text if isinstance(text, str) else None
     if text and len(text) > MOST_ANSWERED:
         text, error = None, f"MemoryError: the answers take {len(text)} characters, more than {MOST_ANSWERED}"

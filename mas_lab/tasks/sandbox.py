@@ -115,46 +115,41 @@ def run(
     mark = secrets.token_hex(8)
     text = harness.program(source, entry, inputs, mark)
     if problem := harness.unreadable(source):
-        return outcome(Reply(error=problem), len(inputs), mark)
+        return outcome(len(inputs), mark, error=problem)
     name = tier()
     text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
     request = [text, float(timeout_s), int(memory_mb), int(fuel or FUEL)]
     try:
-        reply = Reply(**workers(name).ask(request, timeout_s + GRACE))
+        reply = workers(name).ask(request, timeout_s + GRACE)
     except ChildEnded as ended:
         error = f"TimeoutError: no answer in {float(timeout_s):g} s" if ended.late else ""
-        reply = Reply(error=error, backstop=ended.late, late=ended.late)
-    return outcome(reply, len(inputs), mark)
+        reply = {"error": error, "backstop": ended.late, "late": ended.late}
+    return outcome(len(inputs), mark, **reply)
 
 
-@dataclass(frozen=True)
-class Reply:
-    """Reply of an engine: the harness's answer in `text`, or an `error`.
+def outcome(
+    count: int,
+    mark: str,
+    text: str | None = None,
+    error: str = "",
+    stdout: str = "",
+    backstop: bool = False,
+    late: bool = False,
+) -> Outcome:
+    """Return the outcome of `count` calls from the reply of a worker, whose parts `child.reply` describes.
 
-    `error` is what ended the program without an answer; it is empty if the program's interpreter ended.
+    A valid `text` starts with `mark`.
     """
-
-    text: str | None = None
-    error: str = ""
-    stdout: str = ""
-    backstop: bool = False
-    late: bool = False
-    """Whether a limit of fuel or time ended the program; a program may raise the same errors."""
-
-
-def outcome(reply: Reply, count: int, mark: str) -> Outcome:
-    """Return `reply` as the outcome of `count` calls; a valid answer starts with `mark`."""
-    answers = [(None, reply.error)] * count
-    if reply.text is None:
-        error = reply.error or "the program ended its interpreter before it answered"
-        status = "timeout" if reply.late else harness.status_of(reply.error) if reply.error else "killed"
+    answers = [(None, error)] * count
+    if text is None:
+        status = "timeout" if late else harness.status_of(error) if error else "killed"
+        error = error or "the program ended its interpreter before it answered"
     else:
         try:
-            answers = harness.answers(reply.text, count, mark)
+            answers = harness.answers(text, count, mark)
             error = next((error for _, error in answers if error is not None), None)
             status = "ok" if error is None else harness.status_of(error)
         except ValueError as unreadable:
             error, status = str(unreadable), "killed"
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
-    stderr, stdout = (error or "")[:LONGEST_OUTPUT], reply.stdout[:LONGEST_OUTPUT]
-    return Outcome(status, values, stderr, stdout, failed, reply.backstop)
+    return Outcome(status, values, (error or "")[:LONGEST_OUTPUT], stdout[:LONGEST_OUTPUT], failed, backstop)

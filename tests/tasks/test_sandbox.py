@@ -232,10 +232,10 @@ def test_the_status_of_an_error(error, status):
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
 def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
-    outcome = sandbox.outcome(sandbox.Reply(f"mark{text}"), 1, "mark")
+    outcome = sandbox.outcome(1, "mark", f"mark{text}")
     assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))
-    assert sandbox.outcome(sandbox.Reply("[[1, null]]"), 1, "mark").status == "killed"
-    assert sandbox.outcome(sandbox.Reply("mark[[1, null]]"), 1, "mark").values == (1,)
+    assert sandbox.outcome(1, "mark", "[[1, null]]").status == "killed"
+    assert sandbox.outcome(1, "mark", "mark[[1, null]]").values == (1,)
 
 
 # Fuel

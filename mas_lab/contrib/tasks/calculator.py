@@ -84,7 +84,7 @@ def program(task: Task, endpoint: Any) -> float:
 
 @dataclass(frozen=True)
 class State:
-    """State of an episode: the chain, the number of its next operation, and the messages of the agent whose turn it is."""
+    """State of an episode: the chain, the place of its next operation, and the messages of the agent that acts now."""
 
     chain: str
     first: str
