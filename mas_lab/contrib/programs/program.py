@@ -159,7 +159,7 @@ class ProgramEnv:
         known = {"train": self.train, "test": self.test}.get(split)
         if known is None or n > len(known):
             raise EnvError(
-                f"ProgramEnv: no {n} tasks of {split!r}: it has "
+                f"ProgramEnv: {n} tasks of {split!r} were requested, but it has "
                 f"{len(self.train)} of 'train' and {len(self.test)} of 'test'; give more by train= or test="
             )
         return random.Random(f"{split} {seed}").sample(list(known), n)
