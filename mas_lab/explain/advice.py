@@ -142,7 +142,8 @@ def advise(
     table["rows"] = table["rows"].fillna(0).astype(int)
     table["shared"] = [bool(peers[code]) for code in codes]
     table["policy_gain"] = [
-        _together(found, weights, [code, *peers[code]]) if peers[code] else gain for code, gain in table["gain"].items()
+        _shared_gain(found, weights, [code, *peers[code]]) if peers[code] else gain
+        for code, gain in table["gain"].items()
     ]
     table = table.join(_groups(found))
     if team is not None:
@@ -150,10 +151,10 @@ def advise(
     table["own"] = [_verdict(row) for row in table.itertuples()]
     names = table["name"]
     table["why"] = [" ".join(sentences(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
-    told = of.join(table)
+    advice = of.join(table)
     measured = MEASURED if team is not None else []
-    shown = [*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "peerless", "sigma_ratio", *measured, "why"]
-    return documented(told[shown].reset_index(drop=True), "advise")
+    columns = [*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "peerless", "sigma_ratio", *measured, "why"]
+    return documented(advice[columns].reset_index(drop=True), "advise")
 
 
 def _speakers(rows: pd.DataFrame, agents: Sequence[str], by: Sequence[str]) -> pd.DataFrame:
@@ -197,8 +198,8 @@ def _parts(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     if unit:
         c_k, c = count([*own, rows[unit]]) / count(own), 1 / count(task, "nunique", unit)
     else:  # agents that act together share a credit
-        together = count([*task, rows["node"]], "nunique", "agent") if "node" in rows.columns else 1
-        c_k, c = 1 / count(own), together / count(task)
+        acting = count([*task, rows["node"]], "nunique", "agent") if "node" in rows.columns else 1
+        c_k, c = 1 / count(own), acting / count(task)
     return pd.DataFrame(inflation(rows, once_per=unit)), pd.DataFrame({"agent": rows["agent"], "c_k": c_k, "c": c})
 
 
@@ -209,11 +210,11 @@ def _pooled(found: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     table = pooled_inflation(found).rename(columns={"n": "rows"}).set_index("agent")
     mean = weights.groupby("agent", sort=False, observed=True)[["c_k", "c"]].mean()
     own, everyone = 1 - mean["c_k"], 1 - mean["c"]
-    kept = own / everyone.where(everyone > 0)
+    left = own / everyone.where(everyone > 0)
     noise = 1 / table["signal"].where(table["signal"] > 0)
     table = table.join(shares.div(table["rows"], axis=0)).assign(
-        n_k=1 / mean["c_k"], N=1 / mean["c"], offset=kept * noise - 1, threshold=1 / kept - 1,
-        gain=(kept**2 * noise).mask(kept == 0, 0.0),
+        n_k=1 / mean["c_k"], N=1 / mean["c"], offset=left * noise - 1, threshold=1 / left - 1,
+        gain=(left**2 * noise).mask(left == 0, 0.0),
     )  # fmt: skip
     return table.reset_index()[["agent", *NUMBERS]]
 
@@ -237,7 +238,7 @@ def _peers(rows: pd.DataFrame, of: pd.DataFrame) -> dict[int, list[int]]:
     }
 
 
-def _together(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[int]) -> float:
+def _shared_gain(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[int]) -> float:
     """Return the gain of the gradient that a group of agents shares."""
     parts = (part[part["agent"].isin(group)].assign(agent=0) for part in (found, weights))
     return float(_pooled(*parts)["gain"].iloc[0])

@@ -42,64 +42,66 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
     if not row.rows:
         return [f"{row.name} never spoke."]
     compared = f"{round(row.n_k, 9):.1f} rows to compare in a task"
-    said = f"{row.name} spoke in {_percent(row.spoke)} of the episodes, with {compared}"
+    spoke = f"{row.name} spoke in {_percent(row.spoke)} of the episodes, with {compared}"
     if row.N == 1:
-        return [f"{said}. Its tasks hold a single episode each, so that nothing is compared: sample more of them."]
+        return [f"{spoke}. Its tasks have a single episode each, so that nothing is compared: sample more of them."]
     if row.n_k == 1:
-        told = [f"{said}: never in two episodes of one, and its own mean would leave it nothing to learn from."]
+        found = [f"{spoke}: never in two episodes of one, and its own mean would leave it nothing to learn from."]
     elif np.isnan(row.gain):
-        return [f"{said}. Within a task its credits never differ, so that nothing tells its good turns from its bad."]
+        return [f"{spoke}. Its credits never differ within a task, so its good turns cannot be told from its bad ones."]
     else:
         shares = {"alone there": row.lone, "among equal credits": row.flat}
         aside = ", ".join(f"{_percent(share)} {what}" for what, share in shares.items() if share >= 0.005)
-        said += f" ({aside})" if aside else ""
+        spoke += f" ({aside})" if aside else ""
         gain = f"; with its own mean, {RATIO} would be {_times(row.gain)}" if not peers else ""
-        told = [f"{said}.", f"{_offset(row)}{gain}."]
+        found = [f"{spoke}.", f"{_offset(row)}{gain}."]
     if row.rows < FEW:
-        return [*told, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
+        return [*found, f"Too few rows for a verdict ({row.rows}): roll out more tasks."]
     freedom = row.rows * (1 - 1 / row.n_k)
     if freedom < FEW and row.n_k > 1:
-        told.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
-    told += _of_groups(row) + _of_gradients(row)
+        found.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
+    found += _of_groups(row) + _of_gradients(row)
     if row.own in (MAY_PAY, MAY_COST):
-        told.append(f"So its own mean {row.own}. In a test on other settings this did not predict which agents gained.")
+        found.append(
+            f"So its own mean {row.own}. In a test on other settings this did not predict which agents gained."
+        )
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
-        told.append(
+        found.append(
             f"Its weights also speak for {others}. With own means, the squared signal-to-noise ratio of the gradient "
             f"that they share would be {_times(row.policy_gain)}; offsets that meet there have done less harm than "
             "apart."
         )
-    return told
+    return found
 
 
 def _of_groups(row) -> list[str]:
     """Return what its groups make doubtful: rows without a peer, and unequal deviations."""
-    told = []
+    doubts = []
     if row.peerless > MOSTLY:
-        told.append(
+        doubts.append(
             f"It is {PEERLESS}: {_percent(row.peerless)} of the rows that a global mean trains on are alone or among "
             "equal credits. What matters is whether such rows are trained on: compare grpo with grpo_masked."
         )
     if row.sigma_ratio > UNEVEN:
-        told.append(
+        doubts.append(
             f"Its standard deviation differs between its tasks by a factor of {row.sigma_ratio:.0f}: divided by the "
             "deviation of each task, its smallest differences weigh as much as its largest. Take one deviation per "
             "agent, as own_pooled does."
         )
-    return told
+    return doubts
 
 
 def _of_gradients(row) -> list[str]:
     """Return what the team's gradients add to the verdict, if they were measured."""
     if np.isnan(getattr(row, "progress", np.nan)):
         return []
-    told = (
+    measured = (
         f"Weighted by how much each row moves the weights, the ratio would be {_times(row.weighted_gain)}. Under the "
         f"global mean it is {row.snr:.2g} in one step, so that progress would be {_times(row.progress)}"
     )
     high = row.weighted_gain > PAYS >= row.progress
-    return [f"{told}: the signal is high already, and more of it changes little." if high else f"{told}."]
+    return [f"{measured}: the signal is high already, and more of it changes little." if high else f"{measured}."]
 
 
 def _offset(row) -> str:
@@ -119,5 +121,5 @@ def _percent(share: float) -> str:
 def _times(gain: float) -> str:
     if np.isnan(gain):
         return "unknown"
-    said = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"
-    return "the same" if said == "1" else f"{said} times as high"
+    times = f"{gain:.0f}" if gain >= 10 else f"{gain:.2g}"
+    return "the same" if times == "1" else f"{times} times as high"

@@ -51,14 +51,14 @@ def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed:
             f"controlled: agent {agent!r} cannot be called in {called} trajectories of each task: 2 to {most} are "
             "possible, since it must have spoken in them, and 2 of a task's trajectories must do without it"
         )
-    rng, credits, kept = np.random.default_rng(seed), {}, set()
+    rng, credits, called_in = np.random.default_rng(seed), {}, set()
     for task, episodes in every.items():
         with_agent = spoke[task][:called]
-        kept.update(with_agent)
+        called_in.update(with_agent)
         for side, offset in ((with_agent, -shift), (sorted(set(episodes) - set(with_agent)), 0.0)):
             noise = rng.normal(size=len(side))
             credits.update(zip(side, (noise - noise.mean()) / noise.std() + offset, strict=True))
-    rows = turns[(turns["agent"] != agent) | turns["episode"].isin(kept)].reset_index(drop=True)
+    rows = turns[(turns["agent"] != agent) | turns["episode"].isin(called_in)].reset_index(drop=True)
     rows = rows.drop(columns=[name for name in COMPARED if name in rows.columns])
     return normalize(group(rows, by=("task",), credit=lambda table: table["episode"].map(credits)), once_per="episode")
 

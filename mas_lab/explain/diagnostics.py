@@ -202,8 +202,8 @@ def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:
     terms: dict[str, Any] = {"z_square": mean}
     for name, letter in (("global", "F"), ("agent", "V")):
         terms[letter] = squared[name].mean()
-        seen_R = squared.loc[square_R.index, name]
-        terms[f"delta_{name}"] = ((square_R - mean) * (seen_R - seen_R.mean())).mean()
+        drawn_R = squared.loc[square_R.index, name]
+        terms[f"delta_{name}"] = ((square_R - mean) * (drawn_R - drawn_R.mean())).mean()
     below = mean * terms["V"] + terms["delta_agent"]
     above = mean * terms["F"] + terms["delta_global"]
     return terms | {"predicted": above / below if below > 0 else np.nan}

@@ -14,7 +14,7 @@ from mas_lab.table import TableError, require
 from mas_lab.team import Team
 
 READ = ["policy", *SAMPLED]
-ALIKE = 1e-2
+TOLERANCE = 1e-2
 """A larger difference of log-probabilities means other weights, or other arithmetic (a low precision)."""
 
 
@@ -67,7 +67,7 @@ def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
         tokens = policy.forward(samples_of(drawn, advantage=0.0, weight=0.0))
         logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
         sampled_N = np.concatenate([np.asarray(one, float) for one in drawn["logprobs"]])
-        if (off := np.abs(logprobs_N - sampled_N).max()) > ALIKE:
+        if (off := np.abs(logprobs_N - sampled_N).max()) > TOLERANCE:
             warnings.warn(
                 f"entropies: policy {name!r} gives a token a log-probability that differs by {off:.3g} from that at "
                 "which it was sampled: other weights sampled it, or in another precision, and had other entropies",

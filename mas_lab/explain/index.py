@@ -15,7 +15,7 @@ from mas_lab.table import column, require, trained
 NEEDED = ["episode", "agent", "completion"]
 READ = ("step", "task", "episode", "node", "turn", "depth", "agent", "kept", "probe", "valid", "finish", "team_reward",
         "success", "group", "advantage", "completion_ids", "logprobs")  # fmt: skip
-TOLD = {
+MEANINGS = {
     "run": "0, or 1 for the run beside it",
     "step": "training step, from 0",
     "task": "task id",
@@ -47,7 +47,7 @@ def index_of_turns(turns: pd.DataFrame) -> pd.DataFrame:
 def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.DataFrame:
     """Return a row per episode and step, the most telling first.
 
-    `rows` is the output of `reduced`, the columns are those of `TOLD`, and `order` ranks agents that act at once.
+    `rows` is the output of `reduced`, the columns are those of `MEANINGS`, and `order` ranks agents that act at once.
     """
     rows = rows[trained(rows)].reset_index(drop=True)
     rank = {agent: place for place, agent in enumerate(sorted(rows["agent"].unique()))}
@@ -65,7 +65,7 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
     for name in ("truncated", "invalid", "lone"):
         index[name] = by[name].sum().astype(int)
     index["telling"] = informative(index)
-    return in_order(index)[list(TOLD)]
+    return in_order(index)[list(MEANINGS)]
 
 
 def in_order(index: pd.DataFrame) -> pd.DataFrame:
@@ -84,7 +84,7 @@ def informative(index: pd.DataFrame) -> pd.Series:
 
 
 def reduced(table: Any) -> pd.DataFrame:
-    """Return a pandas or Arrow table without lists, but with `tokens`, `surprise` and other columns of `TOLD`."""
+    """Return a pandas or Arrow table without lists, but with `tokens`, `surprise` and other columns of `MEANINGS`."""
     names = list(table.columns) if isinstance(table, pd.DataFrame) else table.column_names
     lists = {name: _flat(table[name]) for name in ("completion_ids", "logprobs", "advantage") if name in names}
     scalars = [name for name in names if name in READ and name not in lists]
@@ -109,9 +109,9 @@ def reduced(table: Any) -> pd.DataFrame:
 def _flat(values: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return all numbers of a column of lists or numbers, and how many belong to each row."""
     if isinstance(values, pd.Series):
-        held = [one if hasattr(one, "__len__") else (one,) for one in values]
-        lengths = np.fromiter(map(len, held), int, len(held))
-        return np.fromiter(chain.from_iterable(held), float, lengths.sum()), lengths
+        lists = [one if hasattr(one, "__len__") else (one,) for one in values]
+        lengths = np.fromiter(map(len, lists), int, len(lists))
+        return np.fromiter(chain.from_iterable(lists), float, lengths.sum()), lengths
     from pyarrow import compute, types
 
     if not (types.is_list(values.type) or types.is_large_list(values.type)):
@@ -156,10 +156,10 @@ def _returns(rows: pd.DataFrame, key: np.ndarray) -> pd.Series:
     """Return `lab.episode_return()` of each episode; NaN if it has none, as in a joint tree."""
     if "team_reward" not in rows.columns:
         return pd.Series(np.nan, index=range(key.max() + 1))
-    kept = rows.assign(key=key)[rows["kept"].astype(bool)]
-    steps = kept.groupby(["key", "depth"])["team_reward"].agg(["min", "max"])
-    earned = steps["min"].groupby("key").sum().reindex(range(key.max() + 1), fill_value=0.0).astype(float)
+    followed = rows.assign(key=key)[rows["kept"].astype(bool)]
+    steps = followed.groupby(["key", "depth"])["team_reward"].agg(["min", "max"])
+    returns = steps["min"].groupby("key").sum().reindex(range(key.max() + 1), fill_value=0.0).astype(float)
     unlike = steps.index[steps["min"] != steps["max"]].get_level_values("key")
-    branches = kept.loc[kept.duplicated(["key", "depth", "agent"]), "key"]
-    earned[[*unlike, *branches]] = np.nan
-    return earned
+    branches = followed.loc[followed.duplicated(["key", "depth", "agent"]), "key"]
+    returns[[*unlike, *branches]] = np.nan
+    return returns

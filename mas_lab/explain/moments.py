@@ -131,9 +131,9 @@ def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
     require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
     bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]
     task = [name for name in ("step", "task") if name in bare.columns]
-    together = group(bare, by=task, credit=lambda _: credit)
-    apart = group(bare, by=[*task, "agent"], credit=lambda _: credit)
+    pooled = group(bare, by=task, credit=lambda _: credit)
+    by_agent = group(bare, by=[*task, "agent"], credit=lambda _: credit)
     return {
-        "global": normalize(together, once_per=baseline_unit(turns))["advantage"],
-        "agent": normalize(apart)["advantage"],
+        "global": normalize(pooled, once_per=baseline_unit(turns))["advantage"],
+        "agent": normalize(by_agent)["advantage"],
     }

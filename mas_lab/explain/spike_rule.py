@@ -38,7 +38,7 @@ class SpikeRule:
 
     def __post_init__(self):
         if not 2 <= self.warmup <= self.window or self.threshold <= 0 or self.floor <= 0:
-            raise ValueError(f"spikes: {self}: wants 2 <= warmup <= window, and a threshold and a floor above 0")
+            raise ValueError(f"spikes: {self}: give 2 <= warmup <= window, and a threshold and a floor above 0")
 
     def __call__(self, before: Sequence[float], norm: float) -> tuple[float, float]:
         """Return the usual norm and the score of `norm`; both are NaN during warm-up and at norm 0."""
@@ -83,8 +83,8 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, thresh
     rule = SpikeRule(warmup, window, threshold)
     when = [name for name in ("step", "optimizer_step") if name in stats.columns]
     stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
-    whole = stats.drop_duplicates([*when, "policy"]).assign(agent="")
-    series = pd.concat([whole.assign(norm=whole["policy_norm"]), stats.assign(norm=stats["grad_norm"])])
+    policies = stats.drop_duplicates([*when, "policy"]).assign(agent="")
+    series = pd.concat([policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])])
     series = series[[*when, "policy", "agent", "norm"]]
     parts = []
     for _, own in series.groupby(["policy", "agent"], sort=False):
@@ -190,7 +190,7 @@ class SpikeWatch:
             "exact": bool(shares["exact"].all()),
             "tokens": {str(row): [float(share) for share in tokens[row]] for row in top},
             "without": {str(row): norm_without(batch, row) for row in top[:1]},
-            "baselines": {name: {"": whole, **by_agent} for name, (whole, by_agent) in found.items()},
+            "baselines": {name: {"": norm, **by_agent} for name, (norm, by_agent) in found.items()},
             "judged": {name: {str(row): float(values[row]) for row in top} for name, values in baselines.items()},
         }
 

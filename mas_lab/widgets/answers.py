@@ -16,7 +16,7 @@ from pyarrow import compute
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mas_lab.display.escape import escape_control_chars
-from mas_lab.explain.index import TOLD
+from mas_lab.explain.index import MEANINGS
 from mas_lab.runs.disk import RunError
 from mas_lab.table import TableError
 from mas_lab.widgets.document import STATIC
@@ -59,7 +59,7 @@ class Question(Strict):
     ask: Literal["hello", "index", "episode", "group", "marks"]
     low: Count = Field(0, alias="from")
     count: Annotated[int, Field(ge=1, le=MOST)] = MOST
-    sort: Literal[*TOLD] = "telling"
+    sort: Literal[*MEANINGS] = "telling"
     descending: bool = True
     filter: Annotated[list[Term], Field(max_length=100)] = []
     run: Count = 0

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow
 from pyarrow import compute
 
-from mas_lab.explain.index import NEEDED, READ, RULE, TOLD, indexed, reduced
+from mas_lab.explain.index import NEEDED, READ, RULE, MEANINGS, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.runs.disk import INFO, read_info
 from mas_lab.table import SCHEMA, TableError, require, trained
@@ -258,7 +258,7 @@ def spike_shares(spikes: Sequence[Mapping[str, Any]]) -> Shares:
 
 
 def index_of(source: Source, run: int = 0) -> pd.DataFrame:
-    """Return a row per episode and step of a source, the most telling first; columns as in `explain.index.TOLD`."""
+    """Return a row per episode and step of a source, the most telling first; columns as in `explain.index.MEANINGS`."""
     if source.run is None:
         require(source.memory, NEEDED, "RolloutViewer")
         tables = [completed(source.turns(step)).assign(step=step) for step in source.steps]
@@ -281,7 +281,7 @@ def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
 def plain(index: pd.DataFrame) -> dict[str, list[Any]]:
     """Return an index as a page's data, with visible texts, four decimals, and null for missing values."""
     found = {}
-    for name in TOLD:
+    for name in MEANINGS:
         values = index[name].astype(object).where(index[name].notna(), None).tolist()
         found[name] = [round(one, 4) if isinstance(one, float) else visible_data(one) for one in values]
     return found
@@ -333,7 +333,7 @@ def page_data(
     places = sorted(episodes)
     candidates = [one for episode in episodes.values() for node in episode["nodes"] for one in node["candidates"]]
     return {
-        "index": plain(index.iloc[places]), "told": TOLD, "rule": RULE, "total": len(index),
+        "index": plain(index.iloc[places]), "told": MEANINGS, "rule": RULE, "total": len(index),
         "left_out": len(index) - len(places), "episodes": [episodes[place] for place in places],
         "groups": {name: list(members.values()) for name, members in groups.items()},
         "shades": [name for name in SHADES if any(name in one["shades"] for one in candidates)],

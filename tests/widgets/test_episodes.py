@@ -9,7 +9,7 @@ import pytest
 from small import AGENTS, RECIPE, Relay
 
 import mas_lab as lab
-from mas_lab.explain.index import TOLD, informative
+from mas_lab.explain.index import MEANINGS, informative
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.table import TableError
 from mas_lab.widgets.episodes import in_rounds, page_data, plain, ranks, token_shares
@@ -61,7 +61,7 @@ def test_every_number_of_a_runs_index_is_that_of_a_plain_loop(spiky, tmp_path):
     run = lab.load_run(spiky)
     index = lab.RolloutViewer(spiky).index
     compare(index, run.turns)
-    assert list(index.columns) == list(TOLD) and index["telling"].is_monotonic_decreasing
+    assert list(index.columns) == list(MEANINGS) and index["telling"].is_monotonic_decreasing
     zipped = lab.RolloutViewer(lab.export(run, tmp_path / "handed_in.zip")).index
     pd.testing.assert_frame_equal(zipped, index)
     pd.testing.assert_frame_equal(lab.RolloutViewer(run.turns, agents=("asker", "doer")).index, index)
