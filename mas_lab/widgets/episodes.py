@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow
 from pyarrow import compute
 
-from mas_lab.explain.index import NEEDED, READ, RULE, MEANINGS, indexed, reduced
+from mas_lab.explain.index import MEANINGS, NEEDED, READ, RULE, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.runs.disk import INFO, read_info
 from mas_lab.table import SCHEMA, TableError, require, trained

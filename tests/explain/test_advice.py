@@ -1,4 +1,7 @@
-"""Would an own baseline pay? By hand, as a law of simulated policies, and on the rollouts of pocket models."""
+"""Would an own baseline pay? By hand, as a law of simulated policies, and on the rollouts of pocket models.
+
+The sentences of `advice_words` are tested here too.
+"""
 
 import numpy as np
 import pandas as pd
