@@ -41,38 +41,31 @@ def entropies(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
     """
     require(turns, ["completion_ids"], "entropies")
     require(turns[turns["completion_ids"].map(len) > 0], READ, "entropies")
-    found = pd.Series([[] for _ in range(len(turns))], index=range(len(turns)), dtype=object)
     rows = turns[READ].reset_index(drop=True)
-    rows = rows[rows["completion_ids"].map(len) > 0]
+    found = rows["completion_ids"].map(lambda ids: [0.0] * len(ids))
+    rows = rows[found.map(len) > 0]
     unknown = sorted(set(rows["policy"]) - set(team.policies))
     if unknown:
         raise TableError(
-            f"entropies: policy {unknown[0]!r} is none of the team's ({', '.join(team.policies)}); give the team that "
+            f"entropies: policy {unknown[0]!r} is none of the team's ({', '.join(team.policies)}); pass the team that "
             "sampled these rows"
         )
     with locked(team.policies.values()):
-        for name, own in rows.groupby("policy", sort=False, observed=True):
-            found.loc[own.index] = _of_policy(team.policies[name], str(name), own)
+        for name, own in rows[rows["temperature"] > 0].groupby("policy", sort=False, observed=True):
+            found[own.index] = _of_policy(team.policies[name], str(name), own)
     return turns.assign(entropies=found.to_numpy())
 
 
-def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> pd.Series:
-    lengths = rows["completion_ids"].map(len)
-    greedy = rows["temperature"] <= 0
-    lists = {row: [0.0] * length for row, length in lengths[greedy].items()}
-    drawn = rows[~greedy]
-    if len(drawn):
-        if not policy.capabilities.entropies:
-            raise PolicyError(f"policy {policy.name!r}: its back end does not give entropies")
-        tokens = policy.forward(samples_of(drawn, advantage=0.0, weight=0.0))
-        logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
-        sampled_N = np.concatenate([np.asarray(one, float) for one in drawn["logprobs"]])
-        if (off := np.abs(logprobs_N - sampled_N).max()) > TOLERANCE:
-            warnings.warn(
-                f"entropies: policy {name!r} gives a token a log-probability that differs by {off:.3g} from that at "
-                "which it was sampled: other weights sampled it, or in another precision, and had other entropies",
-                stacklevel=3,
-            )
-        parts = np.split(entropy_N, np.cumsum(lengths[~greedy])[:-1])
-        lists |= {row: part.tolist() for row, part in zip(drawn.index, parts, strict=True)}
-    return pd.Series(lists, dtype=object).reindex(rows.index)
+def _of_policy(policy: Policy, name: str, rows: pd.DataFrame) -> list[list[float]]:
+    if not policy.capabilities.entropies:
+        raise PolicyError(f"policy {policy.name!r}: its back end does not give entropies")
+    tokens = policy.forward(samples_of(rows, advantage=0.0, weight=0.0))
+    logprobs_N, entropy_N = (values.double().cpu().numpy() for values in (tokens.logprobs_N, tokens.entropy_N))
+    if (off := np.abs(logprobs_N - np.concatenate(rows["logprobs"].tolist())).max()) > TOLERANCE:
+        warnings.warn(
+            f"entropies: policy {name!r} gives a token a log-probability that differs by {off:.3g} from that at "
+            "which it was sampled: other weights sampled it, or in another precision, and had other entropies",
+            stacklevel=3,
+        )
+    ends = np.cumsum(rows["completion_ids"].map(len))[:-1]
+    return [part_T.tolist() for part_T in np.split(entropy_N, ends)]

@@ -25,7 +25,7 @@ NORMS = ["policy_norm", "grad_norm"]
 
 @dataclass(frozen=True)
 class SpikeRule:
-    """The numbers of the rule; a call scores the next norm from a history of log norms."""
+    """The numbers of the rule. A call scores the next norm."""
 
     warmup: int = 10
     """Norms that must have come before."""
@@ -40,22 +40,21 @@ class SpikeRule:
         if not 2 <= self.warmup <= self.window or self.threshold <= 0 or self.floor <= 0:
             raise ValueError(f"spikes: {self}: give 2 <= warmup <= window, and a threshold and a floor above 0")
 
-    def __call__(self, before: Sequence[float], norm: float) -> tuple[float, float]:
-        """Return the usual norm and the score of `norm`; both are NaN during warm-up and at norm 0."""
-        before = list(before)[-self.window :]
-        if len(before) < self.warmup or not norm > 0:
-            return math.nan, math.nan
-        usual = median(before)  # numpy's median is slow on a few numbers
-        spread = max(1.4826 * median(abs(one - usual) for one in before), self.floor)
-        return math.exp(usual), (math.log(norm) - usual) / spread
+    def __call__(self, before: list[float], norm: float) -> tuple[float, float]:
+        """Return the usual norm and the score of `norm`, and add its log to the log norms `before`.
 
-    def follow(self, before: list[float], norm: float) -> tuple[float, float]:
-        """Score `norm` as a call does, and add its log to the history."""
-        found = self(before, norm)
+        Both are NaN during warm-up and at norm 0.
+        """
+        usual = score = math.nan
+        recent = before[-self.window :]
+        if len(recent) >= self.warmup and norm > 0:
+            middle = median(recent)  # numpy's median is slow on a few numbers
+            spread = max(1.4826 * median(abs(one - middle) for one in recent), self.floor)
+            usual, score = math.exp(middle), (math.log(norm) - middle) / spread
         if 0 < norm < math.inf:
             before.append(math.log(norm))
             del before[: -self.window]
-        return found
+        return usual, score
 
 
 def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
@@ -89,7 +88,7 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, thresh
     parts = []
     for _, own in series.groupby(["policy", "agent"], sort=False):
         before: list[float] = []
-        found = [rule.follow(before, norm) for norm in own["norm"]]
+        found = [rule(before, norm) for norm in own["norm"]]
         parts.append(own.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
     scored = pd.concat(parts, ignore_index=True) if parts else series.assign(usual=[], score=[])
     return scored.assign(spike=scored["score"] > threshold)
@@ -165,7 +164,7 @@ class SpikeWatch:
         self._calls[policy] = call + 1
         series = {"": batch.norm, **norms}
         before = self._before.setdefault(policy, {})
-        scores = {agent: self.rule.follow(before.setdefault(agent, []), norm) for agent, norm in series.items()}
+        scores = {agent: self.rule(before.setdefault(agent, []), norm) for agent, norm in series.items()}
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
