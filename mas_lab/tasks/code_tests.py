@@ -31,7 +31,7 @@ class State:
     problem: Problem
     code: str = ""
     tests: str = ""
-    gave: tuple[tuple[str, str], ...] = ()
+    failures: tuple[tuple[str, str], ...] = ()
     """Tester's cases that the function failed, each with its result."""
     worth: float = 0.0
     """Pass rate of the last program that could be judged."""
@@ -116,16 +116,16 @@ class CodeTests(problem_sets.ProgramTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         problem = state.problem
         if not self.full:
-            gave = " ".join(came for _, came in state.gave)
-            parts = f"was {state.code} tested {state.tests} gave {gave} " if state.turn else ""
-            return chat(f"{parts}{problem.text} {agent}")
+            results = " ".join(result for _, result in state.failures)
+            drafts = f"was {state.code} tested {state.tests} gave {results} " if state.turn else ""
+            return chat(f"{drafts}{problem.text} {agent}")
         facts = {"entry": problem.entry, "fewest": self.fewest, "most": self.most}
         prompts = {name: text.format(**facts) for name, text in PROMPTS[self.name].items()}
         parts = [problem.text, *([prompts["stdin"]] if problem.stdin else [])]
         if problem.examples:
             parts.append(f"Examples:\n\n{problem.examples}")
         if state.turn:
-            failed = "\n".join(f"{case}    # gave {came}" for case, came in state.gave) or "none"
+            failed = "\n".join(f"{case}    # gave {result}" for case, result in state.failures) or "none"
             parts.append(f"The function so far:\n\n{state.code}\n\nThe cases so far:\n\n{state.tests}")
             parts.append(f"Cases that it fails:\n\n{failed}\n\n{prompts[f'anew_{agent}']}")
         return chat("\n\n".join(parts), prompts[agent])
@@ -144,7 +144,7 @@ class CodeTests(problem_sets.ProgramTask):
         builds = code is not None if published else built
         local = {coder: BUILDS * builds + SMOKE * smoke + PASSES * worth * built}
         valid, info = {coder: built}, {"code": graded.info}
-        gave, agreed = (), self.single_agent
+        failures, agreed = (), self.single_agent
         if not self.single_agent:
             cases = programs.read_cases(actions["tester"], problem.entry)
             if not self.full:
@@ -158,11 +158,11 @@ class CodeTests(problem_sets.ProgramTask):
             lacking += unjudged(own, self.name, state.task, coder, state.turn) if not lacking else []
             lacking += unjudged(gold, self.name, state.task, "tester", state.turn)
             agreed = all(own.passed) and (published or (valid["tester"] and len(counted) >= self.fewest))
-            gave = self._gave(problem, cases, own)
+            failures = self._failures(problem, cases, own)
             info |= {"tests": gold.info | {"counted": len(counted)}, "own": own.info, "agreed": agreed}
         done = agreed or state.turn + 1 == self.max_turns
         texts = [self.shorten(actions[agent]) for agent in self.agents]
-        after = State(state.task, problem, texts[0], texts[-1], gave, worth, state.turn + 1, done)
+        after = State(state.task, problem, texts[0], texts[-1], failures, worth, state.turn + 1, done)
         gained = worth if published else worth - state.worth
         info |= {"unknown": lacking} if lacking else {}
         return Step(after, gained, local, valid, done and worth == 1, done, info)
@@ -179,14 +179,14 @@ class CodeTests(problem_sets.ProgramTask):
                 found[key] = found.get(key, True) and passed
         return list(found.values())
 
-    def _gave(self, problem: Problem, cases: Sequence[Case], own: Result) -> tuple[tuple[str, str], ...]:
+    def _failures(self, problem: Problem, cases: Sequence[Case], own: Result) -> tuple[tuple[str, str], ...]:
         values = own.outcome.values
         failed = [i for i, passed in enumerate(own.passed) if not passed][: self.most]
         if not self.full:
             return tuple(("", lists.text_of(values[i]) if is_list(values[i]) else "error") for i in failed)
         error = readable(own.outcome.stderr)
-        came = [error if own.outcome.failed[i] else repr(values[i])[:200] for i in failed]
-        return tuple((as_text([cases[i]], problem.entry)[:400], one) for i, one in zip(failed, came, strict=True))
+        results = [error if own.outcome.failed[i] else repr(values[i])[:200] for i in failed]
+        return tuple((as_text([cases[i]], problem.entry)[:400], one) for i, one in zip(failed, results, strict=True))
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: wrong operations, wrong digits.

@@ -90,7 +90,7 @@ class State:
     first: str
     """First number of the operation that is due."""
     part: int = 0
-    heard: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = ()
     done: bool = False
 
     @property
@@ -150,14 +150,14 @@ class Calculator(DrawnTask):
         return () if state.done else (self.agents[min(state.part, len(self.agents) - 1)],)
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        return [*chat(state.question), *state.heard]
+        return [*chat(state.question), *state.messages]
 
     def step(self, state: State, actions: Mapping[str, Message]) -> Step:
         [(agent, message)] = actions.items()
         results, right = results_of(message), value(state.question)
         if results:
-            done = bool(state.heard)
-            after = replace(state, heard=(*state.heard, message, *results), done=done)
+            done = bool(state.messages)
+            after = replace(state, messages=(*state.messages, message, *results), done=done)
             return Step(after, 0.0, {agent: float(results[-1]["content"] == right)}, {agent: True}, False, done)
         answer, last = message["content"].strip(), state.part == 1
         valid = NUMBER.fullmatch(answer) is not None
@@ -166,11 +166,11 @@ class Calculator(DrawnTask):
         return Step(after, float(success), {agent: float(answer == right)}, {agent: valid}, success, after.done)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
-        """Return a call with slips in it, or the result that was heard, now and then another number."""
+        """Return a call with slips in it, or the result of the call, now and then another number."""
         slips = {kind: rng.random() < share * self.mistakes for kind, share in SLIPS.items()}
         other = str(rng.randint(10, self.largest))
-        if state.heard:
-            return other if slips["answer"] else state.heard[-1]["content"]
+        if state.messages:
+            return other if slips["answer"] else state.messages[-1]["content"]
         a, op, b = state.question.split()
         arguments = {"a": int(a), "op": op, ("c" if slips["key"] else "b"): int(other if slips["number"] else b)}
         call = json.dumps({"name": "compute" if slips["name"] else "calculate", "arguments": arguments})

@@ -121,7 +121,7 @@ class MathTool(chains.MathTask):
             parts.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
         elif state.turn:
             code = f"Your program of the last turn:\n\n```python\n{state.code}\n```"
-            parts += [code, came_of(state.ran)] if state.code else ["In the last turn you wrote no program."]
+            parts += [code, result_text(state.ran)] if state.code else ["In the last turn you wrote no program."]
             if agent == "tool":
                 parts.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
         return chat("\n\n".join(parts), PROMPTS[self.name][agent])
@@ -193,7 +193,7 @@ def worth(ran: Result) -> float:
     return RUNS * (ran.outcome.status == "ok") + PRINTS * (ran.outcome.status == "ok" and ran.line != "")
 
 
-def came_of(ran: Result) -> str:
+def result_text(ran: Result) -> str:
     """Return a text for the author of a full-size program that says what the program did."""
     if ran.unknown:
         return f"It needs what this sandbox does not have: {ran.error}"

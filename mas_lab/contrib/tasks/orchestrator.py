@@ -135,11 +135,11 @@ class Orchestrator(chains.MathTask):
             part = state.parts[self.workers.index(agent)]
             return chat(part, PROMPTS["orchestrator"]["worker"]) if self.full else chat(f"solve {part}")
         answers = [answer or "none" for answer in state.answers]
-        does = "whole" if self.single_agent else "join" if answers else "split"
+        duty = "whole" if self.single_agent else "join" if answers else "split"
         if not self.full:
-            return chat(f"{does} {' '.join(answers) if answers else state.problem}")
+            return chat(f"{duty} {' '.join(answers) if answers else state.problem}")
         found = [f"Part: {part}\nAnswer: {answer}" for part, answer in zip(state.parts, answers, strict=bool(answers))]
-        return chat("\n\n".join([state.problem, *found]), PROMPTS["orchestrator"][does].format(n=len(self.workers)))
+        return chat("\n\n".join([state.problem, *found]), PROMPTS["orchestrator"][duty].format(n=len(self.workers)))
 
     def read_split(self, text: str, problem: str) -> tuple[str, ...]:
         """Return the part of each worker, or an empty tuple if the split cannot be read."""
@@ -194,8 +194,8 @@ class Orchestrator(chains.MathTask):
             total, working = self._attempt(joined([part[-1] for part in parts]), rng, hasty)
             values = [*chain.from_iterable(parts), *total]
         else:
-            heard = joined([answer or 0 for answer in state.answers])
-            part = dict(zip(self.workers, state.parts, strict=True)).get(agent, heard)
+            total = joined([answer or 0 for answer in state.answers])
+            part = dict(zip(self.workers, state.parts, strict=True)).get(agent, total)
             values, working = self._attempt(part, rng, hasty)
         return f"{chains.working_text(values, working)}answer {values[-1]}"
 

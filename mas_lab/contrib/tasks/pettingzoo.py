@@ -23,7 +23,7 @@ Moves = tuple[tuple[tuple[str, Any], ...], ...]
 class State:
     seed: int
     moves: Moves
-    heard: tuple[tuple[str, str], ...]
+    prompts: tuple[tuple[str, str], ...]
     """(agent, text) of the agents that act now; empty when the episode is over."""
 
 
@@ -58,36 +58,36 @@ class PettingZoo(ForeignEnv):
         return f"{self.make.__module__.rpartition('.')[2]}.{getattr(self.make, '__name__', 'make')}"
 
     def start(self, task: Task) -> State:
-        return State(task.data["seed"], (), _Played(self, task.data["seed"], ()).heard())
+        return State(task.data["seed"], (), _Played(self, task.data["seed"], ()).prompts())
 
     def acting(self, state: State) -> tuple[str, ...]:
-        return tuple(agent for agent, _ in state.heard)
+        return tuple(agent for agent, _ in state.prompts)
 
     def text_for(self, state: State, agent: str) -> str:
-        return dict(state.heard)[agent]
+        return dict(state.prompts)[agent]
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         played = _Played(self, state.seed, state.moves)
-        before, spoke = dict(played.totals), [agent for move in state.moves for agent, _ in move]
+        before, speakers = dict(played.totals), [agent for move in state.moves for agent, _ in move]
         chosen = {agent: self.read(text, agent) for agent, text in actions.items()}
         spaces = {agent: played.world.action_space(agent) for agent in chosen}
         valid = {agent: action is not None and spaces[agent].contains(action) for agent, action in chosen.items()}
         if all(valid.values()):
             played.move(chosen)
-            heard = played.heard()
+            prompts = played.prompts()
         else:
             played.pay({agent: self.illegal for agent in valid if not valid[agent]})
-            heard = ()
-        turns = [*spoke, *chosen]
-        over = not heard or any(turns.count(agent) >= self.max_turns for agent, _ in heard)
+            prompts = ()
+        turns = [*speakers, *chosen]
+        over = not prompts or any(turns.count(agent) >= self.max_turns for agent, _ in prompts)
         due = {agent: played.totals[agent] for agent in self.agents if agent in turns}  # the others are paid later
-        local = {agent: total - (before[agent] if agent in spoke else 0.0) for agent, total in due.items()}
+        local = {agent: total - (before[agent] if agent in speakers else 0.0) for agent, total in due.items()}
         team = sum(played.totals.values()) - sum(before.values()) if self.cooperative else 0.0
         if self.cooperative:
             success = sum(played.totals.values()) / len(self.agents) >= self.max_return
         else:
             success = self.first_wins(due)
-        after = State(state.seed, (*state.moves, tuple(chosen.items())), () if over else heard)
+        after = State(state.seed, (*state.moves, tuple(chosen.items())), () if over else prompts)
         return Step(after, team / len(self.agents), local, valid, over and success, over)
 
 
@@ -148,7 +148,7 @@ class _Played:
         while self.world.agents and any(self.world.last(observe=False)[2:4]):  # terminated or truncated
             self.world.step(None)
 
-    def heard(self) -> tuple[tuple[str, str], ...]:
+    def prompts(self) -> tuple[tuple[str, str], ...]:
         """Return each agent that acts now with the text that it gets."""
         acting = self.world.agents if self.parallel else self.world.agents and [self.world.agent_selection]
         observations = self.observations if self.parallel else {agent: self.world.observe(agent) for agent in acting}

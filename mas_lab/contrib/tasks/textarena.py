@@ -36,7 +36,7 @@ class State:
     turns: tuple[tuple[str, str], ...]
     """(agent, answer) of each turn, in order."""
     player: int
-    heard: str
+    observation: str
     done: bool = False
     game: Any = field(default=None, compare=False, repr=False)
 
@@ -84,7 +84,7 @@ class TextArena(ForeignEnv):
         return () if state.done else (f"player_{state.player}",)
 
     def text_for(self, state: State, agent: str) -> str:
-        return self.say(state.heard) if self.say else state.heard
+        return self.say(state.observation) if self.say else state.observation
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         ((agent, text),) = actions.items()
@@ -93,15 +93,15 @@ class TextArena(ForeignEnv):
             game = copy.deepcopy(state.game)
             before = _refused(game, state.player)
             over, _ = game.step(self.read(text) if self.read else text)
-            player, heard = (state.player, "") if over else game.get_observation()
-        spoke = [one for one, _ in turns]
-        late = spoke.count(f"player_{player}") >= self.max_turns
+            player, observation = (state.player, "") if over else game.get_observation()
+        speakers = [one for one, _ in turns]
+        late = speakers.count(f"player_{player}") >= self.max_turns
         rewards = self._rewards(game, len(turns)) if over else dict.fromkeys(self.agents, 0.0)
         team, success = (0.0, False) if self.competitive else (rewards[agent], rewards[agent] >= self.max_return)
         if over and self.competitive:
-            success = self.first_wins({one: rewards[one] for one in spoke})
-        local = {one: rewards[one] for one in dict.fromkeys(spoke if over else [agent])}
-        after = State(state.seed, turns, player, heard, over or late, game)
+            success = self.first_wins({one: rewards[one] for one in speakers})
+        local = {one: rewards[one] for one in dict.fromkeys(speakers if over else [agent])}
+        after = State(state.seed, turns, player, observation, over or late, game)
         valid = {agent: _refused(game, state.player) <= before}
         return Step(after, team, local, valid, success, over or late)
 

@@ -67,7 +67,7 @@ def test_what_fits_the_schema_can_be_computed(arguments, said):
     env = lab.make_env("calculator")
     text = f'<tool_call>\n{{"name": "calculate", "arguments": {arguments}}}\n</tool_call>'
     step = env.step(env.start(env.tasks(1, "train", 0)[0]), {"opener": as_action(env, "opener", text, 0)})
-    assert step.state.heard[-1]["content"] == said and step.valid == {"opener": True}
+    assert step.state.messages[-1]["content"] == said and step.valid == {"opener": True}
 
 
 def test_a_second_call_ends_the_episode():

@@ -65,7 +65,7 @@ def test_both_speak_unseen(hands):
     first, second = play(hands, ("rock", "paper"), ("paper", "rock"))
     assert first.local_rewards == {"player_0": -1.0, "player_1": 1.0}
     assert second.local_rewards == {"player_0": 1.0, "player_1": -1.0}
-    assert dict(first.state.heard) == {"player_0": "saw 1", "player_1": "saw 0"}
+    assert dict(first.state.prompts) == {"player_0": "saw 1", "player_1": "saw 0"}
 
 
 @pytest.mark.parametrize("said", ["?", "", "9", "-1", "4 4"])
