@@ -12,22 +12,22 @@ function initialize({ model }) {
     model.send({ ...question, id: number });
   }
 
-  function heard({ source, data }) {
+  function received({ source, data }) {
     if (data === null || typeof data !== "object" || typeof data.ask !== "string") return;
     if (frames().some((frame) => frame.contentWindow === source)) ask(source, data);
   }
 
   function answered(answer) {
-    const asked = waiting.get(answer.id);
-    if (!asked) return;
+    const asker = waiting.get(answer.id);
+    if (!asker) return;
     waiting.delete(answer.id);
-    asked.source.postMessage({ ...answer, id: asked.id }, "*"); // a sandboxed frame has no origin to name
+    asker.source.postMessage({ ...answer, id: asker.id }, "*"); // a sandboxed frame has no origin to name
   }
 
-  window.addEventListener("message", heard);
+  window.addEventListener("message", received);
   model.on("msg:custom", answered);
   for (const frame of frames()) ask(frame.contentWindow, { ask: "hello" });
-  return () => window.removeEventListener("message", heard);
+  return () => window.removeEventListener("message", received);
 }
 
 function render({ el }) {

@@ -44,8 +44,8 @@ function folded(summary, fill, tag = "details") { // filled when it is opened fi
 }
 
 function tableOf(label, heads, rows, attributes = {}) { // rows: lists of cells, texts or elements
-  const told = (cell) => (cell instanceof Node ? cell : String(cell ?? "–"));
-  const line = ([first, ...cells]) => h("tr", h("th", { scope: "row" }, told(first)), cells.map((one) => h("td", told(one))));
+  const content = (cell) => (cell instanceof Node ? cell : String(cell ?? "–"));
+  const line = ([first, ...cells]) => h("tr", h("th", { scope: "row" }, content(first)), cells.map((one) => h("td", content(one))));
   return h("div.table", { tabindex: "0", role: "group", "aria-label": label, ...attributes }, h("table",
     h("caption", label), h("thead", h("tr", heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", rows.map(line))));
@@ -54,12 +54,12 @@ function tableOf(label, heads, rows, attributes = {}) { // rows: lists of cells,
 const pressed = (one, is) => one.setAttribute("aria-pressed", String(is));
 const isOwnClick = (event) => !(event.ctrlKey || event.metaKey || event.shiftKey || event.button); // else the browser's: a tab
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
-const whole = (value) => (known(value) ? Math.round(value).toLocaleString("en") : "");
+const rounded = (value) => (known(value) ? Math.round(value).toLocaleString("en") : "");
 const minus = (text) => text.replace("-", "−");
 const decimal = (value, places = 2) => (known(value) ? minus(value.toFixed(places)) : "");
 const signed = (value, places = 2) => (known(value) ? (value > 0 ? "+" : "") + decimal(value, places) : "");
 const percent = (share) => minus((100 * share).toFixed(1).replace(/^-(0\.0)$/, "$1")) + " %";
-const counted = (number, word) => `${whole(number)} ${word}${number === 1 ? "" : "s"}`;
+const counted = (number, word) => `${rounded(number)} ${word}${number === 1 ? "" : "s"}`;
 const outcome = (success) => (known(success) ? (success ? "reached the goal" : "missed the goal") : "");
 const tick = (success) => (known(success) ? (success ? "✓" : "✗") : "·");
 const keyOf = ({ run, step, episode }) => [run || 0, step, episode].join("|");
@@ -76,9 +76,9 @@ function leaning(value, most) { // a bar for a number: to the right above 0, to 
 const FIELDS = ["run", "step", "episode", "node", "agent", "candidate", "beside"];
 
 function address(where) {
-  const all = { ...where, run: where.run || 0 }, given = FIELDS.filter((name) => (all[name] ?? "") !== "");
+  const all = { ...where, run: where.run || 0 }, named = FIELDS.filter((name) => (all[name] ?? "") !== "");
   const well = (text) => (text.toWellFormed ? text.toWellFormed() : text);
-  return `#${given.map((name) => `${name}=${encodeURIComponent(well(String(all[name])))}`).join("&")}`;
+  return `#${named.map((name) => `${name}=${encodeURIComponent(well(String(all[name])))}`).join("&")}`;
 }
 
 function addressOf(text) { // null where it names no episode

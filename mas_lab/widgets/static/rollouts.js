@@ -92,13 +92,13 @@ class Viewer {
   }
 
   build() {
-    const shades = this.data.shades || [], told = "Note on this episode";
+    const shades = this.data.shades || [], note = "Note on this episode";
     this.moves = movesOf((name, by) => this.move(name, by));
     this.legend = h("span.legend");
     this.live = h("p.live.quiet", { role: "status" });
-    this.note = h("input.note", { type: "text", placeholder: told, "aria-label": told,
-      onchange: () => this.marks.set(this.shown(), this.note.value) });
-    this.star = button("☆", () => this.marks.toggle(this.shown()), { title: "key m", "aria-label": "Mark", class: "marks" });
+    this.note = h("input.note", { type: "text", placeholder: note, "aria-label": note,
+      onchange: () => this.marks.set(this.where(), this.note.value) });
+    this.star = button("☆", () => this.marks.toggle(this.where()), { title: "key m", "aria-label": "Mark", class: "marks" });
     this.both = button("side by side", () => this.sideBySide(), { "aria-pressed": "false", title: "key s" });
     this.saving = button("export marks", () => this.marks.save(), { title: "as a table, CSV" });
     this.columns = h("div.beside");
@@ -123,16 +123,16 @@ class Viewer {
 
   // An episode, and a spot in it.
 
-  async open(wanted, spot = {}, brought = false) {
+  async open(target, spot = {}, brought = false) {
     const turn = (this.turn = {});
-    if (!this.source.isHere(wanted)) this.say(`Reading ${wanted.episode} …`);
+    if (!this.source.isHere(target)) this.say(`Reading ${target.episode} …`);
     try {
-      const episode = await this.source.open(wanted);
+      const episode = await this.source.open(target);
       const other = spot.beside ? await this.source.open(addressOf(spot.beside)) : null;
       if (turn !== this.turn) return; // asked for another meanwhile
       if (!episode) {
         if (!this.part) await this.open(this.source.first());
-        this.say(`Episode ${wanted.episode} of step ${wanted.step} is not on this page.`);
+        this.say(`Episode ${target.episode} of step ${target.step} is not on this page.`);
         return;
       }
       this.render(episode, spotOf(episode, spot), other);
@@ -160,25 +160,25 @@ class Viewer {
     });
     this.index.showCurrent(keyOf(nameOf(episode)));
     this.showMark();
-    this.told();
+    this.tellPosition();
   }
 
   goto(part, place, candidate, scroll = true) {
     part.spot = { place, candidate };
     part.mark(part.spot);
-    if (part === this.part) this.told();
+    if (part === this.part) this.tellPosition();
     if (scroll) this.reveal(part);
   }
 
   reveal(part = this.part) {
-    const [node, shown] = part.mark(part.spot), at = part.episode.nodes[part.spot.place], { part: moves } = this.moves;
-    const isTall = shown.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
+    const [node, candidate] = part.mark(part.spot), at = part.episode.nodes[part.spot.place], { part: moves } = this.moves;
+    const isTall = candidate.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
     const isFirst = cardOf(at, part.spot.candidate) === cardsOf(at)[0];
     const under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
-    reveal(part.part, isTall && !isFirst ? shown : node, under, shown);
+    reveal(part.part, isTall && !isFirst ? candidate : node, under, candidate);
   }
 
-  shown() { // what is shown, as an address names it
+  where() { // what is shown, as an address names it
     const { episode, spot } = this.part, node = episode.nodes[spot.place];
     const several = episode.nodes.filter((one) => one.node === node.node).length > 1;
     return { ...nameOf(episode), task: episode.task, node: node.node, agent: several ? node.agent : undefined,
@@ -195,22 +195,22 @@ class Viewer {
   listed(top) { // the index changed: it is sorted, filtered, or the kernel's
     if (!this.index) return;
     this.index.changed(top);
-    if (this.part && this.index.place() >= 0) this.told();
+    if (this.part && this.index.place() >= 0) this.tellPosition();
   }
 
   // Where one is: counts of the moves, the line that is read out, the address.
 
-  told() {
+  tellPosition() {
     const { episode, spot } = this.part, node = episode.nodes[spot.place];
     for (const [name, move] of Object.entries(MOVES)) {
       const on = move(episode, spot, 1);
       this.moves.set(name, on, move(episode, spot, -1).to !== undefined, on.to !== undefined);
     }
     const { now, count } = MOVES.candidate(episode, spot, 1);
-    const said = [this.index.told(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
+    const parts = [this.index.status(), outcome(episode.success), `${node.agent}, turn ${node.turn}`,
       count > 1 && `candidate ${now} of ${count}`];
-    this.say(said.filter(Boolean).join(" · "));
-    if (this.alone) replaceAddress(address(this.shown()));
+    this.say(parts.filter(Boolean).join(" · "));
+    if (this.alone) replaceAddress(address(this.where()));
     this.toldGroup();
   }
 
@@ -234,7 +234,7 @@ class Viewer {
   // What keys and buttons do.
 
   async copyLink() {
-    const fragment = address(this.shown()), isFrame = location.protocol === "about:";
+    const fragment = address(this.where()), isFrame = location.protocol === "about:";
     const link = this.alone && !isFrame ? location.href.split("#")[0] + fragment : fragment;
     this.say((await copied(link)) ? "The link is copied." : link);
   }
@@ -252,10 +252,10 @@ class Viewer {
     const { episode, spot } = this.part, { to } = groupMove(episode, spot, await this.members(), by);
     if (!to) return;
     const where = { ...nameOf(episode), ...to }, { place, candidate } = spotOf(episode, to);
-    const earned = typeof to.advantage === "number" ? signed(to.advantage) : "unknown";
+    const advantage = typeof to.advantage === "number" ? signed(to.advantage) : "unknown";
     if (to.episode === episode.name) this.goto(this.part, place, candidate);
     else if (this.source.has(where)) this.open(where, where);
-    else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${earned}: ${to.said}`);
+    else this.say(`The next member is not on this page: ${to.episode}, candidate ${to.candidate}, advantage ${advantage}: ${to.said}`);
   }
 
   step(by) { // the next episode of the index
@@ -298,11 +298,11 @@ class Viewer {
 
   picker(episode, other) { // which one stands beside
     const runs = this.data.runs || [], select = h("select", { "aria-label": "Beside it" });
-    const told = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run],
+    const label = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run],
       row.episode !== row.task && row.episode];
     this.sameTask(episode).then((rows) => {
       const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) },
-        told(row).filter(Boolean).join(", "));
+        label(row).filter(Boolean).join(", "));
       select.append(...rows.map(option));
       select.addEventListener("change", () => this.sideBySide(rows[select.selectedIndex]));
     }, () => {});
@@ -335,7 +335,7 @@ class Viewer {
     const moves = { ArrowRight: ["path", 1], ArrowLeft: ["path", -1], t: ["agent", 1], T: ["agent", -1],
       c: ["candidate", 1], C: ["candidate", -1], g: ["group", 1], G: ["group", -1] };
     const does = { "/": () => this.index.focus(), j: () => this.step(1), k: () => this.step(-1), f: () => this.failure(),
-      m: () => this.marks.toggle(this.shown()), n: () => this.note.focus(), s: () => this.sideBySide(),
+      m: () => this.marks.toggle(this.where()), n: () => this.note.focus(), s: () => this.sideBySide(),
       "?": () => this.dialog.showModal(), Escape: () => this.parts.length > 1 && this.sideBySide() };
     const act = inRows || does[key] || (moves[key] && (() => this.move(...moves[key])));
     if (!act) return;
@@ -351,13 +351,13 @@ function mount(root, data, alone = false) {
   const gone = new AbortController(), { signal } = gone;
   mounted.set(root, gone);
   root.classList.add("viewer");
-  const made = new Viewer(root, data, alone, signal), asked = (alone && addressOf(location.hash)) || addressOf(data.at || "");
+  const made = new Viewer(root, data, alone, signal), opened = (alone && addressOf(location.hash)) || addressOf(data.at || "");
   (alone ? document : root).addEventListener("keydown", (event) => made.pressed(event), { signal });
   if (alone) addEventListener("hashchange", () => {
     const where = addressOf(location.hash);
     if (where) made.open(where, where);
   }, { signal });
-  if (asked) made.open(asked, asked);
+  if (opened) made.open(opened, opened);
   else if (data.episodes.length) made.open(made.source.first());
   return made;
 }

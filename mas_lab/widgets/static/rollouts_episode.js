@@ -16,8 +16,8 @@ const knownCards = new WeakMap();
 
 function cardsOf(node) { // equal completions merged, the kept one first
   if (!knownCards.has(node)) {
-    const alike = Map.groupBy(node.candidates, (one) => JSON.stringify([one.said, one.valid, one.flaw, one.finish]));
-    const cards = [...alike.values()].map((all) =>
+    const equal = Map.groupBy(node.candidates, (one) => JSON.stringify([one.said, one.valid, one.flaw, one.finish]));
+    const cards = [...equal.values()].map((all) =>
       ({ all: [...all].sort((a, b) => b.kept - a.kept), kept: all.some((one) => one.kept) }));
     knownCards.set(node, cards.sort((one, other) => other.kept - one.kept));
   }
@@ -126,8 +126,8 @@ const strips = new WeakMap();
 
 function stripOf(candidate, shade, most) {
   const made = h("div.strip", { role: "list", "aria-label": "tokens" }, candidate.tokens.map((text, t) => {
-    const told = shadesOfToken(candidate, t);
-    return h("span.token", { role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text.replaceAll("\n", "↵\n"));
+    const label = shadesOfToken(candidate, t);
+    return h("span.token", { role: "listitem", title: label, "aria-label": `${text}: ${label}` }, text.replaceAll("\n", "↵\n"));
   }));
   strips.set(made, candidate);
   shadeStrip(made, shade, most);
@@ -171,15 +171,15 @@ function placedTree({ nodes }) { // x by depth, one below another where several 
 const dotAt = (block, card) => [block.x + SIZE.dot, block.y + SIZE.head + block.cards.indexOf(card) * SIZE.row + SIZE.dot + 2];
 
 function edgesOf({ blocks }) {
-  const kept = new Set(blocks.filter(({ node }) => !node.parent).map(({ node }) => node.node));
+  const path = new Set(blocks.filter(({ node }) => !node.parent).map(({ node }) => node.node));
   const leads = blocks.filter(({ node }, at) =>
     !blocks.slice(0, at).some((one) => one.node.node === node.node)); // one of who acts together
   return leads.flatMap((block) => {
     const all = block.node.candidates, isChosen = all.length === 1 || !all.every((one) => one.kept);
     return block.cards.flatMap((card) => leads.filter(({ node }) =>
       card.all.some((one) => follows(node.parent, one.action))).map((next) => {
-      const isThick = card.kept && isChosen && kept.has(block.node.node);
-      if (isThick) kept.add(next.node.node);
+      const isThick = card.kept && isChosen && path.has(block.node.node);
+      if (isThick) path.add(next.node.node);
       const [x, y] = dotAt(block, card), [to, down] = dotAt(next, next.cards[0]), half = (x + to) / 2;
       const d = `M${x + SIZE.dot},${y} C${half},${y} ${half},${down} ${to - SIZE.dot},${down}`;
       return svg("path", { d, class: isThick ? "way kept" : "way" });
@@ -188,28 +188,28 @@ function edgesOf({ blocks }) {
 }
 
 function dotOf(block, card, most, color, choose) {
-  const [cx, cy] = dotAt(block, card), shown = card.all[0], advantage = meanOf(card), many = card.all.length;
-  const told = [`candidate ${shown.index}`, card.kept && "kept", known(advantage) && `advantage ${signed(advantage)}`,
+  const [cx, cy] = dotAt(block, card), candidate = card.all[0], advantage = meanOf(card), many = card.all.length;
+  const label = [`candidate ${candidate.index}`, card.kept && "kept", known(advantage) && `advantage ${signed(advantage)}`,
     many > 1 && `${many} alike`];
   const circle = (kind) => svg(`circle.${kind}`, { cx, cy, r: SIZE.dot });
   const ring = circle("ring"), fill = circle(advantage < 0 ? "fill.below" : "fill.above");
   fill.style.setProperty("--part", most && advantage ? Math.abs(advantage) / most : 0);
   ring.style.stroke = color;
-  const onclick = (event) => { event.stopPropagation(); choose(block.place, shown.index); };
-  return svg("g", { class: card.kept ? "dot kept" : "dot", "data-index": shown.index, onclick },
-    svg("title", told.filter(Boolean).join(", ")),
+  const onclick = (event) => { event.stopPropagation(); choose(block.place, candidate.index); };
+  return svg("g", { class: card.kept ? "dot kept" : "dot", "data-index": candidate.index, onclick },
+    svg("title", label.filter(Boolean).join(", ")),
     circle("ground"), fill, ring, many > 1 ? svg("text.many", { x: cx, y: cy + 4 }, String(many)) : "");
 }
 
 function treeOf(episode, colors, choose) {
   const plan = placedTree(episode), most = largestOf(episode);
   const blocks = plan.blocks.map((block) => {
-    const { node, place, cards, x, y } = block, told = `${node.agent}, turn ${node.turn}, ${candidatesIn(node)}`;
+    const { node, place, cards, x, y } = block, label = `${node.agent}, turn ${node.turn}, ${candidatesIn(node)}`;
     const onclick = () => choose(place, firstOf(node));
     const onkeydown = (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); onclick(); } };
-    return svg("g.block", { role: "button", tabindex: "-1", "aria-label": told, "data-place": place, onclick, onkeydown },
+    return svg("g.block", { role: "button", tabindex: "-1", "aria-label": label, "data-place": place, onclick, onkeydown },
       svg("rect.hit", { x: x - 5, y, width: plan.step - 4, height: SIZE.head + cards.length * SIZE.row, rx: 4 }),
-        svg("title", told),
+        svg("title", label),
       svg("text.label", { x, y: y + 12 }, labelOf(node)),
         cards.map((card) => dotOf(block, card, most, colors[node.agent] || "var(--quiet)", choose)));
   });
@@ -237,36 +237,36 @@ function markInTree(tree, place, card) { // marks where one is, and brings it in
 
 const shortNumber = (value) => (typeof value === "number" ? decimal(value, 4).replace(/\.?0+$/, "") : String(value));
 
-function tokensOf(shown, made, context) {
-  const region = h("div.tokens"), unfold = button(counted(shown.tokens.length, "token"), () => toggle(region.hidden),
+function tokensOf(candidate, made, context) {
+  const region = h("div.tokens"), unfold = button(counted(candidate.tokens.length, "token"), () => toggle(region.hidden),
     { class: "plain unfold" });
-  const isReadable = shown.tokens.some((text, t) =>
-    text !== `#${shown.ids[t]}`); // then they replace the completion
+  const isReadable = candidate.tokens.some((text, t) =>
+    text !== `#${candidate.ids[t]}`); // then they replace the completion
   function toggle(open) {
-    if (open && !region.children.length) region.append(stripOf(shown, context.shade(), context.most()),
+    if (open && !region.children.length) region.append(stripOf(candidate, context.shade(), context.most()),
       isReadable ? "" : h("p.quiet", "These are token ids. RolloutViewer(…, team=team) shows their text."),
-      folded("as a table", () => tokenTable(shown), "details.numbers"));
+      folded("as a table", () => tokenTable(candidate), "details.numbers"));
     region.hidden = !open;
     unfold.setAttribute("aria-expanded", String(open));
     made.classList.toggle("instead", open && isReadable);
     if (open) scrollable(made);
   }
-  toggle(Boolean(shown.tell));
+  toggle(Boolean(candidate.tell));
   return [unfold, region];
 }
 
-function membersOf(context, episode, node, shown) { // who was compared with it, folded
-  if (!shown.group) return null;
-  const size = shown.compared ?? context.source.groupSize(episode, shown.group);
+function membersOf(context, episode, node, candidate) { // who was compared with it, folded
+  if (!candidate.group) return null;
+  const size = candidate.compared ?? context.source.groupSize(episode, candidate.group);
   const who = size > 1 ? counted(size - 1, "other") : size === 1 ? "nobody" : "its group";
-  const told = (listed) => (listed < size ? `of its ${size} rows the ${listed} with the largest advantages`
+  const label = (listed) => (listed < size ? `of its ${size} rows the ${listed} with the largest advantages`
     : "the advantage of each");
-  return folded(h("summary", { title: `group ${shown.group}` }, `compared with ${who}`), async () => {
-    const all = await context.source.members(episode, shown.group).catch(() => []);
+  return folded(h("summary", { title: `group ${candidate.group}` }, `compared with ${who}`), async () => {
+    const all = await context.source.members(episode, candidate.group).catch(() => []);
     if (!all.length) return h("p.quiet", "Its members are not on this page.");
     const most = Math.max(0, ...all.map(({ advantage }) => Math.abs(advantage) || 0));
-    const lines = all.map((one) => memberOf(context, episode, isMember(one, episode, node, shown.index), one, most));
-    return [h("p.quiet", `Group ${shown.group}, ${told(all.length)}:`), h("ul.members", lines)];
+    const lines = all.map((one) => memberOf(context, episode, isMember(one, episode, node, candidate.index), one, most));
+    return [h("p.quiet", `Group ${candidate.group}, ${label(all.length)}:`), h("ul.members", lines)];
   }, "details.group");
 }
 
@@ -284,36 +284,36 @@ function memberOf(context, episode, isHere, one, most) {
 }
 
 function candidateOf(context, episode, node, place, card) {
-  const shown = card.all[0], advantage = meanOf(card),
+  const candidate = card.all[0], advantage = meanOf(card),
     kept = card.kept && node.candidates.some((one) => !one.kept); // where all were kept, none was chosen
-  const isUnlike = card.all.some((one) => advantageOf(one) !== advantageOf(shown)); // alike in words, not in what they earned
+  const isUnlike = card.all.some((one) => advantageOf(one) !== advantageOf(candidate)); // alike in words, not in what they earned
   const made = h(kept ? "div.candidate.kept" : "div.candidate",
-    { role: "group", "data-index": shown.index, "aria-label": `candidate ${shown.index}${kept ? ", kept" : ""}` });
-  const flags = [shown.valid ? "" : "not understood", shown.flaw, shown.finish === "length" ? "cut off" : ""].filter(Boolean);
+    { role: "group", "data-index": candidate.index, "aria-label": `candidate ${candidate.index}${kept ? ", kept" : ""}` });
+  const flags = [candidate.valid ? "" : "not understood", candidate.flaw, candidate.finish === "length" ? "cut off" : ""].filter(Boolean);
   const same = `candidates ${card.all.map((one) => one.index).join(", ")} are word for word the same`;
-  const [unfold, region] = shown.tokens.length ? tokensOf(shown, made, context) : [];
-  const earned = known(advantage) ? [h("span.quiet", isUnlike ? "mean advantage" : "advantage"),
+  const [unfold, region] = candidate.tokens.length ? tokensOf(candidate, made, context) : [];
+  const advantages = known(advantage) ? [h("span.quiet", isUnlike ? "mean advantage" : "advantage"),
     h("b", signed(advantage)), leaning(advantage, context.largest)] : [];
   const fact = (name, value) => h("span.fact", `${name} `, h("b", value));
   // The advantage stands at the top, and a temperature of 1 says nothing.
   const isBelow = ([name, value]) => (name === "advantage" ? typeof value !== "number" : name !== "temperature" || value !== 1);
-  const facts = Object.entries(shown.numbers).filter(isBelow).map(([name, value]) =>
+  const facts = Object.entries(candidate.numbers).filter(isBelow).map(([name, value]) =>
     fact(name.replaceAll("_", " "), shortNumber(value)));
   const next = episode.nodes.findIndex((after) => card.all.some((one) => follows(after.parent, one.action)));
   const goOn = next >= 0 && button("what followed →", () => context.goto(next, firstOf(episode.nodes[next])),
     { class: "plain" });
   made.append(
-    h("header", h("strong", kept ? "✓ kept" : `candidate ${shown.index}`),
+    h("header", h("strong", kept ? "✓ kept" : `candidate ${candidate.index}`),
       card.all.length > 1 ? h("span.alike", { title: same }, `×${card.all.length}`) : "",
-      kept ? h("span.quiet", `candidate ${shown.index}`) : "", flags.map((flag) => h("span.flag", flag)),
-        h("span.earned", unfold, earned)),
-    h("pre.said", shown.said || "(nothing)"), region || "", h("div.facts", facts, goOn || ""),
+      kept ? h("span.quiet", `candidate ${candidate.index}`) : "", flags.map((flag) => h("span.flag", flag)),
+        h("span.earned", unfold, advantages)),
+    h("pre.said", candidate.said || "(nothing)"), region || "", h("div.facts", facts, goOn || ""),
     ...(isUnlike ? [h("div.facts", card.all.map((one) => fact(`candidate ${one.index}`, signed(advantageOf(one)))))] : []),
-    ...(shown.info ? [h("details.told", h("summary", "the world told"), h("pre.said", shown.info))] : []),
-    membersOf(context, episode, node, shown) || "");
+    ...(candidate.info ? [h("details.told", h("summary", "the world told"), h("pre.said", candidate.info))] : []),
+    membersOf(context, episode, node, candidate) || "");
   made.addEventListener("click", (event) => {
     if (!event.target.closest("button, a, summary, pre, input, .table") && !String(getSelection())) context.goto(place,
-      shown.index, false);
+      candidate.index, false);
   });
   return made;
 }
@@ -332,8 +332,8 @@ function scrollable(pane) { // what scrolls by itself can be reached by keyboard
 
 function stateOf(node) {
   if (!node.state) return "";
-  const told = new DOMParser().parseFromString(node.state, "image/svg+xml").documentElement.getAttribute("aria-label");
-  const alt = `The state before ${node.agent}'s turn ${node.turn}, environment step ${node.depth}. ${told || ""}`.trim();
+  const label = new DOMParser().parseFromString(node.state, "image/svg+xml").documentElement.getAttribute("aria-label");
+  const alt = `The state before ${node.agent}'s turn ${node.turn}, environment step ${node.depth}. ${label || ""}`.trim();
   const text = node.state.toWellFormed ? node.state.toWellFormed() : node.state;
   return h("img.state", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`, alt });
 }
@@ -374,9 +374,9 @@ function paneOf(context, episode, row, extra) {
     markInTree(tree, spot.place, card);
     for (const one of nodes.querySelectorAll(".now")) one.classList.remove("now");
     const article = nodes.querySelector(`article[data-place="${spot.place}"]`);
-    const shown = article.querySelector(`.candidate[data-index="${card.all[0].index}"]`);
-    for (const one of [article, shown]) one.classList.add("now");
-    return [article, shown];
+    const candidate = article.querySelector(`.candidate[data-index="${card.all[0].index}"]`);
+    for (const one of [article, candidate]) one.classList.add("now");
+    return [article, candidate];
   };
   return part;
 }

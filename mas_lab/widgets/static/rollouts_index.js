@@ -23,7 +23,7 @@ function commonStart(texts) { // what all names begin with, up to a mark between
 function cellsOf({ data, marks, follow }) { // a function from a row and a column to a cell
   const largest = (data.index.advantage || []).reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
   const common = commonStart(data.index.task);
-  const sparse = (value) => (value ? whole(value) : h("span.none", "·"));
+  const sparse = (value) => (value ? rounded(value) : h("span.none", "·"));
   const star = (key) => marks.has(key) && h("span.star", { title: marks.note(key) || "marked" }, "★");
   const nameOf = ({ task, episode }) => (task.startsWith(common) && task.slice(common.length)) || task || episode;
   const copyOf = ({ task, episode }) => task && episode !== task && episode.startsWith(task) && episode.slice(task.length);
@@ -44,7 +44,7 @@ function cellsOf({ data, marks, follow }) { // a function from a row and a colum
     lone: (row) => sparse(row.lone),
   };
   return (row, { name, text }, place, now) =>
-    h("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row, place, now) : whole(row[name]));
+    h("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row, place, now) : rounded(row[name]));
 }
 
 function indexOf(context) { // `context`: data, source, marks, and what a click does: show, follow
@@ -132,9 +132,9 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
     chips.forEach((one, at) => pressed(one, words.includes(CHIPS[at])));
     if (top) scroller.scrollTop = 0;
     draw(true);
-    const within = source.whole ? source.total : source.onPage, away = source.whole ? 0 : data.left_out || 0;
-    more.textContent = away ? `${whole(away)} more are not on this page: open it from the run in a notebook.` : "";
-    count.replaceChildren(h("b", all === within ? whole(all) : `${whole(all)} of ${whole(within)}`),
+    const within = source.complete ? source.total : source.onPage, away = source.complete ? 0 : data.left_out || 0;
+    more.textContent = away ? `${rounded(away)} more are not on this page: open it from the run in a notebook.` : "";
+    count.replaceChildren(h("b", all === within ? rounded(all) : `${rounded(all)} of ${rounded(within)}`),
       ` ${within === 1 ? "episode" : "episodes"}`, source.note ? h("span.trouble", ` ${source.note}`) : "");
     table.setAttribute("aria-rowcount", all + 1);
   }
@@ -152,6 +152,6 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
 
   new ResizeObserver(() => draw(false)).observe(scroller);
   return { part, changed, showCurrent, place, redraw: () => draw(true), focus: () => { search.focus(); search.select(); },
-    told: () => (place() >= 0 ? `episode ${whole(place() + 1)} of ${whole(source.found())}`
+    status: () => (place() >= 0 ? `episode ${rounded(place() + 1)} of ${rounded(source.found())}`
       : "an episode outside of the filter") };
 }

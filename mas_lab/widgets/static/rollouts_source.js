@@ -64,10 +64,10 @@ async function kernelView(ask, { sort, descending, filter }, changed) {
 
   function windowAt(from) {
     if (!windows.has(from)) {
-      const asked = ask({ ask: "index", sort, descending, filter: parse(filter), from, count: WINDOW });
-      windows.set(from, asked.then((told) => {
-        Object.assign(view, { found: told.found, total: told.total });
-        windows.set(from, rowsOf(told.rows));
+      const question = ask({ ask: "index", sort, descending, filter: parse(filter), from, count: WINDOW });
+      windows.set(from, question.then((reply) => {
+        Object.assign(view, { found: reply.found, total: reply.total });
+        windows.set(from, rowsOf(reply.rows));
         return windows.get(from);
       }));
       windows.get(from).catch(() => windows.delete(from));
@@ -109,22 +109,22 @@ function kernelOf(greeted, signal) {
   });
 
   function settled(id) {
-    const asked = waiting.get(id);
+    const question = waiting.get(id);
     waiting.delete(id);
-    clearTimeout(asked?.late);
-    return asked;
+    clearTimeout(question?.late);
+    return question;
   }
 
-  function heard({ source, data }) {
+  function received({ source, data }) {
     if (source !== parent || data === null || typeof data !== "object") return;
     if (data.hello) greeted(data);
-    const asked = settled(data.id);
-    if (data.error) asked?.failed(new Error(String(data.error)));
-    else asked?.done(data);
+    const question = settled(data.id);
+    if (data.error) question?.failed(new Error(String(data.error)));
+    else question?.done(data);
   }
 
   if (parent !== window) {
-    addEventListener("message", heard, { signal });
+    addEventListener("message", received, { signal });
     parent.postMessage({ ask: "hello" }, "*");
   }
   return ask;
@@ -135,7 +135,7 @@ function sourceOf(data, marks, changed, signal) {
   const episodes = new Map(), groups = new Map(Object.entries(data.groups || {})), waits = 400;
   const source = { query: { sort: "telling", descending: true, filter: "" }, total: data.total ?? rows.length,
     onPage: rows.length,
-    whole: false, live: false, note: "" };
+    complete: false, live: false, note: "" };
   let view = pageView(data, rows, marks, source.query);
 
   const kernel = kernelOf((hello) => {
@@ -144,8 +144,8 @@ function sourceOf(data, marks, changed, signal) {
     request(20 * waits);
   }, signal);
 
-  function show(next, isWhole, note, top) {
-    [view, source.whole, source.note] = [next, isWhole, note];
+  function show(next, isComplete, note, top) {
+    [view, source.complete, source.note] = [next, isComplete, note];
     changed(top);
   }
 
@@ -185,9 +185,9 @@ function sourceOf(data, marks, changed, signal) {
       const key = keyOf(where), { run = 0, step, episode } = where;
       if (hasOwn(where)) return data.episodes[places.get(key)];
       if (!episodes.has(key) && source.live) {
-        const told = await kernel({ ask: "episode", run, step, episode });
-        for (const [name, members] of Object.entries(told.groups || {})) groups.set(name, members);
-        episodes.set(key, told.episode);
+        const reply = await kernel({ ask: "episode", run, step, episode });
+        for (const [name, members] of Object.entries(reply.groups || {})) groups.set(name, members);
+        episodes.set(key, reply.episode);
       }
       return episodes.get(key) ?? null;
     },
@@ -201,11 +201,11 @@ function sourceOf(data, marks, changed, signal) {
       return groups.get(name) || [];
     },
 
-    async sameTask(shown) { // rows of the same task, elsewhere
-      const filter = [{ kind: "task", value: shown.task.toLowerCase(), negated: false }];
-      const asked = { ask: "index", sort: "step", descending: false, filter, from: 0, count: WINDOW };
-      const all = source.live ? rowsOf((await kernel(asked)).rows) : rows;
-      return all.filter((one) => one.task === shown.task && keyOf(one) !== keyOf(shown));
+    async sameTask(current) { // rows of the same task, elsewhere
+      const filter = [{ kind: "task", value: current.task.toLowerCase(), negated: false }];
+      const question = { ask: "index", sort: "step", descending: false, filter, from: 0, count: WINDOW };
+      const all = source.live ? rowsOf((await kernel(question)).rows) : rows;
+      return all.filter((one) => one.task === current.task && keyOf(one) !== keyOf(current));
     },
 
     async nextFailure(place) { // the first failure after a place, and from the start again; null: there is no other
@@ -249,9 +249,9 @@ function marksOf(data, changed) {
       all.set(keyOf({ run, step, episode }), { run, step, episode, task, node, note });
       tell();
     },
-    toggle(shown) {
-      const key = keyOf(shown), before = all.get(key);
-      if (!before) return this.set(shown, dropped.get(key) || "");
+    toggle(where) {
+      const key = keyOf(where), before = all.get(key);
+      if (!before) return this.set(where, dropped.get(key) || "");
       dropped.set(key, before.note);
       all.delete(key);
       return tell();

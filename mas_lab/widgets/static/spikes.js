@@ -43,9 +43,9 @@ function shareStrip(sample, exact) {
   return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" },
     sample.tokens.map((text, t) => {
     const advantage = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
-    const told = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
+    const label = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
     const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token",
-      { role: "listitem", title: told, "aria-label": `${text}: ${told}` }, text);
+      { role: "listitem", title: label, "aria-label": `${text}: ${label}` }, text);
     token.style.setProperty("--part", (Math.abs(sample.shares[t]) / most).toFixed(3));
     return token;
   }));
@@ -54,7 +54,7 @@ function shareStrip(sample, exact) {
 function anatomyOf(spike, names, linkTo) {
   const scale = scaleOf(spike.anatomy);
   const label = (text) => h("span.label", text), little = (text) => h("p.quiet", text);
-  const said = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
+  const words = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
 
   function fold(name, share, agent, fill, isOpen) {
     const made = folded(h("summary", label(name), trackOf(share, scale.times, scale.zero),
@@ -67,8 +67,8 @@ function anatomyOf(spike, names, linkTo) {
 
   const sample = (one, agent, isOpen) => fold(`sample ${one.row}, turn ${one.turn}`, one.share, agent, () => [
     h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
-    ...(one.tokens ? [shareStrip(one, spike.exact), said("what it heard", one.heard),
-      said("what it said", one.said || "(nothing)")]
+    ...(one.tokens ? [shareStrip(one, spike.exact), words("what it heard", one.heard),
+      words("what it said", one.said || "(nothing)")]
       : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
 
   const group = (one, agent, isOpen) => fold(`group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
@@ -97,8 +97,8 @@ const normsUnder = (spike, judge) => (judge === "trained" ? spike.norms : spike.
 function normTable(spike, judge, names) {
   const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))),
     isOther = judge !== "trained";
-  const shown = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
-  const rows = shown.map(([agent, norm]) => {
+  const norms = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
+  const rows = norms.map(([agent, norm]) => {
     const track = trackOf(norm, 1 / most), change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
     track.style.setProperty("--agent", names.color(agent));
     return [agent || "whole policy", track, norm.toPrecision(4), ...(isOther ? [change] : [])];
@@ -126,29 +126,29 @@ function judgement(spike, judge, names, linkTo) {
   const whose = names.alone(spike.policy) ? "norm" : "whole policy's norm";
   const without = Object.entries(spike.without).map(([row, norm]) =>
     quiet(`Without sample ${row}, the ${whose} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
-  const told = spike.exact ? "Shares are exact and sum to 100 %."
+  const label = spike.exact ? "Shares are exact and sum to 100 %."
     : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.";
-  return [norms, ...without, quiet(told), ...anatomyOf(spike, names, linkTo)];
+  return [norms, ...without, quiet(label), ...anatomyOf(spike, names, linkTo)];
 }
 
 function judged(spike, names, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
-  const shown = h("div", { id: "judgement" }),
+  const panel = h("div", { id: "judgement" }),
     judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
   const choices = judges.map((name) => button(JUDGES[name], () => choose(name)));
   function choose(judge) {
     remembered.judge = judge;
     choices.forEach((choice, place) => pressed(choice, judges[place] === judge));
-    shown.replaceChildren(...judgement(spike, judge, names, linkTo));
+    panel.replaceChildren(...judgement(spike, judge, names, linkTo));
   }
   choose(judges.includes(remembered.judge) ? remembered.judge : "trained");
-  return [h("div.bar", { role: "group", "aria-label": "Baseline" }, "Judged by:", choices), shown];
+  return [h("div.bar", { role: "group", "aria-label": "Baseline" }, "Judged by:", choices), panel];
 }
 
 // The episode of a sample.
 
 function episodesOf(data, bring) {
-  const held = data.rollouts, key = (step, episode) => JSON.stringify([Number(step), episode]);
-  const inside = new Set(held ? held.episodes.map((one) => key(one.step, one.name)) : []);
+  const page = data.rollouts, key = (step, episode) => JSON.stringify([Number(step), episode]);
+  const inside = new Set(page ? page.episodes.map((one) => key(one.step, one.name)) : []);
   const heading = h("h2", { id: "episode", tabindex: "-1" }, "The episode of a sample"), root = h("div");
   let viewer = null, from = null;
   const section = h("section", { id: "episodes", "aria-labelledby": "episode", hidden: true },
@@ -158,7 +158,7 @@ function episodesOf(data, bring) {
   function open(where) {
     section.hidden = false;
     if (viewer) viewer.open(where, where);
-    else viewer = mount(root, { ...held, at: address(where) });
+    else viewer = mount(root, { ...page, at: address(where) });
     bring(heading);
   }
 
@@ -173,8 +173,8 @@ function episodesOf(data, bring) {
   function linkTo(spike, sample, agent) {
     if (!sample.at || !inside.has(key(spike.step, sample.at.episode))) return null;
     const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
-      told = `Sample ${sample.row} in its episode`;
-    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) }, told, " ↓"));
+      label = `Sample ${sample.row} in its episode`;
+    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) }, label, " ↓"));
   }
 
   function start() { // where the page's own address names an episode

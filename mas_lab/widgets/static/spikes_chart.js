@@ -24,9 +24,9 @@ function chartOf(data, names, act) {
   const region = h("div.norms", reader, picture, box), cursor = svg("g.cursor", { "aria-hidden": "true" }), hidden = new Set();
   const longest = Math.max(2, ...data.lines.map((line) => 1 + line.at.at(-1)));
   const frame = { left: 46, right: 12, top: 30, bottom: 40 };
-  const shown = () => data.lines.filter((line) => !hidden.has(line));
+  const visible = () => data.lines.filter((line) => !hidden.has(line));
   const clipped = () => data.clipped.filter((own) => !hidden.has("clipped")
-    && shown().some((line) => line.policy === own.policy));
+    && visible().some((line) => line.policy === own.policy));
   let marks = [], isOpen = -1, current = null, low = 0, high = 1;
 
   const x = (place) => frame.left + (place / (longest - 1)) * (frame.width - frame.left - frame.right);
@@ -64,7 +64,7 @@ function chartOf(data, names, act) {
   }
 
   function draw() {
-    const lines = shown(), focused = marks.findIndex(([, made]) => made === document.activeElement);
+    const lines = visible(), focused = marks.findIndex(([, made]) => made === document.activeElement);
     const norms = [...lines, ...clipped()].flatMap((line) => line.norms.filter((norm) => norm > 0));
     const [least, most] = norms.reduce(([a, b], norm) => [Math.min(a, norm), Math.max(b, norm)],
       norms.length ? [Infinity, 0] : [1, 10]);
@@ -72,10 +72,10 @@ function chartOf(data, names, act) {
     frame.height = frame.width < 560 ? 280 : 350;
     [low, high] = [Math.log10(least) - 0.05, Math.log10(most) + 0.1];
     const spiked = lines.reduce((sum, line) => sum + line.high.length, 0);
-    const told = lines.length ? `Gradient norms of ${lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked`
+    const described = lines.length ? `Gradient norms of ${lines.map((line) => line.name).join("; ")} over optimizer steps, ${spiked} spikes marked`
       : "Gradient norms: every line is hidden";
     const looks = { viewBox: `0 0 ${frame.width} ${frame.height}`, width: frame.width, height: frame.height,
-      "aria-label": told };
+      "aria-label": described };
     for (const [name, value] of Object.entries(looks)) picture.setAttribute(name, value);
     marks = [];
     picture.replaceChildren(axes(), ...clipped().map((own) => curve(own, names.color(names.alone(own.policy)), "clipped")),
@@ -102,7 +102,7 @@ function chartOf(data, names, act) {
 
   // Reading: a point is {line, place}.
 
-  function told({ line, place }) {
+  function described({ line, place }) {
     const norm = line.norms[place], usual = line.usual[place], score = line.scores[place], [step, inner] = line.when[place];
     const judged = !(norm > 0) ? "no norm: 0, or the optimizer step was skipped"
       : score === null ? `no score yet: the rule waits for ${data.warmup} norms`
@@ -114,11 +114,11 @@ function chartOf(data, names, act) {
   }
 
   function read(point) {
-    const first = shown()[0], { line, place } = point ?? { line: first, place: 0 };
+    const first = visible()[0], { line, place } = point ?? { line: first, place: 0 };
     current = point;
     cursor.replaceChildren();
     box.hidden = !point;
-    const lines = point ? told(point) : [];
+    const lines = point ? described(point) : [];
     const values = { min: 0, max: line ? line.at.length - 1 : 0, now: place,
       text: line ? [line.name, ...lines].join("; ") : "every line is hidden" };
     for (const [name, value] of Object.entries(values)) reader.setAttribute(`aria-value${name}`, value);
@@ -147,7 +147,7 @@ function chartOf(data, names, act) {
   }
 
   function walk(event) {
-    const lines = shown(), { line, place } = current ?? { line: lines[0], place: 0 };
+    const lines = visible(), { line, place } = current ?? { line: lines[0], place: 0 };
     if (!line || event.altKey || event.ctrlKey || event.metaKey) return;
     const along = { ArrowLeft: place - 1, ArrowRight: place + 1, Home: 0, End: line.at.length - 1 }[event.key];
     const across = { ArrowUp: -1, ArrowDown: 1 }[event.key];
@@ -172,7 +172,7 @@ function chartOf(data, names, act) {
     const [left, top] = within(event);
     const far = (line, place) => (line.norms[place] > 0
       ? Math.hypot(x(line.at[place]) - left, y(line.norms[place]) - top) : Infinity);
-    read(nearestPoint(shown(), far));
+    read(nearestPoint(visible(), far));
   }
 
   picture.addEventListener("click", (event) => {
@@ -185,7 +185,7 @@ function chartOf(data, names, act) {
     if (event.pointerType !== "touch" && document.activeElement !== reader) read(null);
   });
   reader.addEventListener("focus", () => {
-    const [line] = shown();
+    const [line] = visible();
     if (!current && line) read({ line, place: line.high[0] ?? 0 });
   });
   reader.addEventListener("blur", () => read(null));
