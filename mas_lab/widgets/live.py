@@ -1,4 +1,4 @@
-"""Redraw figures in place while a training loop runs, in any notebook front end and without a widget.
+"""Redraw figures in place while a training loop runs, and show widgets with a static form for other viewers.
 
 This module leaves out running and stopping the loop (`dashboard`).
 """
@@ -104,6 +104,32 @@ def with_fallback(widget: Any, static: str) -> dict[str, Any]:
     """Return a widget's output with static HTML for viewers and notebooks in which the widget is not live."""
     view = {"version_major": 2, "version_minor": 0, "model_id": widget.model_id}
     return {"text/plain": repr(widget), "application/vnd.jupyter.widget-view+json": view, "text/html": static}
+
+
+def interact(function: Callable[..., None], **controls: Any) -> None:
+    """Show `function` below a widget for each of its arguments; a moved widget runs it again.
+
+    A stored notebook keeps the function's output for the first values, and names these values. The sliders do not move
+    in a viewer, in an untrusted notebook, or on a page made from one.
+    """
+    import ipywidgets
+    from IPython.display import display
+
+    widget = ipywidgets.interactive(function, **controls)
+    values = {name: one.get_interact_value() for name, one in zip(controls, widget.kwargs_widgets, strict=True)}
+    display(with_fallback(widget, _static(function, values)), raw=True)
+
+
+def _static(function: Callable[..., None], values: dict[str, Any]) -> str:
+    from IPython.utils.capture import capture_output
+
+    with capture_output() as captured:
+        function(**values)
+    printed = f"<pre>{escape(captured.stdout)}</pre>" if captured.stdout else ""
+    chosen = ", ".join(f"{name} = {value}" for name, value in values.items())
+    drawn = [one.data["text/html"] for one in captured.outputs if "text/html" in one.data]
+    note = f"<p><small>Here at {escape(chosen)}; the slider lives where the notebook runs.</small></p>"
+    return beside(f"{printed}{''.join(drawn)}{note}")
 
 
 class Controls(Redrawn):

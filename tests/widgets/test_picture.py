@@ -1,6 +1,6 @@
 """What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of.
 
-Also tests `drawing` and `sliders`.
+Also tests `drawing`, and the sliders of `live`.
 """
 
 import base64
@@ -20,9 +20,9 @@ from scripted import Ladder, team_of
 from widgets.test_names import DRAWN
 
 import mas_lab as lab
-from mas_lab.widgets import answers, drawing, sliders
+from mas_lab.widgets import answers, drawing
 from mas_lab.widgets.drawing import svg
-from mas_lab.widgets.live import Controls
+from mas_lab.widgets.live import Controls, interact
 from mas_lab.widgets.picture import description, numbers, show
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
@@ -142,7 +142,7 @@ def test_a_slider_leaves_what_it_showed_at_first(monkeypatch):
     InteractiveShell.instance()
     try:
         with capture_output() as held:
-            sliders.interact(look, pay=pays)
+            interact(look, pay=pays)
     finally:
         InteractiveShell.clear_instance()
     bundle = held.outputs[-1].data
@@ -178,7 +178,7 @@ def seat():
 
 WIDGETS = {
     "sliders": (
-        lambda: sliders.interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)),
+        lambda: interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)),
         "Here at pay = 0.5;",
     ),
     "live": (training, "step 1 of 2"),
