@@ -201,7 +201,7 @@ def test_weights_that_change_under_requests_and_what_vllm_cannot_do_are_refused(
     full.engine.cancel(tickets)
     full.sync_weights()
     for temperature in (0.001, 2.5):
-        with pytest.raises(PolicyError, match=rf"at temperature 0 and from 0\.01 to 2\.0; {temperature} was asked for"):
+        with pytest.raises(PolicyError, match=rf"at temperature 0 and from 0\.01 to 2\.0, not at {temperature}"):
             full.sample([Request(PROMPTS[0], 4, temperature, 0)])
     with pytest.raises(PolicyError, match=r"250 prompt tokens \+ max_tokens 20 = 270 exceed the context of 256"):
         full.sample([Request((5,) * 250, 20, 1.0, 0)])
