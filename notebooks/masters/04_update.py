@@ -179,7 +179,7 @@ weights = {}
 
 def keep(policy_name, norms, batch):
     """`watch` is called between backward pass and optimizer step."""
-    weights[aggregate] = [*batch.weights, batch.norm]
+    weights[aggregate] = [*batch.rows["weight"], batch.norm]
 
 
 for aggregate in ("token", "turn", "agent", "sum"):
