@@ -6,11 +6,10 @@ and results of `aux`. What all this is worth is in `pair_code`.
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
-from mas_lab.tasks.shared.harness import literal
-from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, same
+from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, read_literal, same
 
 AUX = "aux"
 """Name of the function that the helper writes."""
@@ -233,10 +232,6 @@ def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], g
     return bool(problem.gold) and returns_to_its_argument(problem.gold, problem, cases)
 
 
-def _run(problem: Problem, entry: str, source: str, cases: Sequence[Case]) -> Result:
-    return replace(problem, entry=entry).grade(source, cases)
-
-
 @dataclass(frozen=True)
 class Log:
     """Log of one test: results of `aux`, arguments of some calls, and whether these are complete.
@@ -253,24 +248,16 @@ class Log:
 def _logs(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> list[Log] | None:
     """Return one log per case, or `None` if the sandbox's tier cannot write logs."""
     source = f"{helper}\n{LOGGED}\n{main}\n{LOG.format(entry=problem.entry)}"
-    outcome = _run(problem, "_mas_lab_probe", source, cases).outcome
+    outcome = problem.grade(source, cases, "_mas_lab_probe").outcome
     return None if outcome.status == "unsupported" else [_read(value) for value in outcome.values]
 
 
 def _read(logged: object) -> Log:
     match logged:
         case [list(results), list(arguments), bool(complete)]:
-            return Log(list(map(_plain, results)), list(map(_plain, arguments)), complete)
+            values = [[read_literal(text, text) for text in texts] for texts in (results, arguments)]
+            return Log(*values, complete)
     return Log([], [], False)
-
-
-def _plain(text: str) -> object:
-    try:
-        value = ast.literal_eval(text)
-        literal(value, "a value of aux")  # raises for bytes and complex numbers, which a sandbox does not take
-        return value
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return text
 
 
 def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], logs: list[Log]) -> tuple[bool, ...]:
@@ -281,7 +268,7 @@ def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], l
         others = [one for one in (*results[i + 1 :], *results[:i]) if one and one != results[i]]
         replays.append([[(others or results[i:])[0], *arguments], expected])
     source = f"{helper}\n{REPLAYED}\n{main}\n{REPLAY.format(entry=problem.entry)}"
-    return _run(problem, "_mas_lab_probe", source, replays).passed
+    return problem.grade(source, replays, "_mas_lab_probe").passed
 
 
 def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
@@ -291,7 +278,7 @@ def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], gra
     returns what `aux` returned when it got all of main's arguments. Further arguments, or a copy of a list, make no
     difference. A test with too many different results to log counts too, because nobody can find the call that matters.
     """
-    alone = _run(problem, AUX, helper, cases).passed
+    alone = problem.grade(helper, cases, AUX).passed
     if all(one for one, both in zip(alone, graded.passed, strict=True) if both):
         return True
     logs = _logs(helper, main, problem, cases)

