@@ -6,7 +6,7 @@
     runs/<name>/scores/000100-1f2e3d4c.parquet   scores on held-out tasks after 100 steps
     runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
     runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
-    runs/<name>/own.txt                          which computer wrote run.json, see `foreign`
+    runs/<name>/own.txt                          which computer wrote run.json, see `trust`
     runs/<name>/training.lock                    locked by the process that trains here
     runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
 

@@ -29,7 +29,7 @@ class Vote(chains.MathTask):
     n_agents: int | None = None
     """Number of voters, 2 to 16. `None` means three."""
     data: str | None = None
-    """Full size: the same as in `math` (`rows.problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
+    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
 

@@ -1,7 +1,7 @@
-"""Write and encode chats with a tokenizer of somebody else, as a run would, in the child process of `foreign`.
+"""Write and encode chats with a tokenizer of somebody else, as a run would, in the child process of `child`.
 
 A chat template is a program, and a tokenizer is one too: it can loop, grow a text, or crash. Leaves out: the limits of
-the process (`foreign`), and texts that trigger a fault by words that stand in neither file.
+the process (`child`), and texts that trigger a fault by words that stand in neither file.
 """
 
 import json

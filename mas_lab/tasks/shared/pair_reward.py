@@ -1,7 +1,7 @@
 """Score two texts that are written at once about one source (MAGRPO, arXiv 2508.04652).
 
 The score has parts for lengths, their ratio, different words and style. It is multiplied by the faithfulness to the
-source, which the published formula does not read. The tasks decide who writes, and what is wanted; counting is in
+source, which the published formula does not read. The tasks decide who writes, and set the targets; counting is in
 `wording`.
 """
 
