@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -87,8 +88,13 @@ def run_all(server, browser):
         # In a workspace of its own: the default one would open the last test's notebook too, and might run that.
         page.goto(f"{address}/lab/workspaces/{Path(name).stem}/tree/{name}?token={token}")
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
-        page.get_by_role("menuitem", name="Run", exact=True).click()
-        page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+        asked = page.locator(".jp-InputPrompt", has_text=re.compile(r"\[[*\d]")).first
+        until = time.monotonic() + 60 * MINUTES
+        while not asked.count() and time.monotonic() < until:  # a click may come before the command is there
+            page.get_by_role("menuitem", name="Run", exact=True).click()
+            page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+            with suppress(playwright.TimeoutError):
+                asked.wait_for(timeout=10_000)
         return page
 
     def is_local(url):
@@ -133,7 +139,7 @@ ASK = """(_, patience) => new Promise(answered => {
   parent.postMessage({ ask: "hello", id: "asked" }, "*");
 })"""
 LOOK = """
-while len(board.curve) < 5:
+while board.running and len(board.curve) < 5:
     time.sleep(0.1)
 print("still training:", board.running)
 lab.SpikeInspector(board)
