@@ -181,6 +181,9 @@ class Policy(Protocol):
     ) -> list[list[int]]:
         """Encode many chats in one call."""
 
+    def encode_answer(self, text: str) -> list[int]:
+        """Return the token ids of an answer, with the token that ends a turn, for `imitate`."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""
 

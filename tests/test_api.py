@@ -13,6 +13,7 @@ import mas_lab as lab
 # name: the arguments in their order, with the defaults that are promised; `...`: a default that is not
 SIGNATURES = {
     "make_env": "name size='pocket' rewards='ours' single_agent=False n_agents=None **task_options",
+    "imitate": "team env tasks steps batch=32 lr=None max_norm=1.0 seed=0",
     "make_pocket": "env out steps=... seed=0",
     "load_policy": "name backend='torch' lora=None lr=... template=... seed=0",
     "load_base": "name backend='torch' adapters=...",

@@ -47,8 +47,9 @@ from mas_lab.check import check_env
 from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
 from mas_lab.pocket.families import Design, Stage
-from mas_lab.pocket.play import Demonstration, hostile_play, longest_answer, name_of
+from mas_lab.pocket.play import hostile_play, longest_answer
 from mas_lab.pocket.words import different, parts_of
+from mas_lab.train.demonstrations import Demonstration, name_of, require_demonstrate
 
 LR = 3e-3
 MARKS = ("<user>", "<assistant>", "<system>", "<tool>")
@@ -117,11 +118,7 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
 
 
 def _refuse(env: Env, out: Path) -> None:
-    if not callable(getattr(env, "demonstrate", None)):
-        raise EnvError(
-            f"make_pocket: {type(env).__name__} has no `demonstrate(self, state, agent, rng) -> str`; write one that "
-            "says what `agent` could well answer in `state`: mostly right, and wrong now and then by rng.random()"
-        )
+    require_demonstrate(env, "make_pocket")
     if out.exists() and not (out / "provenance.json").is_file() and (not out.is_dir() or any(out.iterdir())):
         raise FileExistsError(f"make_pocket: {out} holds something that is no pocket model; name another folder")
 

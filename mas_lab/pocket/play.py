@@ -1,11 +1,11 @@
 """Play the episodes from which a pocket model learns: demonstrated play and hostile play.
 
-Demonstrated play shows words and first moves, hostile play more words. Leaves out: the learning (`warm_start`).
+Demonstrated play shows words and first moves, hostile play more words. Leaves out: the play of an episode
+(`train.demonstrations`) and the learning (`warm_start`).
 """
 
 import random
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, islice
@@ -14,11 +14,9 @@ from typing import Any
 from mas_lab.check import HOSTILE, hostile
 from mas_lab.env import Env, EnvError, Message, Task, tools_of
 from mas_lab.pocket.families import Stage
-from mas_lab.pocket.words import UNKNOWN, Demonstration, parts_of
-from mas_lab.tool_calls import as_action
+from mas_lab.pocket.words import UNKNOWN, parts_of
+from mas_lab.train.demonstrations import Demonstration, Speaker, play, speaker
 
-Speaker = Callable[[Any, str, list[Message], str], str]
-"""A function (state, agent, messages, place) -> answer."""
 Forms = Sequence[tuple[float, Env]]
 """(share of the demonstrations, env) for each form that a model plays."""
 
@@ -42,14 +40,13 @@ def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[D
 
 def demonstrator(env: Env, rng: random.Random) -> Speaker:
     """Return a speaker by the env's own `demonstrate`; EnvError names task, agent and turn if that gave no words."""
+    answer = speaker(env, rng)
 
     def speak(state: Any, agent: str, messages: list[Message], place: str) -> str:
-        try:
-            text = env.demonstrate(state, agent, rng)
-        except Exception as error:
-            raise EnvError(f"{place}: demonstrate failed: {type(error).__name__}: {error}") from error
+        _require_plain(env, agent, messages, place)
+        text = answer(state, agent, messages, place)
         most, offers = longest_answer(env, agent), bool(tools_of(env, agent))
-        words = parts_of(text, offers) if isinstance(text, str) else []
+        words = parts_of(text, offers)
         if text != ("" if offers else " ").join(words) or len(words) > most:
             raise EnvError(
                 f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one "
@@ -60,6 +57,17 @@ def demonstrator(env: Env, rng: random.Random) -> Speaker:
     return speak
 
 
+def _require_plain(env: Env, agent: str, messages: Sequence[Message], place: str) -> None:
+    """Raise EnvError if a message to an agent without tools has more than a role and a content."""
+    more = [key for message in messages for key in message if key not in ("role", "content")]
+    if not tools_of(env, agent) and (more or any(message["content"] is None for message in messages)):
+        excess = more[0] if more else "no content"
+        raise EnvError(
+            f"{place}: a message has {excess!r}, and a pocket model reads role and content alone; say it there, in "
+            "words"
+        )
+
+
 def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Demonstration]:
     """Play every task with each hostile text of `check_env`, cut to the length of an answer."""
     for task in tasks:
@@ -67,38 +75,11 @@ def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Demonst
             rng = random.Random(f"{seed} {task.id} {player}")
 
             def speak(state: Any, agent: str, messages: list[Message], place: str, player=player, rng=rng) -> str:
+                _require_plain(env, agent, messages, place)
                 prompt = " ".join(message["content"] or "" for message in messages)
                 return " ".join(hostile(player, prompt, rng).split()[: longest_answer(env, agent)])
 
             yield from play(env, task, speak)
-
-
-def play(env: Env, task: Task, speak: Speaker) -> Iterator[Demonstration]:
-    """Yield the messages and the answer of every turn of one episode."""
-    state, done, turns = env.start(task), False, Counter()
-    while not done:
-        actions = {}
-        for agent in env.acting(state):
-            messages = env.observe(state, agent)
-            place = f"env {name_of(env)!r}, task {task.id!r}, agent {agent!r}, turn {turns[agent]}"
-            tools = tools_of(env, agent)
-            more = [key for message in messages for key in message if key not in ("role", "content")]
-            if not tools and (more or any(message["content"] is None for message in messages)):
-                excess = more[0] if more else "no content"
-                raise EnvError(
-                    f"{place}: a message has {excess!r}, and a pocket model reads role and content alone; say it "
-                    "there, in words"
-                )
-            text = speak(state, agent, messages, place)
-            actions[agent] = as_action(env, agent, text, sum(turns.values()))
-            turns[agent] += 1
-            yield Demonstration(messages, text, tools)
-        step = env.step(state, actions)
-        state, done = step.state, step.done
-
-
-def name_of(env: Env) -> str:
-    return getattr(env, "name", type(env).__name__)
 
 
 def longest_answer(env: Env, agent: str) -> int:

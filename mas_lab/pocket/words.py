@@ -7,22 +7,10 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-from mas_lab.env import EnvError, Message, Tools
+from mas_lab.env import EnvError
 from mas_lab.tool_calls import QWEN3
-
-
-class Demonstration(NamedTuple):
-    """One demonstrated answer."""
-
-    messages: list[Message]
-    """The messages that the agent saw."""
-    text: str
-    """Its answer."""
-    tools: Tools = ()
-    """The tools that it was offered."""
-
+from mas_lab.train.demonstrations import Demonstration
 
 PAD, EOS, UNKNOWN = "<pad>", "<eos>", "<unk>"
 MARKED = ("user", "assistant", "system", "tool")
@@ -105,9 +93,9 @@ def _template(marks: Sequence[str]) -> str:
 def different(played: Iterable[Demonstration], more: Iterable[str], name: str) -> list[str]:
     """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many."""
     found = dict.fromkeys(more)
-    for messages, answer, tools in played:
-        for text in (*(message["content"] or "" for message in messages), answer):
-            found.update(dict.fromkeys(parts_of(text, bool(tools))))
+    for one in played:
+        for text in (*(message["content"] or "" for message in one.messages), one.text):
+            found.update(dict.fromkeys(parts_of(text, bool(one.tools))))
     if len(found) > MOST_WORDS:
         last = " ".join(map(repr, list(found)[-8:]))
         raise EnvError(

@@ -22,9 +22,10 @@ from mas_lab.pocket import custom
 from mas_lab.pocket.build import build
 from mas_lab.pocket.families import Family, Stage, families
 from mas_lab.pocket.play import as_rows, demonstrations
-from mas_lab.pocket.words import MARKED, UNKNOWN, Demonstration, different, make_tokenizer, make_tool_tokenizer
+from mas_lab.pocket.words import MARKED, UNKNOWN, different, make_tokenizer, make_tool_tokenizer
 from mas_lab.policy import PolicyError
 from mas_lab.tasks import make_env
+from mas_lab.train.demonstrations import Demonstration
 
 needs_trl = pytest.mark.skipif(find_spec("trl") is None, reason="TRL teaches a pocket model; Colab has none")
 SHIPPED = [pytest.param(data_dir() / "pocket" / name, recipe, id=name) for name, recipe in families().items()]
@@ -191,8 +192,8 @@ def shows(answer, **changes):
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str of at most max_tokens=1 words with one space between"),
-    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str"),
+    (lambda *_: 7, r"demonstrate gave 7; give a str"),
+    (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of at most max_tokens=1 words with one space between"),
     (lambda *_: "1 1", r"demonstrate gave '1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
     (None, r"a message has 'tool_calls', and a pocket model reads"),

@@ -6,7 +6,7 @@ tokenizer does not know reaches the model as an unknown token only. Leaves out: 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from mas_lab.arguments import check_arguments
@@ -46,6 +46,27 @@ class ChatPolicy:
     ) -> list[list[int]]:
         """Encode many chats in one call of the tokenizer."""
         return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
+
+    def encode_answer(self, text: str) -> list[int]:
+        """Return the token ids of an answer, with the token that ends a turn.
+
+        Raises PolicyError if the text has no token, or one that the tokenizer does not know.
+        """
+        ids, (_, unknown) = self._ids(text), unknown_mark(self.tokenizer) or (None, None)
+        if not ids or unknown in ids:
+            raise PolicyError(f"policy {self.name!r}: its tokenizer has no tokens for {text!r:.200}")
+        return [*ids, self.end_of_turn]
+
+    @cached_property
+    def end_of_turn(self) -> int:
+        """Return the token that the chat template puts after an answer, if it ends a completion; else EOS."""
+        chat = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": "42"}]
+        text = self.tokenizer.apply_chat_template(chat, tokenize=False, **self.shared.template)
+        after, ends = self._ids(text.rpartition("42")[2]), self.shared.eos_ids()
+        return next((i for i in after if i in ends), self.tokenizer.eos_token_id)
+
+    def _ids(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""

@@ -279,13 +279,21 @@ class TorchPolicy(ChatPolicy):
             torch_state.save(self, Path(directory))
 
     def load_weights(self, directory: Path) -> None:
-        """Read only the weights of a policy of the same kind, in Hugging Face or PEFT format.
-
-        A training starts from them: they are also the reference of the KL term.
-        """
+        """Read only the weights of a policy of the same kind, in Hugging Face or PEFT format, and `start_anew`."""
         with locked([self], training=True):
             torch_state.load_weights(self, Path(directory))
             self.version += 1
+
+    def start_anew(self) -> None:
+        """Begin a training at the present weights, with a new optimizer.
+
+        They are also the reference of the KL term if this is an adapter. The reference of full weights stays the model
+        that was loaded; for another one, load the folder that `save` wrote by `load_policy`.
+        """
+        self.set_gradients(None)
+        self.optimizer.state.clear()
+        if self.adapter is not None:
+            self.first_weights = {name: p.detach().clone() for name, p in self.parameters.items()}
 
     def load(self, directory: Path) -> None:
         """Restore bit for bit what `save` wrote; the saved policy must be of the same kind."""

@@ -91,9 +91,7 @@ def load_weights(policy: Any, directory: Path) -> None:
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
             raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
-        policy.first_weights = {name: parameter.detach().clone() for name, parameter in policy.parameters.items()}
-    policy.set_gradients(None)
-    policy.optimizer.state.clear()
+    policy.start_anew()
 
 
 def load(policy: Any, directory: Path) -> None:

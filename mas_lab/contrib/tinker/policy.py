@@ -125,6 +125,10 @@ class TinkerBase(AdapterBase):
         self.policies[agent] = TinkerPolicy(self, agent, index)
         return self.policies[agent]
 
+    def eos_ids(self) -> frozenset[int]:
+        """Return the ids that end a completion."""
+        return self.eos
+
     def new_client(self, seed: int) -> Any:
         """Return a fresh adapter with its optimizer."""
         make = self.service.client.create_lora_training_client

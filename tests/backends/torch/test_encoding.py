@@ -46,6 +46,25 @@ def test_a_word_that_is_spelled_like_the_mark_is_known_and_a_policy_says_what_it
         policy.encode(said("w1 w1 x y x"))
 
 
+def test_an_answer_ends_as_the_chat_template_ends_a_turn_if_sampling_stops_there(qwen3, maze_policy):
+    eos = maze_policy.tokenizer.eos_token_id
+    assert maze_policy.decode(maze_policy.encode_answer("a1 b2")[:-1]) == "a1 b2"
+    assert maze_policy.encode_answer("a1")[1:] == [eos]
+    marks = {"chat_template": "{% for m in messages %}{{ m['content'] }} w2 w3 {% endfor %}"}
+    for stops, end in (([], "eos"), (["w3"], "w3"), (["w2", "w3"], "w2")):
+        policy = load_policy(qwen3, template=marks)
+        mark = policy.tokenizer.convert_tokens_to_ids
+        policy.shared.net.generation_config.eos_token_id = [policy.tokenizer.eos_token_id, *map(mark, stops)]
+        ends = policy.tokenizer.eos_token_id if end == "eos" else mark(end)
+        assert policy.encode_answer("w4 w5") == [mark("w4"), mark("w5"), ends]
+
+
+def test_an_answer_that_cannot_be_written_is_refused(maze_policy):
+    for text in ("", "  ", "a1 zebra"):
+        with pytest.raises(PolicyError, match=f"policy 'plan_path': its tokenizer has no tokens for '{text}'"):
+            maze_policy.encode_answer(text)
+
+
 def test_a_tokenizer_that_spells_any_text_refuses_none():
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
