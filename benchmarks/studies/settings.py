@@ -13,7 +13,7 @@ from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.shared import chains
 
 CHECKED = ("7", "8", "9")
-"""Answers of the solver that are checked."""
+"""Last digits of the solver's answers that are checked."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class State:
 
 @dataclass(frozen=True)
 class SpotCheck(chains.ChainTask):
-    """A solver answers a chain. Where it answers 7, 8 or 9, a checker answers the same chain in its place.
+    """A solver answers a chain. Where its answer ends with 7, 8 or 9, a checker answers the same chain in its place.
 
     The checker is called rarely and on a condition, but the condition hardly shifts its rewards: 1 for a right last
     answer, 0 for a wrong one, for both agents. So this is a negative control for baselines.
@@ -41,13 +41,13 @@ class SpotCheck(chains.ChainTask):
         return (state.speaker,) if state.speaker else ()
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problem}"}]
+        return self.prompt(state.problem)
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
         (agent,) = self.acting(state)
-        answer = chains.read_answer(actions[agent])
-        right = answer == str(chains.value(state.problem))
-        called = agent == "solver" and answer in CHECKED
+        answer = self.read_answer(actions[agent])
+        right = answer == self.value(state.problem)
+        called = agent == "solver" and answer is not None and answer[-1] in CHECKED
         after = replace(state, speaker="checker" if called else None)
         success = right and not called
         return Step(after, float(success), {agent: float(right)}, {agent: answer is not None}, success, not called)
@@ -84,6 +84,7 @@ class Row(chains.ChainTask):
     dense: bool = False
     """False: the team earns everything after the last answer. True: after each answer."""
 
+    sizes = ("pocket",)
     name = "row"
     order = "first → second → first ..."
     agents = ("first", "second")
@@ -143,13 +144,12 @@ class Quiz(chains.ChainTask):
 
     def observe(self, state: tuple[str, ...], agent: str) -> list[Message]:
         chain = state[self.agents.index(agent)]
-        wrong = (chains.value(chain) + random.Random(chain).randrange(1, 10)) % 10
-        tried = f"tried {wrong} " if agent in self.helpers else ""
-        return [{"role": "user", "content": f"{tried}solve {chain}"}]
+        wrong = (int(self.value(chain)) + random.Random(chain).randrange(1, 10)) % 10
+        return self.prompt(chain, str(wrong) if agent in self.helpers else None)
 
     def step(self, state: tuple[str, ...], actions: Mapping[str, str]) -> Step:
-        answers = {agent: chains.read_answer(actions[agent]) for agent in self.agents}
-        right = {agent: float(answers[agent] == str(chains.value(chain)))
+        answers = {agent: self.read_answer(actions[agent]) for agent in self.agents}
+        right = {agent: float(answers[agent] == self.value(chain))
                  for agent, chain in zip(self.agents, state, strict=True)}  # fmt: skip
         share = sum(right.values()) / len(right)
         valid = {agent: answer is not None for agent, answer in answers.items()}

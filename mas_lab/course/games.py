@@ -38,11 +38,11 @@ class Race(chains.ChainTask):
         return () if state.done else self.agents
 
     def observe(self, state: State, agent: str) -> list[Message]:
-        return [{"role": "user", "content": f"solve {state.problem}"}]
+        return self.prompt(state.problem)
 
     def step(self, state: State, actions: Mapping[str, str]) -> Step:
-        answers = {agent: chains.read_answer(actions[agent]) for agent in self.agents}
-        left, right = (answers[agent] == str(chains.value(state.problem)) for agent in self.agents)
+        answers = {agent: self.read_answer(actions[agent]) for agent in self.agents}
+        left, right = (answers[agent] == self.value(state.problem) for agent in self.agents)
         won = float(left) - float(right)
         valid = {agent: answer is not None for agent, answer in answers.items()}
         info = {"left": left, "right": right}

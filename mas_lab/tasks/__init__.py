@@ -67,8 +67,9 @@ def make_env(
 
     Args:
         name: A key of `ENVS`, for example "plan_path", or `module:Class` of an env in `ENVS`.
-        size: "pocket" (default) for a pocket model, or "full" for an instruction model that reads text. Some tasks also
-            take a number, for example the side of a grid.
+        size: "pocket" (default) for a pocket model, "words" for a small real model, or "full" for an instruction model
+            that reads text. The attribute `sizes` of an env lists its sizes. Some tasks also take a number, for example
+            the side of a grid.
         rewards: "ours" (default), or "published" for the rewards of the paper with their known defects.
         single_agent: Whether one agent does all the work. The default is False.
         n_agents: Number of agents, if the task has this option. `None` (default) means the task's own number.

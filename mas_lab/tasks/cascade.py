@@ -1,8 +1,7 @@
 """Cascade: a teaching task in which each agent is called only if all agents before it were wrong.
 
 The later an agent is called, the less a right answer earns. All rewards of the last tiers lie below the task's mean, so
-a global baseline punishes even their right answers. The task has only a pocket size. What a chain is, and how its
-answers are read, is in `chains`.
+a global baseline punishes even their right answers. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from dataclasses import dataclass, replace

@@ -2,7 +2,7 @@
 
 Only a right draft reaches the finisher, and even its wrong answer pays `low`. So all its rewards lie above the mean
 over all agents, and one global baseline reinforces whatever it says. Its own baseline compares its right answers with
-its wrong ones. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
+its wrong ones. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from dataclasses import dataclass, replace
@@ -28,6 +28,7 @@ class Finisher(ChainTask):
     agents = ("solver", "finisher")
 
     def __post_init__(self):
+        super().__post_init__()
         self.require("low", 0 <= self.low < 1, "a wrong ending is worth at least 0 and less than 1")
 
     def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:

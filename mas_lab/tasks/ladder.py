@@ -3,13 +3,13 @@
 With one global baseline, more agents with separate weights do worse. A late agent is reached only in episodes that
 already go well. All its rewards lie above the mean over all agents, so even its wrong answers are reinforced. With its
 own baseline it learns. If one set of weights plays all stages, stage 8 profits from what stage 1 learns, and both
-baselines do well. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
+baselines do well. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from mas_lab.tasks.shared.chains import ChainSequence, ChainState, value
+from mas_lab.tasks.shared.chains import ChainSequence, ChainState
 from mas_lab.tasks.shared.pictures import ladder
 
 AGENTS = 8
@@ -30,6 +30,7 @@ class Ladder(ChainSequence):
     order = "stage_1 → stage_2? → … stage_8?"
 
     def __post_init__(self):
+        super().__post_init__()
         self.require("n_agents", self.n_agents in (None, *range(2, AGENTS + 1)), f"use 2 to {AGENTS}")
 
     @cached_property
@@ -44,6 +45,7 @@ class Ladder(ChainSequence):
     def draw(self, state: ChainState) -> str:
         """Draw a rung with its chain for each stage, the first at the bottom, and a disc on the last stage passed."""
         passed, count = state.place, len(state.problems)
-        rungs = [f"{problem} = {value(problem)}" for problem in state.problems]
+        equals = " " if self.in_words else " = "
+        rungs = [f"{problem}{equals}{self.value(problem)}" for problem in state.problems]
         fell = " The next answer was wrong." if state.done and passed < count else ""
         return ladder(rungs, passed, f"A ladder. {passed} of {count} stages are passed.{fell}", fallen=bool(fell))

@@ -1,8 +1,9 @@
 r"""Math by solver and verifier: one answers, the other approves or sends back (Dr. MAS, arXiv 2602.08847).
 
 With `fixer=True` a third role is called only after a rejection; a global baseline inflates the gradient of this agent.
-Pocket size has chains of digits with + - *, read from left to right, mod 10. Full size has word problems for an
-instruction model, with answers in `\boxed{}`. Comparing two answers is in `grading`, reading files in `rows`.
+Pocket size has chains of digits with + - *, read from left to right, mod 10. The size "words" has short word problems
+for a small real model. Full size has word problems for an instruction model, with answers in `\boxed{}`. Comparing two
+answers is in `grading`, reading files in `rows`.
 """
 
 import random
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from mas_lab.env import Message, Step
-from mas_lab.tasks.shared import chains
+from mas_lab.tasks.shared import chains, questions
 from mas_lab.tasks.shared.bases import LATEST, PROMPTS, chat, numbered, role_of
 from mas_lab.tasks.shared.grading import is_right
 
@@ -77,7 +78,7 @@ class Math(chains.MathTask):
     """
 
     size: str | int = "pocket"
-    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
+    """Either "pocket" (5 digits), "words", "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False
@@ -88,6 +89,7 @@ class Math(chains.MathTask):
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1. Missing running values and slips grow with it."""
 
+    sizes = ("pocket", "words", "full")
     name = "math"
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "solver → verifier (→ fixer?), up to 3 loops"
@@ -130,7 +132,8 @@ class Math(chains.MathTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         role = role_of(agent)
         if not self.full:
-            return chat(self._pocket_prompt(state, role))
+            system = PROMPTS["math_words"]["judge"] if role == "verifier" else PROMPTS["words"]["system"]
+            return chat(self._short_prompt(state, role), system if self.in_words else "")
         early, late = state.turns[:-LATEST], state.turns[-LATEST:]
         work = ["\n".join(map(_in_short, early)), *(f"{turn.agent} wrote:\n{turn.text}" for turn in late)]
         work = "\n\n".join(filter(None, work))
@@ -139,26 +142,29 @@ class Math(chains.MathTask):
             content += f"\n\nCurrent answer: {state.answers[-1] or 'none that can be read'}"
         return chat(content, PROMPTS["math"][role])
 
-    def _pocket_prompt(self, state: State, role: str) -> str:
-        """Return a prompt such as `answer 8 check 3 + 4` or `tried 8 others 7 solve 3 + 4`.
+    def _short_prompt(self, state: State, role: str) -> str:
+        """Return a prompt such as `answer 8 check 3 + 4` or `tried 8 others 7 solve 3 + 4`, or the same in words.
 
         `tried` lists the rejected answers, `others` the answers of this round. The problem comes last: its distance to
         the answer is then always the same, which small models learn faster.
         """
+        say, comma = PROMPTS["math_words" if self.in_words else "math_pocket"], ", " if self.in_words else " "
         if role == "verifier":
-            return f"answer {state.answers[-1] or 'none'} check {state.problem}"
+            return say[role].format(answers=state.answers[-1] or say["none"], problem=state.problem)
         begin = max((i + 1 for i, turn in enumerate(state.turns) if turn.approved is not None), default=0)
         listed = {"tried": state.rejected, "others": [turn.answer for turn in state.turns[begin:]][-LATEST:]}
-        lists = [" ".join([name, *(one or "none" for one in answers)]) for name, answers in listed.items() if answers]
-        return " ".join([*lists, "fix" if role == "fixer" else "solve", state.problem])
+        texts = {name: comma.join(one or say["none"] for one in answers) for name, answers in listed.items() if answers}
+        lists = [say[name].format(answers=answers) for name, answers in texts.items()]
+        return " ".join([*lists, say[role].format(problem=state.problem)])
 
     def read_verdict(self, text: str) -> bool | None:
         """Return True for approved, False for sent back, and `None` for an unreadable verdict.
 
-        A pocket verdict has optional running values, then one verdict word.
+        A pocket verdict has optional running values, then one verdict word. In words it is any text with one verdict.
         """
-        if self.full:
-            found = re.findall(r"<verdict>\s*(approve|reject)\s*</verdict>", text.lower())
+        if self.full or self.in_words:
+            form = r"\b(approve|reject)\b" if self.in_words else r"<verdict>\s*(approve|reject)\s*</verdict>"
+            found = re.findall(form, text.lower())
         else:
             found = [word for word in text.split() if not chains.is_digit(word)]
             found = found if self.published or text.split()[-1:] == found else []
@@ -196,6 +202,10 @@ class Math(chains.MathTask):
             answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
             verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
             return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
+        if self.in_words:
+            text = questions.attempt(state.problem, rng, self.mistakes)
+            agrees = questions.read_number(text) == state.answers[-1] if role == "verifier" else None
+            return text if agrees is None else "approve" if agrees else "reject"
         values, working = chains.attempt(state.problem, rng, self.hasty[role], self.mistakes)
         text = chains.working_text(values, working)
         if role != "verifier":

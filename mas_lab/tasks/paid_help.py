@@ -3,7 +3,7 @@
 A helper is called only if the solver was wrong. It can earn at most `pay`, which is less than the solver earns alone.
 So all its rewards lie below the mean over all agents, far below if `pay` is small. A global baseline then punishes
 whatever it says, although its gradient norms hardly grow. With `pay=1.0` the helper can earn as much as the solver, and
-the harm is gone. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
+the harm is gone. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from dataclasses import dataclass, replace
@@ -30,6 +30,7 @@ class PaidHelp(ChainTask):
     words = (*WORDS, "tried", "none", "solve", "answer")
 
     def __post_init__(self):
+        super().__post_init__()
         self.require("pay", 0 < self.pay <= 1, "help is worth more than 0 and at most 1")
 
     def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:

@@ -3,15 +3,15 @@
 In most tasks the helper's reward does not depend on its answer: only the number of its words changes it, by a small
 cost. Dividing by the deviation of each task makes this cost as important as a right answer is in the other tasks. So
 the helper learns to answer without working. One deviation per agent over the whole batch (`own_pooled`) keeps the cost
-small. The task has only a pocket size. What a chain is, and how its answers are read, is in `chains`.
+small. What a chain is, and how its answers are read, is in `chains`.
 """
 
 from dataclasses import dataclass, replace
 
-from mas_lab.tasks.shared.chains import WORDS, ChainState, ChainTask, value
+from mas_lab.tasks.shared.chains import WORDS, ChainState, ChainTask
 
 HIGH = ("0", "1", "2")
-"""A task is high if its second chain has one of these values."""
+"""A task is high if the value of its second chain ends with one of these digits."""
 RIGHT_HELP, LOW_HELP, WORD_COST = 0.3, 0.5, 0.004
 """Team reward of the helper for a right answer in a high task, for any answer in another task, and its cost per
 word."""
@@ -21,12 +21,12 @@ word."""
 class Stakes(ChainTask):
     """The solver answers a chain; if it is wrong, the helper answers it too, and the episode ends.
 
-    A task is high if its second chain has the value 0, 1 or 2. If the solver is right in a high task, `team_reward` is
-    1 at once. If it is right in another task, the clerk answers the second chain, and the team earns 1 if that is
-    right. The helper earns 0.3 for a right answer in a high task and 0.5 for any answer in another task, less 0.004 for
-    each of its words. So `max_return` = 1. Success is a right answer at the end. `local_reward` is 1 for a right
-    answer. An answer that cannot be read is invalid, and wrong. To study the effect of a baseline on the helper alone,
-    freeze the other agents: `Team(…, frozen=("solver", "clerk"))`.
+    A task is high if its second chain has the value 0, 1 or 2 (in words: a value that ends with 0, 1 or 2). If the
+    solver is right in a high task, `team_reward` is 1 at once. If it is right in another task, the clerk answers the
+    second chain, and the team earns 1 if that is right. The helper earns 0.3 for a right answer in a high task and 0.5
+    for any answer in another task, less 0.004 for each of its words. So `max_return` = 1. Success is a right answer at
+    the end. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong. To study the
+    effect of a baseline on the helper alone, freeze the other agents: `Team(…, frozen=("solver", "clerk"))`.
     """
 
     name = "stakes"
@@ -39,7 +39,7 @@ class Stakes(ChainTask):
         return state.problems[self.agents[state.place] == "clerk"]
 
     def result(self, state: ChainState, right: bool, text: str, answer: str | None) -> tuple[ChainState, float, bool]:
-        agent, high = self.agents[state.place], str(value(state.problems[1])) in HIGH
+        agent, high = self.agents[state.place], self.value(state.problems[1])[-1] in HIGH
         if agent == "helper":
             team = (RIGHT_HELP * right if high else LOW_HELP) - WORD_COST * len(text.split())
             return replace(state, done=True), team, right

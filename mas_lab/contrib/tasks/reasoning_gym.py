@@ -51,6 +51,7 @@ class ReasoningGym(Math):
     dataset: str = "chain_sum"
     config: Mapping[str, Any] = field(default_factory=dict)
 
+    sizes = ("pocket", "full")
     name = "reasoning_gym"
     paper = "reasoning-gym, arXiv 2505.24760"
     order = "solver → verifier (→ fixer?), up to 3 loops"
@@ -63,7 +64,7 @@ class ReasoningGym(Math):
     """Share of its verdicts that are wrong, at `mistakes` = 1."""
 
     def __post_init__(self):
-        self.require("size", self.size in ("pocket", "full"), "use 'pocket' or 'full', and config= for the rest")
+        self.require("size", self.size in self.sizes, "use 'pocket' or 'full', and config= for the rest")
         self.require("data", self.data is None, "name a generator: dataset='chain_sum'")
         super().__post_init__()
         self._generator(0, 1)

@@ -78,6 +78,10 @@ class DrawnTask:
         """Return the agents that act now: all of them until the episode is over."""
         return () if state.done else self.agents
 
+    @property
+    def in_words(self) -> bool:
+        return self.size == "words"
+
     def require(self, option: str, holds: bool, remedy: str) -> None:
         """Raise ValueError, with the value of the option and the `remedy`, if a condition does not hold."""
         if not holds:
@@ -86,19 +90,21 @@ class DrawnTask:
 
 @dataclass(frozen=True)
 class SizedTask(TextEnv, DrawnTask):
-    """Base class of the tasks with a pocket and a full size, two kinds of rewards, and a single agent as an option.
+    """Base class of the tasks with several sizes, two kinds of rewards, and a single agent as an option.
 
     A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents` and `default`, the number that
     "pocket" means.
     """
 
     size: str | int = "pocket"
-    """Either "pocket", "full" for an instruction model, or one of `numbers`, counted in `unit`."""
+    """One of `sizes`, or one of `numbers`, counted in `unit`."""
     rewards: str = "ours"
     """Either "ours", or "published" for the rewards of the paper with their known defects."""
     single_agent: bool = False
     """Whether one agent, `solo`, does all the work."""
 
+    sizes = ("pocket", "full")
+    """Known sizes: "full" is for an instruction model."""
     roles = ()
     """Agents of a team, in their order."""
     numbers = range(0)
@@ -113,7 +119,8 @@ class SizedTask(TextEnv, DrawnTask):
         """Raise ValueError for a bad option."""
         counted = f"{self.numbers[0]} to {self.numbers[-1]} {self.unit}".strip()
         counts = type(self.size) is int and self.size in self.numbers
-        self.require("size", counts or self.size in ("pocket", "full"), f"use 'pocket', 'full', or {counted}")
+        named = ", ".join(map(repr, self.sizes))
+        self.require("size", counts or self.size in self.sizes, f"use {named}, or {counted}")
         for option, known in {"rewards": ("ours", "published"), **self.choices}.items():
             self.require(option, getattr(self, option) in known, f"use {' or '.join(map(repr, known))}")
         agents, fewest = getattr(self, "n_agents", None), self.fewest

@@ -1,16 +1,18 @@
 """Pose chains of digits with + - *, read from left to right, mod 10: the arithmetic of several pocket tasks.
 
 This module draws and solves chains, reads answers, and makes imperfect answers. It has the base classes of the tasks
-that pose nothing else. The tasks decide who is asked, and what an answer earns.
+that pose nothing else, and in the size "words" the questions of `questions`. The tasks decide who is asked, and what an
+answer earns.
 """
 
 import random
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared.bases import DrawnTask, SizedTask, chat
+from mas_lab.tasks.shared import questions
+from mas_lab.tasks.shared.bases import PROMPTS, DrawnTask, SizedTask, chat
 from mas_lab.tasks.shared.grading import last_boxed
 from mas_lab.tasks.shared.rows import draw, word_problems
 
@@ -102,7 +104,7 @@ class ProblemState:
 
 @dataclass(frozen=True)
 class MathTask(SizedTask):
-    """Base class of the math tasks: chains in pocket size, word problems in full size; a subclass has `data`."""
+    """Base class of the math tasks: chains in pocket size, word problems in the others; a subclass has `data`."""
 
     numbers = range(2, 10)
     unit = "digits"
@@ -113,15 +115,17 @@ class MathTask(SizedTask):
 
     def __post_init__(self):
         super().__post_init__()
-        self.require("data", self.full or not self.data, "it is for size='full'; pocket problems are generated")
+        self.require("data", self.full or not self.data, "it is for size='full'; other problems are generated")
 
     @property
     def max_tokens(self) -> int:
-        return 1024 if self.full else self.number + 3
+        return 1024 if self.full else questions.MAX_TOKENS if self.in_words else self.number + 3
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
         if self.full:
             pairs = word_problems(self.data, n, split, seed, self.name)
+        elif self.in_words:
+            pairs = questions.draw_questions(n, split, seed, self.name, stories=True)
         else:
             pairs = draw_chains(n, split, seed, self.name, self.number)
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
@@ -132,32 +136,47 @@ class MathTask(SizedTask):
     def read_answer(self, text: str) -> str | None:
         """Return the answer, or `None` if it cannot be read.
 
-        A pocket answer has optional running values, then `answer 7`, and nothing else.
+        A pocket answer has optional running values, then `answer 7`, and nothing else. In words it is the last number.
         """
-        return last_boxed(text) if self.full else read_answer(text)
+        return last_boxed(text) if self.full else questions.read_number(text) if self.in_words else read_answer(text)
 
 
+@dataclass(frozen=True)
 class ChainTask(DrawnTask):
     """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
+
+    In the size "words" the chains are questions in English, and all other rules stay.
 
     A subclass has `name`, `agents` and `result(state, right, text, answer)`, which returns the state after a text with
     this answer (`None`: unreadable), the team reward and the success. Or it has its own state and `step`.
     """
 
+    size: str = field(default="pocket", kw_only=True, metadata={"younger": True})
+    """Either "pocket", for chains of digits, or "words", for short questions in English that a small real model can
+    learn."""
+
+    sizes = ("pocket", "words")
     paper = "a teaching task of this kit"
     pocket = "math"
     max_turns = 1
     max_return = 1.0
-    max_tokens = CHAIN + 3
     words = (*WORDS, "solve", "answer")
     """Every word of a prompt or answer."""
     chains_per_task = 1
     """Number of different chains of a task; its data has `problem` for one chain, else `problems`."""
 
+    def __post_init__(self):
+        """Raise ValueError for a bad option."""
+        self.require("size", self.size in self.sizes, f"use {' or '.join(map(repr, self.sizes))}")
+
+    @property
+    def max_tokens(self) -> int:
+        return questions.MAX_TOKENS if self.in_words else CHAIN + 3
+
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the chains of `n` tasks; all of them differ."""
-        each = self.chains_per_task
-        drawn = [chain for chain, _ in draw_chains(n * each, split, seed, self.name)]
+        each, source = self.chains_per_task, questions.draw_questions if self.in_words else draw_chains
+        drawn = [chain for chain, _ in source(n * each, split, seed, self.name)]
         groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
         return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
@@ -171,20 +190,37 @@ class ChainTask(DrawnTask):
         """Return the chain that is answered now."""
         return state.problems[0]
 
+    def value(self, problem: str) -> str:
+        """Return the right answer."""
+        return str(questions.value(problem) if self.in_words else value(problem))
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the answer of a text, or `None` if it cannot be read."""
+        return questions.read_number(text) if self.in_words else read_answer(text)
+
+    def prompt(self, problem: str, tried: str | None = None) -> list[Message]:
+        """Return the prompt for a problem, with the wrong answer `tried` of an agent before ("none": unreadable)."""
+        if not self.in_words:
+            return chat(f"tried {tried} solve {problem}" if tried else f"solve {problem}")
+        say = PROMPTS["words"]
+        wrong = say["wrong"].format(answer=say["none"] if tried == "none" else tried) + " " if tried else ""
+        return chat(wrong + problem, say["system"])
+
     def observe(self, state: ChainState, agent: str) -> list[Message]:
-        tried = f"tried {state.tried} " if state.tried else ""
-        return chat(f"{tried}solve {self.posed(state)}")
+        return self.prompt(self.posed(state), state.tried)
 
     def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
         ((agent, text),) = actions.items()
-        answer = read_answer(text)
-        right = answer == str(value(self.posed(state)))
+        answer = self.read_answer(text)
+        right = answer == self.value(self.posed(state))
         after, team, success = self.result(state, right, text, answer)
         return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
-        """Return an answer to the agent's prompt that is right about half of the time."""
-        prompt = self.observe(state, agent)[0]["content"]
+        """Return an answer to the agent's prompt that is right about half of the time (in words, three in four)."""
+        prompt = self.observe(state, agent)[-1]["content"]
+        if self.in_words:
+            return questions.attempt(prompt, rng)
         values, working = attempt(prompt.partition("solve ")[2], rng, hasty=0.5)
         return f"{working_text(values, working)}answer {values[-1]}"
 

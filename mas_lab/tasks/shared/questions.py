@@ -1,0 +1,88 @@
+"""Pose short questions in English whose answer is a number: the problems of the size "words".
+
+This module draws and solves questions, reads answers, and makes imperfect ones. The questions are for a small real
+model, which learns them in some tens of steps. Their templates stand in `words.toml`.
+"""
+
+import operator
+import random
+import re
+from collections.abc import Iterator
+
+from mas_lab.env import EnvError
+from mas_lab.tasks.shared.bases import WORD_LISTS
+from mas_lab.tasks.shared.rows import draw
+
+MAX_TOKENS = 12
+"""Most tokens of an answer."""
+OPERATIONS = {"sum": operator.add, "difference": operator.sub, "larger": max, "smaller": min}
+SIGNS = {"sum": "+", "difference": "-"}
+LISTS = WORD_LISTS["questions"]
+TEMPLATES = [(kind, template) for kind in OPERATIONS for template in LISTS["templates"][kind]]
+"""Each template of a question, with its operation on the two numbers `a` and `b`."""
+PATTERNS = [
+    (kind, re.compile(re.sub(r"\\{(\w+)\\}", lambda f: "([0-9]+)" if f[1] in "ab" else r"\w+", re.escape(text)) + "$"))
+    for kind, text in TEMPLATES
+]
+NUMBER = re.compile(r"(?<![\w.,])-?[0-9]+(?:[.,][0-9]+)*")
+WRONG, WORKING = 0.25, 0.5
+"""Share of the answers of `attempt` that are wrong, at `mistakes` = 1, and share of its sums that are written out."""
+
+
+def parts(question: str) -> tuple[str, int, int]:
+    """Return the operation of the question at the end of a text, and its two numbers."""
+    for kind, pattern in PATTERNS:
+        if found := pattern.search(question):
+            return kind, int(found[1]), int(found[2])
+    raise EnvError(f"{question!r} ends with none of the questions in words.toml")
+
+
+def value(question: str) -> int:
+    """Return the answer to the question at the end of a text: "What is 47 + 35?" gives 82."""
+    kind, first, second = parts(question)
+    return OPERATIONS[kind](first, second)
+
+
+def calculation(question: str) -> str:
+    """Return the operation and its numbers, whatever their order; it decides the split of a question."""
+    kind, *numbers = parts(question)
+    return " ".join([kind, *map(str, sorted(numbers))])
+
+
+def questions(rng: random.Random, stories: bool = False) -> Iterator[str]:
+    """Yield random questions without end, or only word problems if `stories`."""
+    templates = [entry for entry in TEMPLATES if "{things}" in entry[1] or not stories]
+    while True:
+        kind, template = rng.choice(templates)
+        first, second = rng.sample(range(10, 100), 2)
+        if kind == "difference":
+            first, second = max(first, second), min(first, second)
+        yield template.format(a=first, b=second, name=rng.choice(LISTS["names"]), things=rng.choice(LISTS["things"]))
+
+
+def draw_questions(n: int, split: str, seed: int, env: str, stories: bool = False) -> list[tuple[str, str]]:
+    """Return `n` different questions of `split` with their answers; a longer list starts with the shorter one.
+
+    No calculation is in two splits, in whatever words.
+    """
+    rng = random.Random(f"{env} words {split} {seed}")
+    drawn = draw(questions(rng, stories), n, split, env, home=calculation)
+    return [(question, str(value(question))) for question in drawn]
+
+
+def read_number(text: str) -> str | None:
+    """Return the last number of a text, as it is written, or `None` if there is none: 47 of "The answer is 47."."""
+    return found[-1] if (found := NUMBER.findall(text)) else None
+
+
+def attempt(question: str, rng: random.Random, mistakes: float = 1.0) -> str:
+    """Return an imperfect answer to the question at the end of a text: "82" or "47 + 35 = 82".
+
+    A share `WRONG` of the answers, times `mistakes`, is off by 1 or 10.
+    """
+    kind, first, second = parts(question)
+    answer = OPERATIONS[kind](first, second)
+    if rng.random() < WRONG * mistakes:
+        answer = abs(answer + rng.choice((-10, -1, 1, 10)))
+    working = kind in SIGNS and rng.random() < WORKING
+    return f"{first} {SIGNS[kind]} {second} = {answer}" if working else str(answer)
