@@ -78,6 +78,9 @@ REFUSED = {
 }  # fmt: skip
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
 SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher", "calculator")]
+SIZES = [(name, {} if size == "pocket" else {"size": size}) for name, env in ENVS.items()
+         for size in getattr(env, "sizes", ("pocket",)) if size != "full"]  # fmt: skip
+"""Every task in every size that needs no data."""
 POCKET = [name for name in ENVS if ENVS[name].pocket and not hasattr(ENVS[name], "tools")]
 
 
@@ -86,7 +89,7 @@ def listed(table):
     return [pytest.param(*row, id=f"{row[0]} {place}") for place, row in enumerate(rows)]
 
 
-@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in ENVS), *listed(KEPT)], ids=str)
+@pytest.mark.parametrize(("name", "options"), [*SIZES, *listed(KEPT)], ids=str)
 def test_the_contract_holds(name, options):
     if name == "reasoning_gym" or "reasoning_gym" in str(options):
         pytest.importorskip("reasoning_gym", reason="it is built by a C compiler: pip install it")

@@ -4,6 +4,7 @@ import json
 
 import pandas as pd
 import pytest
+from scripted import Scripted
 from small import Relay, make_team
 
 import mas_lab as lab
@@ -32,6 +33,16 @@ def test_a_tree_by_hand(tree):
     assert second["parent"] == first["candidates"][1]["action"] == "e/0.1"
     assert second["candidates"][0]["numbers"] == {"team_reward": 0.0, "local_reward": 0.5}
     assert first["candidates"][0]["tokens"] == []
+
+
+def test_a_play_in_words_shows_what_was_asked_and_said():
+    env = lab.make_env("paid_help", size="words")
+    team = lab.Team.shared(Scripted(lambda *_: "The answer is -1.", context=1000), env.agents)
+    turns = lab.rollout(env, team, env.tasks(1, "test", 0))
+    [episode] = lab.RolloutViewer(turns).data()["episodes"]
+    solver, helper = (node["candidates"][0] for node in episode["nodes"])
+    assert solver["said"] == helper["said"] == "The answer is -1."
+    assert "The first answer was -1, which is wrong. " in json.dumps(episode["nodes"][1])
 
 
 def held(page):
