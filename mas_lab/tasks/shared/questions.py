@@ -16,7 +16,6 @@ from mas_lab.tasks.shared.rows import draw
 MAX_TOKENS = 12
 """Most tokens of an answer."""
 OPERATIONS = {"sum": operator.add, "difference": operator.sub, "larger": max, "smaller": min}
-SIGNS = {"sum": "+", "difference": "-"}
 LISTS = WORD_LISTS["questions"]
 TEMPLATES = [(kind, template) for kind in OPERATIONS for template in LISTS["templates"][kind]]
 """Each template of a question, with its operation on the two numbers `a` and `b`."""
@@ -25,8 +24,8 @@ PATTERNS = [
     for kind, text in TEMPLATES
 ]
 NUMBER = re.compile(r"(?<![\w.,])-?[0-9]+(?:[.,][0-9]+)*")
-WRONG, WORKING = 0.25, 0.5
-"""Share of the answers of `attempt` that are wrong, at `mistakes` = 1, and share of its sums that are written out."""
+WRONG = 0.25
+"""Share of the answers of `attempt` that are wrong, at `mistakes` = 1."""
 
 
 def parts(question: str) -> tuple[str, int, int]:
@@ -76,13 +75,6 @@ def read_number(text: str) -> str | None:
 
 
 def attempt(question: str, rng: random.Random, mistakes: float = 1.0) -> str:
-    """Return an imperfect answer to the question at the end of a text: "82" or "47 + 35 = 82".
-
-    A share `WRONG` of the answers, times `mistakes`, is off by 1 or 10.
-    """
-    kind, first, second = parts(question)
-    answer = OPERATIONS[kind](first, second)
-    if rng.random() < WRONG * mistakes:
-        answer = abs(answer + rng.choice((-10, -1, 1, 10)))
-    working = kind in SIGNS and rng.random() < WORKING
-    return f"{first} {SIGNS[kind]} {second} = {answer}" if working else str(answer)
+    """Return an answer to the question at the end of a text; a share `WRONG * mistakes` is off by 1 or 10."""
+    off = rng.choice((-10, -1, 1, 10)) if rng.random() < WRONG * mistakes else 0
+    return str(abs(value(question) + off))
