@@ -43,6 +43,9 @@ class TLDR(TwoTextsTask):
     `local_reward` is 1 if the writer's own length is in range, a format reward. Success is a return of 2.4 (80 %). An
     answer without a word is invalid. A single agent's answer is also invalid if it does not have exactly one marker
     between two texts.
+
+    A small instruction model writes up to the limit of 512 tokens in full size, much of it invented. Let it sample with
+    `lab.Sampling(temperature=0.7, max_tokens=150)`; `benchmarks/real_tldr.py` trains SmolLM2-135M-Instruct so.
     """
 
     size: str | int = "pocket"
