@@ -27,7 +27,7 @@ GOLDEN = {
     "sokoban size=full rewards=published": "908d930612479c21",
     "sudoku size=full side=4 rewards=published": "d903b00c260f5f8a",
     "math size=full n_agents=4 fixer=1": "3ae5c5e837799c11", "search size=full rewards=published": "a4e965d88822fcad",
-    "tldr size=full rewards=published": "29a568726087226c", "arxiv_intro size=full max_turns=2": "19f69807ba3db4ca",
+    "tldr size=full rewards=published": "a5509080b7a77db5", "arxiv_intro size=full max_turns=2": "19f69807ba3db4ca",
 }  # fmt: skip
 
 
