@@ -113,3 +113,10 @@ def test_a_single_agent_writes_both_texts(name):
     for text in (SHORT, f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}", ""):
         bad = env.step(env.start(task), {"solo": text})
         assert (bad.team_reward, bad.valid, bad.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
+
+
+def test_the_shipped_posts_are_short_and_in_three_splits():
+    env = TLDR(size="full", data=POSTS)
+    for split, count in (("train", 97), ("val", 12), ("test", 12)):
+        for task in env.tasks(count, split, seed=0):
+            assert 55 <= len(task.data["source"].split("POST: ")[1].split()) <= 125
