@@ -101,7 +101,7 @@ def update(
     with training(learners(team)) as each:
         steps = policy_batches(team, turns, loss, aggregate, epochs, minibatches, seed)
         for number, batches in enumerate(steps):
-            with no_gradients_left(batches):
+            with _no_gradients_left(batches):
                 list(each(compute_gradients, batches))
                 for batch in batches:
                     require_finite(batch, nonfinite)
@@ -406,8 +406,8 @@ def restored_gradients(policy: Policy) -> Iterator[None]:
 
 
 @contextmanager
-def no_gradients_left(batches: Sequence[Any]) -> Iterator[None]:
-    """Start without gradients in the `policy` of each batch, and leave none if the step is broken off."""
+def _no_gradients_left(batches: Sequence[PolicyBatch]) -> Iterator[None]:
+    """Start without gradients, and leave none if the step is broken off."""
     for batch in batches:
         batch.policy.set_gradients(None)
     try:

@@ -19,11 +19,10 @@ from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.env import Env
 from mas_lab.paths import data_dir
 from mas_lab.pocket.families import Design, families
-from mas_lab.pocket.play import as_rows, demonstrations
+from mas_lab.pocket.play import Demonstration, as_rows, demonstrations
 from mas_lab.pocket.warm_start import make_model, require_trl, supervise
 from mas_lab.pocket.words import make_tokenizer, make_tool_tokenizer
 from mas_lab.tasks import make_env
-from mas_lab.train.demonstrations import Demonstration
 
 LEARNING_RATE = {"full": 1e-3, "lora": 5e-3}
 """Learning rates of pocket models, for full weights and for an adapter."""

@@ -12,10 +12,10 @@ from itertools import count, islice
 from typing import Any
 
 from mas_lab.check import HOSTILE, hostile
-from mas_lab.env import Env, EnvError, Message, Task, tools_of
+from mas_lab.env import Env, EnvError, Message, Task
 from mas_lab.pocket.families import Stage
 from mas_lab.pocket.words import UNKNOWN, parts_of
-from mas_lab.train.demonstrations import Demonstration, Speaker, play, speaker
+from mas_lab.train.demonstrations import Demonstration, play, speaker
 
 Forms = Sequence[tuple[float, Env]]
 """(share of the demonstrations, env) for each form that a model plays."""
@@ -35,37 +35,14 @@ def _demonstrated(env: Env, episodes: int, seed: int, number: int) -> Iterator[D
     rng = random.Random(f"{seed} {number}")
     for part in count(1000 * seed):
         for task in env.tasks(episodes, "train", part):
-            yield from play(env, task, demonstrator(env, rng))
-
-
-def demonstrator(env: Env, rng: random.Random) -> Speaker:
-    """Return a speaker by the env's own `demonstrate`; EnvError names task, agent and turn if that gave no words."""
-    answer = speaker(env, rng)
-
-    def speak(state: Any, agent: str, messages: list[Message], place: str) -> str:
-        _require_plain(env, agent, messages, place)
-        text = answer(state, agent, messages, place)
-        most, offers = longest_answer(env, agent), bool(tools_of(env, agent))
-        words = parts_of(text, offers)
-        if text != ("" if offers else " ").join(words) or len(words) > most:
-            raise EnvError(
-                f"{place}: demonstrate gave {text!r:.200}; give a str of at most max_tokens={most} words with one "
-                "space between them, since a pocket model writes nothing else"
-            )
-        return text
-
-    return speak
-
-
-def _require_plain(env: Env, agent: str, messages: Sequence[Message], place: str) -> None:
-    """Raise EnvError if a message to an agent without tools has more than a role and a content."""
-    more = [key for message in messages for key in message if key not in ("role", "content")]
-    if not tools_of(env, agent) and (more or any(message["content"] is None for message in messages)):
-        excess = more[0] if more else "no content"
-        raise EnvError(
-            f"{place}: a message has {excess!r}, and a pocket model reads role and content alone; say it there, in "
-            "words"
-        )
+            for one in play(env, task, speaker(env, rng)):
+                most, words = longest_answer(env, one.agent), parts_of(one.text, bool(one.tools))
+                if one.text != ("" if one.tools else " ").join(words) or len(words) > most:
+                    raise EnvError(
+                        f"{one.place}: demonstrate gave {one.text!r:.200}; give a str of at most max_tokens={most} "
+                        "words with one space between them, since a pocket model writes nothing else"
+                    )
+                yield one
 
 
 def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Demonstration]:
@@ -75,7 +52,6 @@ def hostile_play(env: Env, tasks: Sequence[Task], seed: int) -> Iterator[Demonst
             rng = random.Random(f"{seed} {task.id} {player}")
 
             def speak(state: Any, agent: str, messages: list[Message], place: str, player=player, rng=rng) -> str:
-                _require_plain(env, agent, messages, place)
                 prompt = " ".join(message["content"] or "" for message in messages)
                 return " ".join(hostile(player, prompt, rng).split()[: longest_answer(env, agent)])
 

@@ -91,9 +91,17 @@ def _template(marks: Sequence[str]) -> str:
 
 
 def different(played: Iterable[Demonstration], more: Iterable[str], name: str) -> list[str]:
-    """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many."""
+    """Return the different words of the play of env `name`, and `more`; raise EnvError if they are too many.
+
+    It is also an error if a message to an agent without tools has more than a role and a content.
+    """
     found = dict.fromkeys(more)
     for one in played:
+        more = [key for message in one.messages for key in message if key not in ("role", "content")]
+        more += ["no content" for message in one.messages if message["content"] is None]
+        if more and not one.tools:
+            problem = f"a message has {more[0]!r}, and a pocket model reads role and content alone"
+            raise EnvError(f"{one.place}: {problem}; say it there, in words")
         for text in (*(message["content"] or "" for message in one.messages), one.text):
             found.update(dict.fromkeys(parts_of(text, bool(one.tools))))
     if len(found) > MOST_WORDS:

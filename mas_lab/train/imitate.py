@@ -5,41 +5,28 @@ learning rate.
 """
 
 import random
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
-from math import log
-from typing import Any
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.cells.update import check_update, learners, no_gradients_left
-from mas_lab.check import check_env
-from mas_lab.display.documented_frame import documented
+from mas_lab.cells.update import check_update
 from mas_lab.display.progress import progress_bar
 from mas_lab.env import Env, EnvError, Task
 from mas_lab.locks import training
 from mas_lab.losses import reinforce
-from mas_lab.policy import Policy, PolicyError, Sample
+from mas_lab.policy import Policy, PolicyError, Request, Sample, check_fit
 from mas_lab.team import Team
 from mas_lab.train.demonstrations import Demonstration, play, require_demonstrate, speaker
 from mas_lab.train.drawing import step_seed
 
-SILENT = 1000
-"""Number of demonstrated episodes in a row without an answer of a policy's agents after which it is an error."""
+SILENT = 100
+"""Draws of tasks in a row, without an answer of a policy's agents, after which it is an error."""
 
 
-def imitate(
-    team: Team,
-    env: Env,
-    tasks: int | Sequence[Task],
-    steps: int,
-    batch: int = 32,
-    lr: float | None = None,
-    max_norm: float | None = 1.0,
-    seed: int = 0,
-) -> pd.DataFrame:
+def imitate(team: Team, env: Env, tasks: int | Sequence[Task], steps: int, batch: int = 32, lr: float | None = None,
+            max_norm: float | None = 1.0, seed: int = 0) -> pd.DataFrame:  # fmt: skip
     """Train the policies of `team` on the answers of `env.demonstrate`, as a warm start for `train`.
 
     >>> lab.imitate(team, env, tasks=32, steps=30, lr=1e-3)
@@ -61,12 +48,12 @@ def imitate(
         seed: Seed of the tasks and of the demonstrations. The same seed gives the same weights.
 
     Returns:
-        A table with a row per step and policy: `step`, `policy`, `tokens`, `loss`, `above_half`, `policy_norm`
-        (`lab.schema("imitate")`).
+        A table with a row per step and policy, described by `lab.schema("imitate")`: `step`, `policy`, `tokens`, `loss`
+        in nats per token, `above_half` and `policy_norm`.
 
     Raises:
-        EnvError: The env breaks its contract (`check_env`), has no `demonstrate`, demonstrates no answer of a policy,
-            or demonstrates an answer without tokens or beyond the context; names task, agent and turn.
+        EnvError: The env has no `demonstrate`, its agents of a policy never act, or an answer has no tokens or exceeds
+            the context; names task, agent and turn.
         PolicyError: The back end of a policy cannot do this, another thread trains its model, or its gradient is not
             finite.
         ValueError: An argument has no meaning.
@@ -89,78 +76,56 @@ def imitate(
     """
     check_arguments(imitate, locals(), tasks=1, steps=0, batch=1, lr=0, seed=0)
     require_demonstrate(env, "imitate")
-    if isinstance(tasks, Sequence) and not tasks:
-        raise ValueError("imitate: no tasks; pass env.tasks(n, split='train', seed=...), or a number of tasks")
     check_update(team, reinforce(), "token", max_norm, None, "imitate")
-    check_env(env, tasks=1, seed=seed)
-    streams = {name: _demonstrated(env, tasks, team.learners(name), seed) for name in team.policies}
-    pupils = [_Pupil(name, team.policies[name], streams[name], batch, lr, max_norm)
-              for name in streams if team.learners(name)]  # fmt: skip
-    with training(learners(team)) as each, no_gradients_left(pupils):
+    policies, rows = {name: one for name, one in team.policies.items() if team.learners(name)}, []
+    streams = {name: _demonstrated(env, tasks, team.learners(name), seed) for name in policies}
+    with training([*policies.values()]), progress_bar(steps, "imitate", "step", even=True) as bar:
         try:
-            with progress_bar(steps, "imitate", "step", even=True) as bar:
-                for _ in range(steps):
-                    list(each(_Pupil.learn, pupils))
-                    bar.set_postfix_str("loss " + ", ".join(f"{pupil.rows[-1]['loss']:.2f}" for pupil in pupils))
-                    bar.update()
+            for step in range(steps):
+                for name, policy in policies.items():
+                    row = _step(policy, islice(streams[name], batch), lr, max_norm)
+                    rows.append({"step": step, "policy": name, **row})
+                    bar.set_postfix_str(f"loss {row['loss']:.2f}")
+                bar.update()
         finally:
-            for pupil in pupils:
-                pupil.policy.sync_weights()
-                if hasattr(pupil.policy, "start_anew"):
-                    pupil.policy.start_anew()
-    rows = [row for rows in zip(*(pupil.rows for pupil in pupils), strict=True) for row in rows]
-    return documented(pd.DataFrame(rows), "imitate")
+            for policy in policies.values():
+                policy.sync_weights()
+                if hasattr(policy, "start_anew"):
+                    policy.start_anew()
+    return pd.DataFrame(rows)
 
 
-@dataclass
-class _Pupil:
-    """A policy that learns, with the demonstrations that it learns from."""
-
-    name: str
-    policy: Policy
-    stream: Iterator[Demonstration]
-    batch: int
-    lr: float | None
-    max_norm: float | None
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    """The rows of the table that `imitate` returns."""
-
-    def learn(self) -> None:
-        """Make one step on the next demonstrations."""
-        pairs = [_encoded(self.policy, one) for one in islice(self.stream, self.batch)]
-        total = sum(len(answer) for _, answer in pairs)
-        samples = [Sample(prompt, answer, [0.0] * len(answer), 1.0, 1.0, 1 / total) for prompt, answer in pairs]
-        logprobs_N = self.policy.forward_backward(samples, reinforce()).logprobs_N
-        norm, _ = self.policy.optim_step(self.max_norm, 1.0 if self.lr is None else self.lr / self.policy.lr)
-        likely = (logprobs_N > log(0.5)).float().mean().item()
-        self.rows.append({"step": len(self.rows), "policy": self.name, "tokens": total,
-                          "loss": -logprobs_N.mean().item(), "above_half": likely, "policy_norm": norm})  # fmt: skip
-
-
-def _demonstrated(env: Env, tasks: int | Sequence[Task], agents: Sequence[str], seed: int) -> Iterator[Demonstration]:
-    """Yield the demonstrated answers of `agents`, one episode after the other, without end."""
-    rng, silent = random.Random(f"{seed} {' '.join(agents)}"), 0
-    for part in count():
-        for task in tasks if isinstance(tasks, Sequence) else env.tasks(tasks, "train", step_seed(seed, part)):
-            answers = [one for one in play(env, task, speaker(env, rng)) if one.agent in agents]
-            yield from answers
-            silent = 0 if answers else silent + 1
-            if silent == SILENT:
-                raise EnvError(
-                    f"imitate: no answer of {' or '.join(map(repr, agents))} in {SILENT} demonstrated episodes of "
-                    f"{type(env).__name__}; freeze what is never called, or demonstrate play that calls it"
-                )
+def _step(policy: Policy, demonstrations: Iterable[Demonstration], lr: float | None, max_norm: float | None) -> dict:
+    """Make one optimizer step, and return what the table says of it."""
+    pairs = [_encoded(policy, one) for one in demonstrations]
+    total = sum(len(answer) for _, answer in pairs)
+    samples = [Sample(prompt, answer, [0.0] * len(answer), 1.0, 1.0, 1 / total) for prompt, answer in pairs]
+    policy.set_gradients(None)
+    logprobs_N = policy.forward_backward(samples, reinforce()).logprobs_N
+    norm, _ = policy.optim_step(max_norm, 1.0 if lr is None else lr / policy.lr)
+    loss, above_half = -logprobs_N.mean().item(), (logprobs_N.exp() > 0.5).float().mean().item()
+    return {"tokens": total, "loss": loss, "above_half": above_half, "policy_norm": norm}
 
 
 def _encoded(policy: Policy, one: Demonstration) -> tuple[list[int], list[int]]:
     """Return the token ids of the prompt and of the answer."""
     try:
         prompt, answer = policy.encode(one.messages, one.tools), policy.encode_answer(one.text)
+        check_fit(policy, [Request(tuple(prompt), len(answer), 1.0, 0)])
     except PolicyError as error:
-        raise EnvError(f"{one.place}: {error}; `demonstrate` gives an answer that the policy can write") from error
-    if len(prompt) + len(answer) > policy.context:
-        raise EnvError(
-            f"{one.place}: {len(prompt)} prompt tokens + {len(answer)} of the demonstrated answer exceed the context "
-            f"of {policy.context} tokens of policy {policy.name!r}; shorten the observation or the answer"
-        )
+        raise EnvError(f"{one.place}: cannot learn {one.text!r:.80}: {error}") from error
     return prompt, answer
+
+
+def _demonstrated(env: Env, tasks: int | Sequence[Task], agents: Sequence[str], seed: int) -> Iterator[Demonstration]:
+    """Yield the demonstrated answers of `agents`, one episode after the other, without end."""
+    rng, silent = random.Random(f"{seed} {' '.join(agents)}"), 0
+    for part in count():
+        drawn = tasks if isinstance(tasks, Sequence) else env.tasks(tasks, "train", step_seed(seed, part))
+        if silent == SILENT:
+            never = f"imitate: {' and '.join(agents)} did not act in {SILENT} draws of {len(drawn)} tasks"
+            raise EnvError(f"{never}; give tasks and demonstrate play in which they act, or freeze them")
+        silent += 1
+        for one in (one for task in drawn for one in play(env, task, speaker(env, rng)) if one.agent in agents):
+            silent = 0
+            yield one

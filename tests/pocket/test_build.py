@@ -196,13 +196,17 @@ def shows(answer, **changes):
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of at most max_tokens=1 words with one space between"),
     (lambda *_: "1 1", r"demonstrate gave '1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
-    (None, r"a message has 'tool_calls', and a pocket model reads"),
 ])  # fmt: skip
 def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
-    calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
-    env = shows(answer) if answer else shows(lambda *_: "1", observe=lambda *_: calls)
     with pytest.raises(EnvError, match=rf"env '.*Mine', task 'train \d', agent 'left', turn 0: {why}"):
-        demonstrations([(1.0, env)], Stage(1, 1e-3), 4, seed=0)
+        demonstrations([(1.0, shows(answer))], Stage(1, 1e-3), 4, seed=0)
+
+
+def test_messages_that_cannot_be_read_name_their_place(tmp_path):
+    calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
+    env = shows(lambda *_: "1", observe=lambda *_: calls)
+    with pytest.raises(EnvError, match=r"env '.*Mine', .*, turn 0: a message has 'tool_calls', and a pocket"):
+        lab.make_pocket(env, tmp_path / "own", tasks=4)
 
 
 def test_an_env_that_shows_nothing_is_told_what_to_write(tmp_path):

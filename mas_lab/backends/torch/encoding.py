@@ -6,7 +6,7 @@ tokenizer does not know reaches the model as an unknown token only. Leaves out: 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from mas_lab.arguments import check_arguments
@@ -50,23 +50,16 @@ class ChatPolicy:
     def encode_answer(self, text: str) -> list[int]:
         """Return the token ids of an answer, with the token that ends a turn.
 
-        Raises PolicyError if the text has no token, or one that the tokenizer does not know.
+        That is the one that the chat template puts after an answer, if sampling stops at it, else EOS. Raises
+        PolicyError if the text has no token, or one that the tokenizer does not know.
         """
-        ids, (_, unknown) = self._ids(text), unknown_mark(self.tokenizer) or (None, None)
-        if not ids or unknown in ids:
-            raise PolicyError(f"policy {self.name!r}: its tokenizer has no tokens for {text!r:.200}")
-        return [*ids, self.end_of_turn]
-
-    @cached_property
-    def end_of_turn(self) -> int:
-        """Return the token that the chat template puts after an answer, if it ends a completion; else EOS."""
         chat = [{"role": "user", "content": "6 * 7"}, {"role": "assistant", "content": "42"}]
-        text = self.tokenizer.apply_chat_template(chat, tokenize=False, **self.shared.template)
-        after, ends = self._ids(text.rpartition("42")[2]), self.shared.eos_ids()
-        return next((i for i in after if i in ends), self.tokenizer.eos_token_id)
-
-    def _ids(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+        after = self.tokenizer.apply_chat_template(chat, tokenize=False, **self.shared.template).rpartition("42")[2]
+        ids, marks = self.tokenizer([text, after], add_special_tokens=False)["input_ids"]
+        unknown, ends = unknown_mark(self.tokenizer), self.shared.eos_ids()
+        if not ids or (unknown and unknown[1] in ids):
+            raise PolicyError(f"policy {self.name!r}: its tokenizer has no tokens for {text!r:.200}")
+        return [*ids, next((i for i in marks if i in ends), self.tokenizer.eos_token_id)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids."""

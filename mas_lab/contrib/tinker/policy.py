@@ -111,8 +111,8 @@ class TinkerBase(AdapterBase):
             )
         self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
         config = model_config(here)
-        self.context, self.eos = context_of(config), eos_ids(self.tokenizer, config.get_text_config())
-        self.engine = TinkerEngine(self.service, self.eos)
+        self.context, self.eos_ids = context_of(config), partial(eos_ids, self.tokenizer, config.get_text_config())
+        self.engine = TinkerEngine(self.service, self.eos_ids())
         self.policies: dict[str, TinkerPolicy] = {}
         self.averages: bool | None = None
         """True if the server's gradient is the average over sequences (SkyRL's jax), False if it is the sum (Tinker).
@@ -125,10 +125,6 @@ class TinkerBase(AdapterBase):
         self.policies[agent] = TinkerPolicy(self, agent, index)
         return self.policies[agent]
 
-    def eos_ids(self) -> frozenset[int]:
-        """Return the ids that end a completion."""
-        return self.eos
-
     def new_client(self, seed: int) -> Any:
         """Return a fresh adapter with its optimizer."""
         make = self.service.client.create_lora_training_client
@@ -137,7 +133,7 @@ class TinkerBase(AdapterBase):
     def averages_sequences(self) -> bool:
         """Return True if the server averages over sequences: two copies of a sequence then do not double the norm."""
         if self.averages is None:
-            client, token = self.new_client(self.seed), min(self.eos)
+            client, token = self.new_client(self.seed), min(self.eos_ids())
             sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
             norms = []
             for copies in (1, 2):
