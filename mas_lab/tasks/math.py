@@ -1,8 +1,8 @@
 r"""Math by solver and verifier: one answers, the other approves or sends back (Dr. MAS, arXiv 2602.08847).
 
 With `fixer=True` a third role is called only after a rejection; a global baseline inflates the gradient of this agent.
-Pocket size has chains of digits with + - *, read from left to right, mod 10. The size "words" has short word problems
-for a small real model. Full size has word problems for an instruction model, with answers in `\boxed{}`. Comparing two
+Pocket size has chains of digits with + - *, read from left to right, mod 10. The size "words" has short questions for
+a small real model. Full size has word problems for an instruction model, with answers in `\boxed{}`. Comparing two
 answers is in `grading`, reading files in `rows`.
 """
 

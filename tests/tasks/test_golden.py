@@ -28,6 +28,9 @@ GOLDEN = {
     "sudoku size=full side=4 rewards=published": "d903b00c260f5f8a",
     "math size=full n_agents=4 fixer=1": "3ae5c5e837799c11", "search size=full rewards=published": "a4e965d88822fcad",
     "tldr size=full rewards=published": "a5509080b7a77db5", "arxiv_intro size=full max_turns=2": "19f69807ba3db4ca",
+    "ladder size=words n_agents=3": "e5e177337397d88b", "paid_help size=words": "ed382d26fd355b14",
+    "finisher size=words": "c1514fb62e2aa654", "cascade size=words": "fe98895a535c5177",
+    "stakes size=words": "4dfe8d26ae166a26", "math size=words fixer=1": "3e4561192a356dfa",
 }  # fmt: skip
 
 

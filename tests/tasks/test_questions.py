@@ -38,18 +38,18 @@ def user(env, state):
 @pytest.mark.parametrize(("question", "answer"), [
     (SUM, 82), ("What is 82 - 47?", 35), ("Which is larger, 47 or 74?", 74), (SMALLER, 47), (STORY, 51),
     ("Anna has 12 eggs and buys 90 more. How many does Anna have now?", 102),
-    ("There are 12 eggs in one box and 13 in another. How many are there?", 25),
-    ("Ben needs 30 pens and has 11. How many are missing?", 19), ("The first answer was 5, which is wrong. " + SUM, 82),
+    ("The first answer was 5, which is wrong. " + SUM, 82),
 ])  # fmt: skip
 def test_the_value_of_a_question(question, answer):
     assert questions.value(question) == answer
 
 
 def test_every_template_is_read_as_what_it_was_drawn_from_and_another_text_is_refused():
-    for kind, template in questions.TEMPLATES:
-        question = template.format(a=47, b=35, name="Tom", things="apples")
-        assert questions.parts(question) == (kind, 47, 35)
-    assert {kind for kind, _ in questions.TEMPLATES} == {"sum", "difference", "larger", "smaller"}
+    for kind, templates in questions.TEMPLATES.items():
+        for template in templates:
+            question = template.format(a=47, b=35, name="Tom", things="apples")
+            assert questions.parts(question) == (kind, 47, 35)
+    assert questions.TEMPLATES.keys() == questions.SHARES.keys() == questions.OPERATIONS.keys()
     with pytest.raises(EnvError, match=r"'How old are you\?' ends with none of the questions in words.toml"):
         questions.value("How old are you?")
 
@@ -64,13 +64,13 @@ def test_an_answer_is_the_last_number_of_a_text(text, answer):
 
 
 @given(st.integers(0, 10_000))
-def test_three_of_four_attempts_are_right_and_the_others_off_by_one_or_ten(seed):
+def test_nine_of_ten_attempts_are_right_and_the_others_off_by_one_or_ten(seed):
     rng = random.Random(seed)
     question = next(questions.questions(rng))
     attempts = [int(questions.read_number(questions.attempt(question, rng))) for _ in range(200)]
     right = questions.value(question)
     assert {abs(right + off) for off in (-10, -1, 0, 1, 10)} >= set(attempts)
-    assert 0.6 < attempts.count(right) / 200 < 0.9
+    assert 0.8 < attempts.count(right) / 200 < 0.98
     assert int(questions.read_number(questions.attempt(question, rng, mistakes=0))) == right
 
 
@@ -164,3 +164,9 @@ def test_demonstrations_of_math_agree_with_what_they_would_answer():
     for answer, verdict in (("51", "approve"), ("50", "reject")):
         _, state = play(env, answer, problem=STORY, gold="51")
         assert env.demonstrate(state, "verifier", rng) == verdict
+
+
+def test_questions_have_numbers_of_two_digits_and_answers_from_one():
+    drawn = questions.questions(random.Random(0))
+    for kind, first, second in (questions.parts(next(drawn)) for _ in range(2000)):
+        assert 10 <= first <= 99 and 10 <= second <= 99 and questions.OPERATIONS[kind](first, second) >= 1

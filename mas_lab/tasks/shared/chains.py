@@ -125,7 +125,7 @@ class MathTask(SizedTask):
         if self.full:
             pairs = word_problems(self.data, n, split, seed, self.name)
         elif self.in_words:
-            pairs = questions.draw_questions(n, split, seed, self.name, stories=True)
+            pairs = questions.draw_questions(n, split, seed, self.name)
         else:
             pairs = draw_chains(n, split, seed, self.name, self.number)
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
@@ -217,7 +217,7 @@ class ChainTask(DrawnTask):
         return Step(after, team, {agent: float(right)}, {agent: answer is not None}, success, after.done)
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
-        """Return an answer to the agent's prompt that is right about half of the time (in words, three in four)."""
+        """Return an answer to the agent's prompt that is right about half of the time (in words, in nine of ten)."""
         prompt = self.observe(state, agent)[-1]["content"]
         if self.in_words:
             return questions.attempt(prompt, rng)

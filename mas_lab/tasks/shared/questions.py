@@ -16,15 +16,18 @@ from mas_lab.tasks.shared.rows import draw
 MAX_TOKENS = 12
 """Most tokens of an answer."""
 OPERATIONS = {"sum": operator.add, "difference": operator.sub, "larger": max, "smaller": min}
+SHARES = {"sum": 5, "difference": 1, "larger": 1, "smaller": 1}
+"""How often each operation is drawn. A small model learns differences last."""
 LISTS = WORD_LISTS["questions"]
-TEMPLATES = [(kind, template) for kind in OPERATIONS for template in LISTS["templates"][kind]]
-"""Each template of a question, with its operation on the two numbers `a` and `b`."""
+TEMPLATES = LISTS["templates"]
+"""Operation -> templates of a question about the numbers `a` and `b`."""
 PATTERNS = [
     (kind, re.compile(re.sub(r"\\{(\w+)\\}", lambda f: "([0-9]+)" if f[1] in "ab" else r"\w+", re.escape(text)) + "$"))
-    for kind, text in TEMPLATES
+    for kind, texts in TEMPLATES.items()
+    for text in texts
 ]
 NUMBER = re.compile(r"(?<![\w.,])-?[0-9]+(?:[.,][0-9]+)*")
-WRONG = 0.25
+WRONG = 0.1
 """Share of the answers of `attempt` that are wrong, at `mistakes` = 1."""
 
 
@@ -48,24 +51,24 @@ def calculation(question: str) -> str:
     return " ".join([kind, *map(str, sorted(numbers))])
 
 
-def questions(rng: random.Random, stories: bool = False) -> Iterator[str]:
-    """Yield random questions without end, or only word problems if `stories`."""
-    templates = [entry for entry in TEMPLATES if "{things}" in entry[1] or not stories]
+def questions(rng: random.Random) -> Iterator[str]:
+    """Yield random questions without end; whole tens are subtracted."""
     while True:
-        kind, template = rng.choice(templates)
-        first, second = rng.sample(range(10, 100), 2)
+        (kind,) = rng.choices([*SHARES], [*SHARES.values()])
+        numbers = rng.sample(range(10, 100), 2)
         if kind == "difference":
-            first, second = max(first, second), min(first, second)
-        yield template.format(a=first, b=second, name=rng.choice(LISTS["names"]), things=rng.choice(LISTS["things"]))
+            numbers = [max(numbers), min(numbers) // 10 * 10]
+        names = {"name": rng.choice(LISTS["names"]), "things": rng.choice(LISTS["things"])}
+        yield rng.choice(TEMPLATES[kind]).format(a=numbers[0], b=numbers[1], **names)
 
 
-def draw_questions(n: int, split: str, seed: int, env: str, stories: bool = False) -> list[tuple[str, str]]:
+def draw_questions(n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
     """Return `n` different questions of `split` with their answers; a longer list starts with the shorter one.
 
     No calculation is in two splits, in whatever words.
     """
     rng = random.Random(f"{env} words {split} {seed}")
-    drawn = draw(questions(rng, stories), n, split, env, home=calculation)
+    drawn = draw(questions(rng), n, split, env, home=calculation)
     return [(question, str(value(question))) for question in drawn]
 
 
