@@ -24,7 +24,8 @@ INTRO = f"""# Tasks
 Made by `python docs/tasks.py`. Agents: {LEGEND}.
 Pocket play: success on held-out tasks before and after training, the lowest and the highest of the recorded seeds
 (`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a
-seat yourself: `lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md).
+seat yourself: `lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md). `math` and the teaching
+tasks of one turn also have `size="words"`: the same rules, with short questions in English for a small real model.
 """
 JUDGED = r"""## Who judges what
 
@@ -129,6 +130,28 @@ def arrows(order: str) -> str:
     return "\n".join([*lines, "```"])
 
 
+def rows_of(turns: pd.DataFrame) -> str:
+    """Return the turns of an episode as a table."""
+    lines = ["| agent | is told | says | team reward | own reward |", "|---|---|---|---|---|"]
+    for row in turns.itertuples():
+        told, said = (" ".join(text.split()).replace("|", "\\|") for text in (row.prompt, row.completion))
+        lines.append(f"| {row.agent} | {told} | {said} | {row.team_reward:.2f} | {row.local_reward:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def in_words(name: str) -> str:
+    """Return the recorded episode of a real model in the size "words", or an empty text."""
+    folder = data_dir() / "results" / "words"
+    turns, agents = (pd.read_csv(folder / f"{part}.csv", keep_default_na=False) for part in ("episodes", "agents"))
+    turns, agents = (rows[rows["task"] == name] for rows in (turns, agents))
+    if not len(turns):
+        return ""
+    last = agents[agents["steps"] == agents["steps"].max()]
+    rates = ", ".join(f"{row.agent} {row.right:.2f}" for row in last.itertuples())
+    told = f"`lab.make_env({name!r}, size='words')`, SmolLM2-135M after {last['steps'].iloc[0]} steps of `lab.imitate`"
+    return f"{told}; right when called: {rates}.\n\n{rows_of(turns)}\n"
+
+
 def episode(name: str) -> str:
     """An episode of the shipped pocket model, one that succeeds if there is any: who heard what, said what, earned
     what."""
@@ -140,20 +163,15 @@ def episode(name: str) -> str:
     solved = turns.groupby("task", sort=False)["success"].any()
     length = turns.groupby("task", sort=False).size()
     task = (length[solved] if solved.any() else length).idxmax()
-    lines = ["| agent | is told | says | team reward | own reward |", "|---|---|---|---|---|"]
-    for row in turns[turns["task"] == task].itertuples():
-        told, said = (" ".join(text.split()).replace("|", "\\|") for text in (row.prompt, row.completion))
-        lines.append(f"| {row.agent} | {told} | {said} | {row.team_reward:.2f} | {row.local_reward:.2f} |")
-    return "\n".join(lines) + "\n"
+    return rows_of(turns[turns["task"] == task])
 
 
 def section(name: str) -> str:
     kind = lab.ENVS[name]
     doc = inspect.getdoc(kind)
     told = f"Pocket play: {learned(name)}.\n\n" if learned(name) else ""
-    return (
-        f"## {name}\n\n{kind.paper}. `lab.make_env({name!r})`\n\n{arrows(kind.order)}\n\n{doc}\n\n{told}{episode(name)}"
-    )
+    head = f"## {name}\n\n{kind.paper}. `lab.make_env({name!r})`\n\n{arrows(kind.order)}\n\n{doc}\n\n"
+    return f"{head}{told}{episode(name)}\n{in_words(name)}".rstrip() + "\n"
 
 
 def main() -> None:
