@@ -18,7 +18,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.locks import training
-from mas_lab.losses import Loss, clipped, k3, look, one_per_token, reinforce, require_loss, token_losses
+from mas_lab.losses import Loss, clipped, corrected, k3, look, one_per_token, reinforce, require_loss, token_losses
 from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
 from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
 ROW = ["agent", *SAMPLED, "advantage"]
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
-    "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch lr skipped culprits"
+    "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch mismatch_p99 lr skipped "
+    "culprits"
 )
 """Columns of the table that `update` returns, also if no row was selected."""
+MISMATCH = "mismatch", "mismatch_p99"
+"""Statistics of the first optimizer step alone."""
 UpdateCallback = Callable[[str, dict[str, float], "PolicyBatch"], None]
 
 
@@ -75,8 +78,8 @@ def update(
         watch: Called with (policy name, norms by agent, the `PolicyBatch`) between backward pass and clipping. Call
             the batch to get each token's share of the gradient.
         seed: Decides the minibatches.
-        off_policy: Train on rows that other weights sampled. False: if `mismatch` is larger than the `tolerance` in the
-            policy's capabilities, raise; a loss with `tis` corrects for it, and is not checked.
+        off_policy: Train on rows that other weights sampled. False: if `mismatch` (in half precision `mismatch_p99`) is
+            larger than the `tolerance` in the policy's capabilities, raise; a loss with `tis` is not checked.
 
     Returns:
         A row per policy, agent and optimizer step: `turns`, `tokens`; mean and standard deviation of `credit`
@@ -84,9 +87,9 @@ def update(
         (`grad_norm`, `grad_norm_clipped`), and that of its policy (`policy_norm`, `policy_norm_clipped`); `entropy` in
         nats per token, estimated as the mean of -log p of the sampled tokens; `kl` to the reference, NaN if off;
         `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
-        that ran out of tokens; `mismatch`, max |p_trained / p_sampled - 1| over tokens before the first step; `lr`;
-        `skipped`, and `culprits`, the rows that caused it. With a critic also `explained_variance`, the share of the
-        variance of `target` that `value` explains.
+        that ran out of tokens; `mismatch` and `mismatch_p99`, the maximum and the 99th percentile of |p_trained /
+        p_sampled - 1| over tokens before the first step; `lr`; `skipped`, and `culprits`, the rows that caused it.
+        With a critic also `explained_variance`, the share of the variance of `target` that `value` explains.
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
@@ -106,7 +109,7 @@ def update(
                 for batch in batches:
                     require_finite(batch, nonfinite)
                     compare_with_sampling(batch)
-                    if number == 0 and not off_policy:
+                    if number == 0 and not (off_policy or loss.tis):
                         require_fresh(batch)
                     if watch is not None and not batch.broken:
                         watch(batch.name, batch.norms, batch)
@@ -126,7 +129,7 @@ class AgentBatch:
     used: pd.DataFrame
     """The rows that pass through the model: without those that add nothing to the gradient."""
     samples: list[Sample]
-    """`used` as samples. With `tis`, their log-probabilities and advantages are the corrected ones."""
+    """`used` as samples. With `tis` and several steps, log-probabilities and advantages are the corrected ones."""
     gradient_pass: tuple[list[Sample], Loss]
     """The samples and the loss of the pass whose gradient is the agent's. A loss over groups replaces them."""
     tokens: Tokens | None = None
@@ -183,37 +186,40 @@ def policy_batches(
 ) -> Iterator[list[PolicyBatch]]:
     """Yield the batches of each optimizer step, one per policy. Minibatches cut no node, and no group of the loss."""
     table, unit = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
+    several, parts = epochs * minibatches > 1, {}
+    for name, policy in team.policies.items():
+        rows, own_loss = _learned_rows(team, table, name), _bounded(loss, policy)
+        if several and own_loss.tis and len(rows):
+            rows, own_loss = rows.assign(**_before(policy, rows, own_loss.tis)), replace(own_loss, tis=0.0)
+        parts[name] = rows, own_loss
     for epoch in range(epochs):
         steps: list[list[PolicyBatch]] = [[] for _ in range(minibatches)]
         for name, policy in team.policies.items():
-            rows = _learned_rows(team, table, name)
+            rows, own_loss = parts[name]
             units = column(rows, unit) if minibatches > 1 else pd.Series("", index=rows.index)
             order = sorted(units.unique())
             random.Random(f"{seed} {epoch} {name}").shuffle(order)
             step_of = {one: position % minibatches for position, one in enumerate(order)}
             for step, part in rows.groupby(units.map(step_of)):
-                steps[step].append(policy_batch(name, policy, part, loss, aggregate, table))
+                steps[step].append(policy_batch(name, policy, part, own_loss, aggregate, table))
         yield from filter(None, steps)
 
 
 def policy_batch(
     name: str, policy: Policy, rows: pd.DataFrame, loss: Loss, aggregate: str, table: pd.DataFrame
 ) -> PolicyBatch:
-    """Return the rows of a policy, agent by agent, ready for a pass; raise UpdateError if one cannot be trained on."""
-    lengths = rows["completion_ids"].map(len)
-    bad = (lengths == 0) | (lengths != rows["logprobs"].map(len)) | (rows["temperature"] <= 0)
-    if bad.any():
-        raise UpdateError(
-            f"update: the completion of {place(rows[bad].iloc[0])} is empty, has not one log-probability per token, or "
-            "was drawn at temperature 0: there is nothing to learn from"
-        )
+    """Return the rows of a policy, agent by agent, ready for a pass."""
     if loss.unit == "group":
         _require_comparable_groups(rows, loss)
-    rows = rows.assign(weight=token_weights(rows["agent"], lengths, aggregate))
+    rows = rows.assign(weight=token_weights(rows["agent"], rows["completion_ids"].map(len), aggregate))
     agents = {}
     for agent, own in rows.groupby("agent", sort=False):
         used = own[nonzero(own["advantage"])] if loss.skips_zero_advantage else own
-        samples = samples_of(used if loss.tis is None else _importance_weighted(used, loss.tis))
+        if "importance" in used:
+            weighted = used["importance"] * used["advantage"].map(np.asarray)
+            samples = samples_of(used.assign(logprobs=used["old_logprobs"], advantage=weighted))
+        else:
+            samples = samples_of(used)
         agents[agent] = AgentBatch(own, used, samples, (samples, loss))
     return PolicyBatch(name, policy, rows, loss, aggregate, table, agents)
 
@@ -296,28 +302,32 @@ def compare_with_sampling(batch: PolicyBatch) -> None:
     """Compute the statistics that compare the present weights with the recorded log-probabilities."""
     loss = batch.loss
     for own in batch.agents.values():
-        own.comparison = {"kl": np.nan, "clip_fraction": 0.0, "max_ratio": np.nan, "mismatch": np.nan}
+        own.comparison = dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
         if own.tokens is not None:
             new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
-            (old_N, advantages_N), row_N = own.loss_inputs(new_N), new_N.new_tensor(own.row_N).long()
-            sampled_N = new_N.new_tensor(np.concatenate(own.used["logprobs"].tolist()))
+            old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
+            row_N, sampled_N = own.row_N, np.concatenate(own.used["logprobs"].tolist())
+            row_N, sampled_N = new_N.new_tensor(row_N).long(), new_N.new_tensor(sampled_N)
+            gaps_N = ((new_N - sampled_N).exp() - 1).abs()
             clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
             ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
             own.comparison = {
                 "kl": k3(new_N, reference_N).mean().item() if reference_N is not None else np.nan,
                 "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
                 "max_ratio": ratios_N.max().item(),
-                "mismatch": ((new_N - sampled_N).exp() - 1).abs().max().item(),
+                "mismatch": gaps_N.max().item(),
+                "mismatch_p99": gaps_N.quantile(0.99).item(),
             }
 
 
 def require_fresh(batch: PolicyBatch) -> None:
     """Raise UpdateError if other weights than the present ones sampled the rows."""
-    tolerance = batch.policy.capabilities.tolerance
-    if tolerance is None or batch.loss.tis is not None or batch.broken:
+    capabilities = batch.policy.capabilities
+    tolerance, which = capabilities.tolerance, "mismatch" if capabilities.tis is None else "mismatch_p99"
+    if tolerance is None or batch.broken:
         return
     for agent, own in batch.agents.items():
-        if own.tokens is not None and not (gap := own.comparison["mismatch"]) <= tolerance:
+        if own.tokens is not None and not (gap := own.comparison[which]) <= tolerance:
             raise UpdateError(
                 f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of a token is "
                 f"{gap:.2g}, more than {tolerance:.2g}: these rows were sampled before the last update; roll out "
@@ -347,7 +357,7 @@ def statistics(
             "policy": batch.name, "agent": agent, "optimizer_step": number, **_row_statistics(own.rows),
             "grad_norm": own.norm, "grad_norm_clipped": own.norm * left,
             "policy_norm": norm, "policy_norm_clipped": clipped_norm,
-            **own.comparison, "mismatch": np.nan if number else own.comparison["mismatch"],
+            **own.comparison, **(dict.fromkeys(MISMATCH, np.nan) if number else {}),
             "lr": batch.policy.lr * lr_scale, "skipped": bool(batch.broken),
             "culprits": "; ".join(place(batch.rows.loc[row]) for row in batch.broken),
         }
@@ -454,7 +464,7 @@ def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
     require_advantage_per_token(rows, "update")
     for agent in rows["agent"].unique():
         team[agent]  # raises if an agent has no policy
-    return rows if loss.tis is None else rows.assign(before=_logprobs_before(team, rows))
+    return rows
 
 
 def token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.Series:
@@ -485,28 +495,36 @@ def _require_comparable_groups(rows: pd.DataFrame, loss: Loss) -> None:
         )
 
 
+def _bounded(loss: Loss, policy: Policy) -> Loss:
+    """Return the loss with the policy's own bound of the importance weights, if it names none."""
+    bound = policy.capabilities.tis
+    return replace(loss, tis=bound) if bound and loss.tis is None and loss.unit == "row" else loss
+
+
 def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
-    """Return the rows that one policy learns from."""
-    return rows[rows["agent"].isin(team.learners(name)) & selected(rows)]
+    """Return the rows that one policy learns from; raise UpdateError if one cannot be trained on."""
+    rows = rows[rows["agent"].isin(team.learners(name)) & selected(rows)]
+    lengths = rows["completion_ids"].map(len)
+    bad = (lengths == 0) | (lengths != rows["logprobs"].map(len)) | (rows["temperature"] <= 0)
+    if bad.any():
+        raise UpdateError(
+            f"update: the completion of {place(rows[bad].iloc[0])} is empty, has not one log-probability per token, or "
+            "was drawn at temperature 0: there is nothing to learn from"
+        )
+    return rows
 
 
-def _logprobs_before(team: Team, rows: pd.DataFrame) -> pd.Series:
-    """Return, per row, the log-probabilities of its tokens under the weights before this update."""
-    found = pd.Series(None, rows.index, dtype=object)
-    for name, policy in team.policies.items():
-        own = _learned_rows(team, rows[rows["completion_ids"].map(len) > 0], name)
-        if len(own):
-            logprobs_N, lengths = policy.forward(samples_of(own, weight=0.0)).logprobs_N, own["completion_ids"].map(len)
-            found[own.index] = [part_T.tolist() for part_T in logprobs_N.split(lengths.tolist())]
-    return found
+def _before(policy: Policy, rows: pd.DataFrame, bound: float) -> dict[str, pd.Series]:
+    """Return columns with the old log-probability of each token and its importance weight.
 
-
-def _importance_weighted(rows: pd.DataFrame, bound: float) -> pd.DataFrame:
-    """Take ratios to `before`, and multiply each token's advantage by min(p_before / p_sampled, bound)."""
-    ratios = [np.exp(np.subtract(*pair)) for pair in zip(rows["before"], rows["logprobs"], strict=True)]
-    pairs = zip(rows["advantage"], ratios, strict=True)
-    advantages = [np.asarray(advantage, float) * np.minimum(ratio_T, bound) for advantage, ratio_T in pairs]
-    return rows.assign(logprobs=rows["before"], advantage=pd.Series(advantages, rows.index, dtype=object))
+    `old_logprobs` are those of the weights before this update, and `importance` is min(p_old / p_sampled, bound).
+    """
+    before_N = policy.forward(samples_of(rows, weight=0.0)).logprobs_N
+    before = [part_T.tolist() for part_T in before_N.split(rows["completion_ids"].map(len).tolist())]
+    pairs = zip(before, rows["logprobs"], strict=True)
+    weights = [np.minimum(np.exp(np.subtract(*pair)), bound) for pair in pairs]
+    columns = {"old_logprobs": before, "importance": weights}
+    return {name: pd.Series(values, rows.index, dtype=object) for name, values in columns.items()}
 
 
 def _row_statistics(rows: pd.DataFrame) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import torch
 from small import AGENTS, KINDS, Relay, make_team
 
 from mas_lab.backends.loading import load_policy
+from mas_lab.backends.torch.policy import TorchPolicy
 from mas_lab.cells.credits import mixed
 from mas_lab.cells.plans import episodes, tree
 from mas_lab.cells.rollout import rollout
@@ -125,7 +126,7 @@ def test_reinforce_kl_and_entropy_by_hand():
 
 
 @pytest.mark.parametrize("make", [
-    lambda: clipped(-0.1), lambda: clipped(0.2, high=-1), lambda: clipped(dual=0.5), lambda: clipped(tis=0.0),
+    lambda: clipped(-0.1), lambda: clipped(0.2, high=-1), lambda: clipped(dual=0.5), lambda: clipped(tis=-0.1),
     lambda: reinforce(tis=-1.0), lambda: clipped(0.2, ratio="turn"),
 ])  # fmt: skip
 def test_losses_refuse_constants_without_meaning(make):
@@ -407,11 +408,37 @@ def test_rows_that_other_weights_sampled_are_refused_and_nothing_changes(kind, m
     update_fresh(team, both)  # the old rows are not selected
 
 
-def test_half_precision_is_not_held_to_a_tolerance(models):
+def test_the_only_step_of_an_update_needs_no_pass_for_its_importance_weights(sampled, models, monkeypatch):
+    """The pass that computes the gradient knows the weights before the step: several steps need one pass before."""
+    passes, forward = [], TorchPolicy.forward
+    monkeypatch.setattr(TorchPolicy, "forward", lambda self, rows: passes.append(len(rows)) or forward(self, rows))
+    found = {}
+    for epochs in (1, 2):
+        watched = lambda name, norms, batch, epochs=epochs: found.setdefault(epochs, (norms, batch()))  # noqa: E731
+        stats = update(
+            make_team("shared", models), sampled, clipped(0.2, tis=1.1, kl=0.1), epochs=epochs, watch=watched
+        )
+        assert bool(passes) == (epochs == 2) and (stats["clip_fraction"].iloc[:2] == 0).all()
+        assert stats["max_ratio"].iloc[:2].tolist() == pytest.approx([1.0, 1.0], abs=1e-5)
+    assert found[1][0] == pytest.approx(found[2][0], rel=1e-5)
+    assert found[1][1]["share"].tolist() == pytest.approx(found[2][1]["share"].tolist(), abs=1e-5)
+
+
+def test_half_precision_takes_ratios_to_its_own_pass_and_refuses_old_rows(models):
     team = Team.shared(load_policy(models / "a", lr=0.1, dtype="bfloat16"), AGENTS)
     turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
-    stats = [update_fresh(team, turns) for _ in range(2)]
-    assert team["asker"].capabilities.tolerance is None and stats[1]["mismatch"].min() > 0.01
+    noise = np.random.default_rng(0).normal(0, 0.1, sum(map(len, turns["logprobs"])))
+    ends = np.cumsum(turns["logprobs"].map(len))
+    parts = np.split(noise, ends[:-1])
+    noisy = turns.assign(logprobs=[np.add(*pair).tolist() for pair in zip(turns["logprobs"], parts, strict=True)])
+    still = partial(update_fresh, team, noisy, lr_scale=0.0)
+    default, bounded, off = still(), still(clipped(0.2, tis=2.0)), still(clipped(0.2, tis=0.0))
+    assert (default["max_ratio"] == 1).all() and (default["mismatch"] > default["mismatch_p99"]).all()
+    pd.testing.assert_frame_equal(default, bounded)
+    assert off["max_ratio"].min() > 1.1 and off["grad_norm"].iloc[0] != default["grad_norm"].iloc[0]
+    update_fresh(team, turns)
+    with pytest.raises(UpdateError, match=r"of a token is [0-9.e+]+, more than 0\.5: these rows were sampled before"):
+        update_fresh(team, turns)
 
 
 def test_kl_is_to_the_start_and_grows_from_0(models):

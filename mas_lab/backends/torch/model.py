@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -33,7 +33,7 @@ from mas_lab.backends.torch.source import (
     rotary_switch,
     shape,
 )
-from mas_lab.backends.torch.threads import settle_threads
+from mas_lab.backends.torch.threads import settle_dtype, settle_threads
 from mas_lab.backends.torch.trial import Ways, find_ways
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -53,7 +53,8 @@ class Options:
     device: str | None = None
     """`None`: CUDA if a trial product works there, else the CPU."""
     dtype: str | None = None
-    """Type of the products. `None`: float32 on a CPU; on CUDA bfloat16 if supported, else float16 (LoRA) or float32."""
+    """Type of the products. `None`: float32 on a CPU, but bfloat16 above 50 M weights where that is 1.5 times as fast;
+    on CUDA bfloat16 if supported, else float16 (LoRA) or float32."""
     packing: str = "auto"
     """"packed": one tree per prompt; "padded": one row per sample; "auto": per prompt, by counted operations."""
     train_tokens: int = 4096
@@ -155,8 +156,10 @@ class TorchModel:
         self.device = torch.device(options.device or pick_device())
         if self.device.type == "cpu":
             settle_threads()
-        self.dtype = self._dtype()
         self.weights = str(weights or source.location())
+        self.dtype = self._dtype()
+        if self.device.type == "cpu" and self.dtype != torch.float32:  # a resumed run computes in the type of its run
+            self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = read_tokenizer(self.weights)
@@ -295,7 +298,9 @@ class TorchModel:
         if self.options.dtype is not None:
             return getattr(torch, self.options.dtype)
         if self.device.type != "cuda":
-            return torch.float32
+            with torch.device("meta"):
+                net = AutoModelForCausalLM.from_config(model_config(self.weights), trust_remote_code=False)
+            return settle_dtype(net.num_parameters())
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
         return torch.float16 if self.lora else torch.float32

@@ -68,10 +68,12 @@ class TorchPolicy(ChatPolicy):
     def capabilities(self) -> Capabilities:
         """Return the abilities of this back end. Processes that share a policy compute one policy after the other."""
         stated = getattr(self.shared.options, "tolerance", None)  # a sampler of its own may be allowed more
+        half = self.shared.dtype != torch.float32
         return Capabilities(
             features=True,
             device=str(self.device) if type(self.passes) is Passes else "shared",
-            tolerance=max(1e-2, stated or 0.0) if self.shared.dtype == torch.float32 else None,
+            tolerance=max(0.5 if half else 1e-2, stated or 0.0),
+            tis=2.0 if half else None,
         )
 
     def __repr__(self) -> str:

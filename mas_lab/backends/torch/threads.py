@@ -1,7 +1,9 @@
-"""The number of torch threads: measured under the present load.
+"""The number of torch threads and the number type on a CPU: both are measured under the present load.
 
 On shared CPUs one thread is often faster than two. The first policy on a CPU decides for the process
-(`settle_threads`). `MAS_LAB_THREADS` overrides the probe. Leaves out: threads of environments.
+(`settle_threads`). `MAS_LAB_THREADS` overrides the probe. Products in bfloat16 are several times faster than in float32
+on processors with avx512_bf16 or AMX, and slower on others. The first large model decides (`settle_dtype`), and
+`dtype=` overrides it. Leaves out: threads of environments.
 """
 
 import os
@@ -22,7 +24,13 @@ OTHERS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "WORLD_SIZE")
 """Variables that show that somebody has decided already: torch reads the first two, and a launcher sets the last."""
 MOST = 1024
 """Most threads that may be set."""
+LARGE = 50_000_000
+"""Number of weights above which a model on a CPU computes in bfloat16, if that is faster."""
+FASTER = 1.5
+"""How many times faster bfloat16 must be."""
 _settled = False
+_speedup: float | None = None
+"""How many times faster bfloat16 is here. `None`: not measured yet."""
 
 
 def set_threads(n: int) -> int:
@@ -59,19 +67,36 @@ def settle_threads() -> None:
         return
     n = set_threads(probe_threads())
     why = VARIABLE if VARIABLE in os.environ else "measured"
-    _print(f"torch uses {n} thread{'s' * (n > 1)} of {cores} cores ({why})")
+    _print(f"torch uses {n} thread{'s' * (n > 1)} of {cores} cores ({why}); lab.set_threads(n) sets another number")
+
+
+def settle_dtype(weights: int) -> torch.dtype:
+    """Return the number type of the products of a model with so many weights on a CPU.
+
+    The first large model of a process measures, and prints a line.
+    """
+    global _speedup
+    if weights <= LARGE:
+        return torch.float32
+    if first := _speedup is None:
+        _speedup = probe_bfloat16()
+    dtype = torch.bfloat16 if _speedup >= FASTER else torch.float32
+    if first:
+        name = str(dtype).removeprefix("torch.")
+        _print(f"large models compute in {name} (bfloat16 is {_speedup:.1f} times as fast here); dtype= sets another")
+    return dtype
 
 
 def take_threads(n: int, run: str) -> None:
     """Use as many threads as a run was made with, so that it goes on bit for bit; print a line if that is a change."""
     if n != torch.get_num_threads():
-        _print(f"torch now uses {n} thread{'s' * (n > 1)}, as {run} did")
+        _print(f"torch now uses {n} thread{'s' * (n > 1)}, as {run} did; lab.set_threads(n) sets another number")
     set_threads(n)
 
 
 def _print(line: str) -> None:
     """Print a line, to stdout in a notebook and to stderr elsewhere."""
-    print(f"mas_lab: {line}; lab.set_threads(n) sets another number", file=None if in_notebook() else sys.stderr)
+    print(f"mas_lab: {line}", file=None if in_notebook() else sys.stderr)
 
 
 def probe_threads(seconds: float = 0.5) -> int:
@@ -108,6 +133,29 @@ def probe_threads(seconds: float = 0.5) -> int:
     # The first round warms up; the median of the others ignores short loads of other processes.
     median = {n: statistics.median_high(taken[1:] or taken or [0.0]) for n, taken in times.items()}
     return reduce(lambda best, n: n if median[n] < 0.9 * median[best] else best, median)
+
+
+def probe_bfloat16(rounds: int = 7) -> float:
+    """Return how many times faster than float32 the products of a linear layer are in bfloat16.
+
+    Half of the products have 16 rows, as in sampling, the others 256, as in an update. Both types take turns on one
+    thread, and the medians of their processor time are compared, which hardly depends on the load.
+    """
+    types, before = (torch.float32, torch.bfloat16), torch.get_num_threads()
+    layers = {dtype: torch.ones(1536, 576, dtype=dtype) for dtype in types}
+    rows = {dtype: torch.ones(256, 576, dtype=dtype) for dtype in types}
+    times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in types}
+    torch.set_num_threads(1)
+    try:
+        for dtype in [*types] * rounds:
+            start = time.thread_time()
+            for size in (16,) * 16 + (256,):
+                torch.nn.functional.linear(rows[dtype][:size], layers[dtype])
+            times[dtype].append(time.thread_time() - start)
+    finally:
+        torch.set_num_threads(before)
+    slow, fast = (statistics.median(times[dtype][1:]) for dtype in types)
+    return slow / fast
 
 
 def _work():

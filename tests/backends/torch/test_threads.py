@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from mas_lab.backends.loading import restore_policies
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 from mas_lab.child import usable_cores
@@ -73,6 +74,29 @@ def test_the_first_policy_settles_the_threads_and_says_so_once(fresh, models, ca
     torch.set_num_threads(5)
     lab.load_base(models / "a", adapters=1, rank=2)
     assert torch.get_num_threads() == 5 and "cores" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("speedup", "dtype"), [(1.6, "bfloat16"), (1.4, "float32")])
+def test_a_large_model_computes_in_bfloat16_where_that_is_faster(speedup, dtype, models, tmp_path, monkeypatch, capfd):
+    import mas_lab as lab
+
+    monkeypatch.setattr(threads, "_speedup", None)
+    monkeypatch.setattr(threads, "probe_bfloat16", lambda: speedup)
+    assert lab.load_policy(models / "a").shared.dtype == torch.float32 and "large" not in capfd.readouterr().err
+    monkeypatch.setattr(threads, "LARGE", 1000)
+    policies = [lab.load_policy(models / "a"), lab.load_base(models / "a", adapters=1, rank=2).adapter("b")]
+    line = f"large models compute in {dtype} (bfloat16 is {speedup} times as fast here); dtype= sets another\n"
+    assert capfd.readouterr().err.count(line) == 1
+    assert {policy.shared.dtype for policy in policies} == {getattr(torch, dtype)}
+    assert lab.load_policy(models / "a", dtype="float32").shared.dtype == torch.float32
+    policies[1].save(tmp_path / "saved")
+    monkeypatch.setattr(threads, "_speedup", 1.0)  # another machine
+    assert restore_policies({"b": tmp_path / "saved"})["b"].shared.dtype == getattr(torch, dtype)
+
+
+def test_the_probe_of_bfloat16_keeps_the_threads():
+    before = torch.get_num_threads()
+    assert 0 < threads.probe_bfloat16(rounds=2) < 1000 and torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("how", ["set_threads", "torch", *threads.OTHERS])
