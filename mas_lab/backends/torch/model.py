@@ -4,6 +4,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 """
 
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -130,6 +131,11 @@ def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
     for kind, names in kinds.items():
         if names:
             raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
+
+
+def without_numbers(name: str) -> str:
+    """Return the name of a layer or a weight without numbers, because a few tokens do not reach all experts."""
+    return re.sub(r"\d+", "", name)
 
 
 class TorchModel:
@@ -277,14 +283,14 @@ class TorchModel:
         """Return the linear layers that can have no adapter, by what a forward pass does with them.
 
         It does not call some layers and reads their weights instead, as in Mamba, where fused kernels read more of them
-        on a GPU. Routers of experts return more than a tensor.
+        on a GPU. Routers of experts return more than a tensor. Text does not reach an encoder of images.
         """
         names = {m: name for name, m in self.net.named_modules() if isinstance(m, (torch.nn.Linear, Conv1D))}
         fit = set()
 
         def note(layer: torch.nn.Module, inputs: Any, output: Any) -> None:
             if isinstance(output, torch.Tensor):
-                fit.add(names[layer].rpartition(".")[2])  # the last part alone: few tokens do not reach all experts
+                fit.add(without_numbers(names[layer]))
 
         hooks = [layer.register_forward_hook(note) for layer in names]
         with torch.inference_mode(), self.computing():
@@ -292,7 +298,26 @@ class TorchModel:
         for hook in hooks:
             hook.remove()
         mamba = {f"{name}.out_proj" for name, module in self.net.named_modules() if hasattr(module, "A_log")}
-        return [name for name in names.values() if name.rpartition(".")[2] not in fit or name in mamba]
+        return [name for name in names.values() if without_numbers(name) not in fit or name in mamba]
+
+    @cached_property
+    def trainable(self) -> dict[str, torch.nn.Parameter]:
+        """Return the weights that get a gradient from text, by name.
+
+        An encoder of images gets none, and neither does a bias that only selects experts.
+        """
+        with torch.enable_grad(), self.computing():
+            logits = self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False).logits
+        nodes, known, reached = [logits.grad_fn], {None}, set()
+        parameters = dict(self.net.named_parameters())
+        names = {id(parameter): name for name, parameter in parameters.items()}
+        while nodes:  # walk the graph, because a backward pass would hold a gradient of each weight
+            if (node := nodes.pop()) not in known:
+                known.add(node)
+                nodes += [following for following, _ in node.next_functions]
+                if (name := names.get(id(getattr(node, "variable", None)))) is not None:
+                    reached.add(without_numbers(name))
+        return {name: parameter for name, parameter in parameters.items() if without_numbers(name) in reached}
 
     def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:

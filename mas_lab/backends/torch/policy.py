@@ -52,8 +52,11 @@ class TorchPolicy(ChatPolicy):
         self.first_weights: dict[str, torch.Tensor] | None = None
         """For an adapter: its weights when this training began, the reference. `None`: the base without adapters."""
         self.passes = Passes(self)
-        infix = f".{adapter}." if adapter else ""
-        self.parameters = {name: p for name, p in shared.net.named_parameters() if infix in name}
+        self.parameters = (
+            {name: p for name, p in shared.net.named_parameters() if f".{adapter}." in name}
+            if adapter
+            else dict(shared.trainable)
+        )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
         options = shared.options
@@ -265,8 +268,8 @@ class TorchPolicy(ChatPolicy):
         lost = [name for name, parameter in self.parameters.items() if parameter.grad is None]
         if lost:
             raise PolicyError(
-                f"policy {self.name!r}: {len(lost)} parameters got no gradient, the first is {lost[0]!r}; "
-                "freeze it before the policy is made, or it would be saved and never trained"
+                f"policy {self.name!r}: {len(lost)} parameters got no gradient, the first is {lost[0]!r}; they would "
+                "be saved and never trained. Load another model; this architecture cannot be trained here"
             )
 
     # Keep

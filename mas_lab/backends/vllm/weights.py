@@ -108,5 +108,5 @@ def save_for_vllm(policy, directory: Path, heads: Heads | None) -> None:
 
 def tensors_for_vllm(policy, heads: Heads | None) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield all weights of a policy that trains them all, by their names in a checkpoint."""
-    for name, parameter in policy.parameters.items():
+    for name, parameter in policy.shared.net.named_parameters():  # those that text does not train, too
         yield name, parameter.detach() if heads is None else heads.widen(name, parameter)

@@ -1,7 +1,10 @@
-"""Rows longer than every window of an architecture are sampled and read as a plain pass of each row computes them.
+"""Rows longer than every window of an architecture are sampled and trained on as plain passes of each row compute it.
 
-The right values come from transformers: one row, no cache, no padding, no tree.
+The right tokens, log-probabilities and gradients come from transformers: one row, no cache, no padding, no tree. The
+table in docs/gpus.md has a row for each of these architectures.
 """
+
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +22,8 @@ from mas_lab.policy import PolicyError, Sample
 LLAMA = SHAPE | {"intermediate_size": 48, "num_key_value_heads": 2, "max_position_embeddings": 128}
 FOUR = LLAMA | {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2}
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+WINDOW = {"sliding_window": 6, "use_sliding_window": True}
+TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
 CONFIGS = {
     "window": lambda: hf.MistralConfig(**LLAMA, head_dim=8, sliding_window=19),  # in every layer, named in the config
@@ -50,7 +55,48 @@ CONFIGS = {
         **LLAMA, num_local_experts=4, num_experts_per_tok=2, logits_scaling=3.0),
     "flat_layers": lambda: hf.OPTConfig(
         **SHAPE, ffn_dim=48, max_position_embeddings=128, word_embed_proj_dim=32),
+    "llama": lambda: hf.LlamaConfig(**LLAMA),
+    "qwen2": lambda: hf.Qwen2Config(**LLAMA, **WINDOW, max_window_layers=1),
+    "qwen3": lambda: hf.Qwen3Config(**LLAMA, **WINDOW, head_dim=8, max_window_layers=1),
+    "gemma2": lambda: hf.Gemma2Config(
+        **LLAMA, head_dim=8, sliding_window=6, attn_logit_softcapping=2.0, final_logit_softcapping=3.0,
+        query_pre_attn_scalar=8),
+    "gemma3_with_images": lambda: hf.Gemma3Config(
+        text_config=CONFIGS["window_by_layer"]().to_dict(), vision_config=TOWER | {"image_size": 28, "patch_size": 14},
+        mm_tokens_per_image=4, image_token_index=63, boi_token_index=62, eoi_token_index=61),
+    "gemma3n": lambda: hf.Gemma3nTextConfig(
+        **FOUR | {"intermediate_size": [48] * 4}, head_dim=8, sliding_window=6, vocab_size_per_layer_input=64,
+        hidden_size_per_layer_input=8, num_kv_shared_layers=2, laurel_rank=4,
+        activation_sparsity_pattern=[0.5, 0.5, 0.0, 0.0]),
+    "ministral": lambda: hf.MinistralConfig(**FOUR, head_dim=8, sliding_window=7),
+    "phi3": lambda: hf.Phi3Config(
+        **LLAMA, sliding_window=7, original_max_position_embeddings=12,
+        rope_scaling=LONGROPE | {"original_max_position_embeddings": 12, "factor": 4.0}),
+    "phi4_with_images": lambda: hf.Phi4MultimodalConfig(
+        **LLAMA, sliding_window=7, vision_config=TOWER | {"crop_size": 28, "image_size": 28, "patch_size": 14},
+        audio_config={"hidden_size": 16, "intermediate_size": 16, "num_blocks": 1, "num_attention_heads": 2,
+                      "ext_pw_out_channel": 16, "nemo_conv_channels": 8, "input_size": 16}),
+    "granite": lambda: hf.GraniteConfig(
+        **LLAMA, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, attention_multiplier=0.2),
+    "smollm3": lambda: hf.SmolLM3Config(**FOUR, **WINDOW, no_rope_layers=[1, 1, 1, 0]),
+    "olmo2": lambda: hf.Olmo2Config(**LLAMA),
+    "sinks": lambda: hf.GptOssConfig(
+        **LLAMA, layer_types=FOUR["layer_types"][:2], head_dim=8, sliding_window=6, num_local_experts=4,
+        num_experts_per_tok=2),
+    "state_space_and_attention": lambda: hf.FalconH1Config(
+        **LLAMA, mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=8, mamba_chunk_size=8,
+        lm_head_multiplier=0.5, key_multiplier=0.7),
+    "cohere2": lambda: hf.Cohere2Config(**FOUR, head_dim=8, sliding_window=6, logit_scale=0.5),
+    "starcoder2": lambda: hf.Starcoder2Config(**LLAMA, sliding_window=6),
+    "stablelm": lambda: hf.StableLmConfig(
+        **LLAMA, use_qkv_bias=True, qk_layernorm=True, use_parallel_residual=True, partial_rotary_factor=0.5),
+    "minicpm3": lambda: hf.MiniCPM3Config(
+        **LLAMA | {"num_key_value_heads": 4}, head_dim=4, kv_lora_rank=8, q_lora_rank=8, qk_nope_head_dim=4,
+        qk_rope_head_dim=4, v_head_dim=8, dim_model_base=8),
 }  # fmt: skip
+PEOPLE_LOAD = ["llama", "qwen2", "qwen3", "gemma2", "window_by_layer", "gemma3_with_images", "window", "ministral",
+               "phi3", "granite", "smollm3", "olmo2"]  # fmt: skip
+TABLE = (Path(__file__).parents[3] / "docs" / "gpus.md").read_text(encoding="utf-8").split("<!-- architectures -->")[1]
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +125,63 @@ def read_gap(policy, samples) -> float:
     return np.abs(policy.forward(samples).logprobs_N.numpy() - np.concatenate(known)).max()
 
 
+def logits_of(net, request, ids) -> torch.Tensor:
+    """Return the logits (T, V) that predict the tokens `ids` after the prompt: one row, no cache, no tree."""
+    row = torch.tensor([[*request.prompt_ids, *ids]])
+    return net(input_ids=row, use_cache=False).logits[0, len(request.prompt_ids) - 1 : -1]
+
+
+def require_equal(policy, net, asked, answers) -> None:
+    """Assert that tokens, log-probabilities and gradient of `policy` are those of plain passes of `net`."""
+    policy.activate()
+    greedy = requests(lengths=(1, 4, 11), each=1, temperatures=(0.0,))
+    for request, answer in zip(greedy, policy.sample(greedy), strict=True):
+        assert logits_of(net, request, answer.ids).argmax(-1).tolist() == list(answer.ids)
+    samples = samples_of(asked, answers)
+    rows = zip(asked, answers, strict=True)
+    known = [logits_of(net, r, c.ids).log_softmax(-1)[range(len(c.ids)), c.ids] for r, c in rows]
+    known_N, drawn_N = torch.cat(known), torch.tensor([logprob for s in samples for logprob in s.logprobs])
+    assert (known_N - drawn_N).abs().max() < 1e-4
+    assert (known_N - policy.forward(samples).logprobs_N).abs().max() < 1e-4
+    parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    total = -sum(s.weight * s.advantage * logprobs.sum() for s, logprobs in zip(samples, known, strict=True))
+    gradient = dict(zip(parameters, torch.autograd.grad(total, parameters.values(), allow_unused=True), strict=True))
+    policy.forward_backward(samples, reinforce())
+    found = dict(policy.gradients())
+    assert all(gradient[name] is None for name in gradient.keys() - found.keys())
+    gap, norm = (sum(part.square().sum().item() for part in parts) ** 0.5 for parts in (
+        [found[name] - gradient[name] for name in found], found.values()))  # fmt: skip
+    assert gap < 1e-4 * norm
+
+
+def row_of(config, how: str) -> str:
+    """Return the row of an architecture in docs/gpus.md."""
+    windows = ("sliding_window", "attention_chunk_size", "attention_window_size", "keep_window_size")
+    text = config.get_text_config()
+    window = "yes" if any(getattr(text, name, None) for name in windows) else "no"
+    return f"| `{config.model_type}` | {how} | {window} |"
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 def test_all_weights(folder_of, name):
     policy = load_policy(folder_of(name), lr=1e-3)
-    asked = requests(lengths=(1, 4, 11), each=2)
-    answers = policy.sample(asked)
-    assert gap(policy, asked, answers) < 1e-4
-    assert read_gap(policy, samples_of(asked, answers)) < 1e-4
+    ways, config = policy.shared.ways, policy.shared.net.config
+    assert row_of(config, "packed" if ways.tree else "padded" if ways.cached else "padded, no cache") in TABLE
+    net = hf.AutoModelForCausalLM.from_pretrained(
+        folder_of(name), dtype="float32", attn_implementation=config._attn_implementation
+    ).eval()
+    net.get_input_embeddings().padding_idx = None
+    asked = requests(lengths=(1, 4, 11), each=3)
+    require_equal(policy, net, asked, policy.sample(asked))
 
 
-@pytest.mark.parametrize("name", ["window", "hybrid", "experts", "experts_in_two_dimensions", "flat_layers",
-                                  "router_with_several_outputs", "state_space", "heads_by_layer"])  # fmt: skip
+def test_the_table_of_architectures_has_no_other_rows():
+    assert TABLE.count("| `") == len(CONFIGS) + 1  # doge is refused
+
+
+@pytest.mark.parametrize("name", [
+    *PEOPLE_LOAD, "hybrid", "experts", "experts_in_two_dimensions", "flat_layers", "router_with_several_outputs",
+    "state_space", "heads_by_layer", "sinks", "phi4_with_images"])  # fmt: skip
 def test_two_adapters(folder_of, name):
     base = load_base(folder_of(name), adapters=2, rank=2, lr=1e-2)
     policies = [base.adapter(agent) for agent in ("solver", "verifier")]
@@ -101,8 +193,7 @@ def test_two_adapters(folder_of, name):
     answers = base.shared.engine.complete(mixed)
     for policy in policies:
         own = [answer for (other, _), answer in zip(mixed, answers, strict=True) if other is policy]
-        assert gap(policy, asked, own) < 1e-4
-        assert read_gap(policy, samples_of(asked, own)) < 1e-4
+        require_equal(policy, policy.shared.net, asked, own)
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -121,8 +212,10 @@ def test_the_length_of_other_rows_does_not_choose_the_factors_of_longrope(folder
 
 
 def test_a_model_whose_rows_are_not_causal_is_refused(folder_of):
+    config = hf.DogeConfig(**LLAMA, keep_window_size=8)
+    assert row_of(config, "refused") in TABLE
     with pytest.raises(PolicyError, match="doge model, a token has another probability than without the tokens after"):
-        load_policy(folder_of(hf.DogeConfig(**LLAMA, keep_window_size=8)))
+        load_policy(folder_of(config))
 
 
 def test_models_of_one_kind_share_a_trial(folder_of, tmp_path):
@@ -148,10 +241,14 @@ def test_a_forward_mode_derivative_is_exact_or_refused(folder_of, name, exact):
     assert total.item() == pytest.approx(sum(part.double().square().sum().item() for part in gradient), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["chunks", "two_attentions_a_layer", "linear_attention"])
-def test_sixteen_bits_hide_no_fault(folder_of, name):
-    exact, rounded = (load_policy(folder_of(name), lora=2, dtype=dtype).shared.ways for dtype in (None, "bfloat16"))
-    assert exact == rounded and not exact.tree
+@pytest.mark.parametrize("name", ["chunks", "two_attentions_a_layer", "linear_attention", *PEOPLE_LOAD])
+def test_sixteen_bits_change_no_way(folder_of, name):
+    exact, policy = (load_policy(folder_of(name), lora=2, dtype=dtype) for dtype in (None, "bfloat16"))
+    assert policy.shared.ways == exact.shared.ways and exact.shared.ways.tree == (name in PEOPLE_LOAD)
+    asked = requests(lengths=(1, 4), each=1)
+    policy.forward_backward(samples_of(asked, policy.sample(asked)), reinforce())
+    policy.optim_step(1.0)
+    assert len(policy.sample(asked)) == len(asked)
 
 
 @pytest.mark.parametrize("dtype", [None, "bfloat16"])
