@@ -84,7 +84,11 @@ def _find_ways(model: Any, small: bool) -> Ways:
                 "probability than without the tokens after it, so it cannot be trained on what it samples"
             )
     elif model.lora is not None:
-        ways = replace(ways, mixed=Trial(model, adapters=2).samples(replace(ways, mixed=True)))
+        two = Trial(model, adapters=2)
+        ways = replace(ways, mixed=two.samples(replace(ways, mixed=True)))
+        small = model.net.num_parameters() <= EXACT  # a copy of the joined matrices stays
+        if ways.mixed and small and model.device.type == "cpu" and model.dtype == torch.bfloat16:
+            ways = replace(ways, fused=two.samples(replace(ways, fused=True)))
     elif small and model.device.type == "cpu" and model.net.dtype == torch.float32:
         ways = replace(ways, fused=trial.samples(replace(ways, fused=True)))
     return replace(ways, head=trial.splits(ways))

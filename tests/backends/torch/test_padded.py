@@ -107,7 +107,7 @@ def test_a_completion_ends_with_the_token_that_completes_a_stop_string(qwen3):
 def test_a_large_vocabulary_is_drawn_from_in_parts_with_the_same_result(qwen3, monkeypatch):
     asked = [replace(one, top_k=40) for one in requests(temperatures=(0.0, 1.0))]
     whole = load_policy(qwen3).sample(asked)
-    monkeypatch.setattr(padded, "LARGE_LOGITS", 64 * 5)
+    monkeypatch.setattr(padded, "CACHED_LOGITS", 64 * 5)
     assert load_policy(qwen3).sample(asked) == whole
 
 

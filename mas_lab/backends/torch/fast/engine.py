@@ -44,19 +44,21 @@ class Slices:
     """The flat tokens of the next forward pass by adapter. Tokens of one are adjacent; adapters have any order."""
 
     def __init__(self):
-        self._slices: list[tuple[str, slice]] = []
+        self.parts: list[tuple[str, slice]] = []
+        self.factors: dict[tuple, tuple[torch.Tensor, torch.Tensor]] = {}
+        """Factors of adapters in the joined products of `fused`."""
 
     def assign(self, adapters: Sequence[str], counts: Sequence[int]) -> None:
         """Assign the next `counts[i]` rows to `adapters[i]`; neighbours with the same adapter become one slice."""
-        self._slices, start = [], 0
+        self.parts, start = [], 0
         for adapter, run in groupby(zip(adapters, counts, strict=True), key=itemgetter(0)):
             end = start + sum(count for _, count in run)
-            self._slices.append((adapter, slice(start, end)))
+            self.parts.append((adapter, slice(start, end)))
             start = end
 
     def forward(self, layer: LoraLayer, x: torch.Tensor) -> torch.Tensor:
         result = layer.base_layer(x)
-        for adapter, rows in self._slices:
+        for adapter, rows in self.parts:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
             part = up(down(x[..., rows, :])) * layer.scaling[adapter]  # a layer may get (1, M, h) or (M, h)
             result[..., rows, :] += part.to(result.dtype)
@@ -164,6 +166,8 @@ class TreeDecoder:
 class TreeEngine(PaddedEngine):
     """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
 
+    _fused: FusedForward | None = None
+
     def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
         """Yield the places of requests by adapter and prompt, sorted by batch class, adapter and prompt length."""
         most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
@@ -183,20 +187,28 @@ class TreeEngine(PaddedEngine):
             yield batch
 
     def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
-        model, net = self.model, self.model.net
+        model = self.model
         slices = Slices() if model.peft is not None and model.ways.mixed else None
         prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, requests)))}
         prompt_R = np.array([prompts[_key(one)] for one in requests])
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in requests]).max())
         adapters, ids = zip(*prompts, strict=True)
-        with model.computing(), nullcontext() if slices is None else mixing(net, slices):
-            forward = FusedForward(net) if model.ways.fused else partial(tree_forward, net, net.config)
+        fused = self._joined(slices) if model.ways.fused else None
+        with model.computing(), nullcontext() if fused or slices is None else mixing(model.net, slices):
+            forward = fused or partial(tree_forward, model.net, model.net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), requests, prompt_R)
         return [
             self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
             for ids_T, logprobs_T, length, finish in zip(ids_RT, logprobs_RT, lengths_R, finish_R, strict=True)
         ]
+
+    def _joined(self, slices: Slices | None) -> FusedForward:
+        """Return the fused pass with the weights of now. The joined matrices of an adapters' base are made once."""
+        forward = self._fused or FusedForward(self.model.net, self.model.dtype)
+        if slices is not None:
+            self._fused, forward.slices = forward, slices
+        return forward
 
     def _decode(self, decoder: TreeDecoder, logits_MV: torch.Tensor, requests: Sequence[PolicyRequest], node_R):
         """Draw token after token from the logits of the prompts, where `node_R` is the prompt of each request.

@@ -4,16 +4,18 @@ In a model of a million parameters, norms in element-wise steps take a third of 
 `lean_norms` replaces RMSNorm (arXiv 1910.07467) by one that takes half the passes over memory; its backward pass is one
 formula, computed in place. Half the time of a decoding step goes to the calls of the many modules. So `FusedForward`
 runs a Llama-like model over flat tokens: one product makes queries, keys and values, another one gate and up, and one
-rotation serves queries and keys. Leaves out: GPUs, half precision, forward-mode derivatives, and norms or models that
-compute another function in a trial. They run as they are. `FusedForward` has no gradients and no adapters.
+rotation serves queries and keys. Leaves out: GPUs, norms in half precision or forward-mode derivatives, and norms or
+models that compute another function in a trial. They run as they are. `FusedForward` has no gradients.
 
-Shapes: M flat tokens; h hidden size; H query heads; K key heads; D head size; U kept tokens; V vocabulary.
+Shapes: M flat tokens; h hidden size; r rank; H query heads; K key heads; D head size; U kept tokens; V vocabulary.
 """
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
+from peft.tuners.lora import LoraLayer
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, rms_norm, silu
 
@@ -81,38 +83,61 @@ def _is_rms_norm(layer: torch.nn.Module) -> bool:
     return torch.allclose(layer(x), _RMSNorm.apply(x, weight, eps), atol=1e-5, rtol=1e-5)
 
 
+class Product:
+    """The product of linear layers that read the same input, in one matrix, with their adapters.
+
+    The matrices A of an adapter stand side by side, and its matrices B on the diagonal of one matrix.
+    """
+
+    def __init__(self, dtype: torch.dtype, *layers: torch.nn.Module):
+        bases = [layer.base_layer if isinstance(layer, LoraLayer) else layer for layer in layers]
+        weights = [base.weight.to(dtype) for base in bases]
+        self.layers, self.dtype = layers, dtype
+        self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
+        self.bias = None if bases[0].bias is None else torch.cat([base.bias for base in bases]).to(dtype)
+
+    def __call__(self, x_Mh: torch.Tensor, slices: Any = None) -> torch.Tensor:
+        """Return the outputs of `x_Mh`; an adapter's factors (h, r) and (r, outputs) are read at their first use."""
+        x_Mh = x_Mh.to(self.dtype)
+        y = linear(x_Mh, self.weight, self.bias)
+        for adapter, rows in slices.parts if slices else ():
+            if (self, adapter) not in slices.factors:
+                ups = [layer.lora_B[adapter].weight * layer.scaling[adapter] for layer in self.layers]
+                down = torch.cat([layer.lora_A[adapter].weight for layer in self.layers])
+                slices.factors[self, adapter] = down.T.to(self.dtype), torch.block_diag(*ups).T.to(self.dtype)
+            down, up = slices.factors[self, adapter]
+            y[rows].addmm_(x_Mh[rows] @ down, up)
+        return y
+
+
 @dataclass
 class Layer:
-    """The joined matrices of one layer, and the module of its attention."""
+    """The products of one layer, and the module of its attention."""
 
     attention: torch.nn.Module
     norms: tuple[torch.Tensor, torch.Tensor]
     """Weights (h,) of the norms before attention and before the MLP."""
-    qkv: tuple[torch.Tensor, torch.Tensor | None]
-    """Weight ((H + 2 K) D, h) and bias."""
     heads: torch.Tensor | None
     """Weights (H + K, D) of the norms of queries and keys. `None`: they have no norms."""
-    out: tuple[torch.Tensor, torch.Tensor | None]
-    gate_up: tuple[torch.Tensor, torch.Tensor | None]
-    down: tuple[torch.Tensor, torch.Tensor | None]
-
-
-def joined(*layers: torch.nn.Linear) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return weight and bias of one linear layer whose output is that of all `layers` in a row."""
-    bias = None if layers[0].bias is None else torch.cat([layer.bias for layer in layers])
-    return torch.cat([layer.weight for layer in layers]), bias
+    qkv: Product
+    out: Product
+    gate_up: Product
+    down: Product
 
 
 class FusedForward:
-    """The forward pass of `net` with the weights that it has now."""
+    """The forward pass of `net` with the weights that it has now. `dtype` is the type of the products."""
 
     @torch.inference_mode()
-    def __init__(self, net):
+    def __init__(self, net, dtype: torch.dtype = torch.float32):
         config = self.config = net.config
-        self.net, self.head, self.eps = net, net.get_output_embeddings(), config.rms_norm_eps
+        self.net, self.dtype, self.eps = net, dtype, config.rms_norm_eps
+        self.head = Product(dtype, net.get_output_embeddings())
         self.size = head_size(config)
         self.queries, self.keys = config.num_attention_heads, config.num_key_value_heads
         self.layers = [self._layer(layer) for layer in net.model.layers]
+        self.slices: Any = None
+        """The engine's `Slices` of the next call, with the present factors of its adapters. `None`: no adapters."""
 
     def _layer(self, layer) -> Layer:
         attention, mlp, heads = layer.self_attn, layer.mlp, None
@@ -122,21 +147,22 @@ class FusedForward:
         return Layer(
             attention,
             (layer.input_layernorm.weight, layer.post_attention_layernorm.weight),
-            joined(attention.q_proj, attention.k_proj, attention.v_proj),
             heads,
-            joined(attention.o_proj),
-            joined(mlp.gate_proj, mlp.up_proj),
-            joined(mlp.down_proj),
+            Product(self.dtype, attention.q_proj, attention.k_proj, attention.v_proj),
+            Product(self.dtype, attention.o_proj),
+            Product(self.dtype, mlp.gate_proj, mlp.up_proj),
+            Product(self.dtype, mlp.down_proj),
         )
 
+    @torch.autocast("cpu", enabled=False)
     def __call__(self, ids_M: torch.Tensor, at_M: torch.Tensor, layout: Layout, keep_U: torch.Tensor) -> torch.Tensor:
         """Return the logits (U, V) of the flat tokens `keep_U`; `at_M` are the positions of all tokens."""
         x_Mh = self.net.model.embed_tokens(ids_M)
-        turn_M1D = [part[0].unsqueeze(1) for part in self.net.model.rotary_emb(x_Mh, at_M[None])]
+        turn_M1D = [part[0].unsqueeze(1).to(self.dtype) for part in self.net.model.rotary_emb(x_Mh, at_M[None])]
         for layer in self.layers:
             x_Mh = x_Mh + self._attended(layer, self._normed(x_Mh, layer.norms[0]), turn_M1D, layout)
-            gate, up = linear(self._normed(x_Mh, layer.norms[1]), *layer.gate_up).chunk(2, -1)
-            x_Mh += linear(silu(gate).mul_(up), *layer.down)
+            gate, up = layer.gate_up(self._normed(x_Mh, layer.norms[1]), self.slices).chunk(2, -1)
+            x_Mh += layer.down(silu(gate).mul_(up), self.slices)
         return self.head(self._normed(x_Mh.index_select(0, keep_U), self.net.model.norm.weight))
 
     def _normed(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -144,7 +170,7 @@ class FusedForward:
 
     def _attended(self, layer: Layer, x_Mh, turn_M1D, layout: Layout) -> torch.Tensor:
         H, K, D = self.queries, self.keys, self.size
-        qkv = linear(x_Mh, *layer.qkv).view(len(x_Mh), H + 2 * K, D)
+        qkv = layer.qkv(x_Mh, self.slices).view(len(x_Mh), H + 2 * K, D)
         qk = qkv[:, : H + K]
         if layer.heads is not None:
             qk = rms_norm(qk, (D,), None, self.eps).mul_(layer.heads)
@@ -156,4 +182,4 @@ class FusedForward:
         mixed, _ = tree_attention(
             layer.attention, *states, None, layer.attention.scaling, sliding_window=window, tree=layout
         )
-        return linear(mixed[0].flatten(1), *layer.out)
+        return layer.out(mixed[0].flatten(1), self.slices)

@@ -45,13 +45,14 @@ def test_its_logits_are_the_models_own(make, config):
 @pytest.mark.parametrize("kind, fuses", [("qwen3", True), ("llama", True), ("gpt2", False), ("gemma2", False)])
 def test_other_models_keep_their_own(model_dirs, kind, fuses):
     assert load_policy(model_dirs[kind]).shared.ways.fused == fuses
-    assert not load_policy(model_dirs[kind], lora=2, dtype="bfloat16").shared.ways.fused
+    assert load_policy(model_dirs[kind], lora=2, dtype="bfloat16").shared.ways.fused == fuses
+    assert not load_policy(model_dirs[kind], lora=2).shared.ways.fused
 
 
 def test_it_uses_the_weights_of_now(qwen3, monkeypatch):
     policy, made = load_policy(qwen3), []
     init = FusedForward.__init__
-    monkeypatch.setattr(FusedForward, "__init__", lambda self, net: made.append(net) or init(self, net))
+    monkeypatch.setattr(FusedForward, "__init__", lambda self, net, dtype: made.append(net) or init(self, net, dtype))
     for _ in range(2):
         asked = requests(temperatures=(1.0,))
         assert gap(policy, asked, policy.sample(asked)) < 1e-4 and policy.shared.net in made
