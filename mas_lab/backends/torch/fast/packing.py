@@ -11,15 +11,17 @@ Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.tree_attention import Trie, in_forward_mode, merge_prefixes
-from mas_lab.backends.torch.padded import LARGE_LOGITS, require_trainable
+from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, require_trainable
 from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
 
@@ -133,7 +135,7 @@ def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model
     """Yield a micro-batch for each part of the trees of `samples`."""
     ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
     for trees in parts:
-        yield MicroBatch(trees, ids_N, model.device, model.ways.tree, model.ways.head)
+        yield MicroBatch(trees, ids_N, model.device, model.ways, model.dtype)
 
 
 def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
@@ -157,11 +159,12 @@ class MicroBatch:
     the U distinct predicting positions, whose distributions have the temperatures `temperature_U`.
     """
 
-    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, by_tree: bool, has_head: bool):
-        self.trees, self.by_tree, self.has_head, self.device = trees, by_tree, has_head, device
+    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, ways: Any, dtype: torch.dtype):
+        self.trees, self.by_tree, self.has_head = trees, ways.tree, ways.head
+        self.device, self.dtype = device, dtype
         longest = max(map(len, trees))
         starts = np.cumsum([0] + [len(t) for t in trees])
-        offset = starts if by_tree else longest * np.arange(len(trees))
+        offset = starts if self.by_tree else longest * np.arange(len(trees))
         nodes = [offset[i] + np.array(path) for i, t in enumerate(trees) for path in t.predictors]
         keep_U, from_N = np.unique(np.concatenate(nodes), return_inverse=True)
         tree_U = np.searchsorted(offset[: len(trees)], keep_U, side="right") - 1
@@ -171,8 +174,10 @@ class MicroBatch:
         self.keep_U, self.from_N = self._put(keep_U), self._put(from_N)
         self.id_N = self._put(ids_of_all[self.token_N])
         self.temperature_U = self._put(np.array([t.temperature for t in trees], np.float32)[tree_U])
-        if by_tree:
+        if self.by_tree:
             self.ids_M, self.at_M, self.layout = tree_attention.laid_out(trees, self._put)
+            if dtype != torch.float32:  # where rows of another width would change the last bits of a run
+                self.layout = tree_attention.by_branches(self.layout, trees, self._put)
         else:
             at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
             for i, tree in enumerate(trees):
@@ -192,7 +197,8 @@ class MicroBatch:
         `call` takes the place of `net` in a forward-mode derivative.
         """
         vocabulary = net.config.get_text_config().vocab_size
-        is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS
+        kept = 8 if self.dtype == torch.bfloat16 and self.device.type == "cpu" else 1  # `_Pick16` keeps no others
+        is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS * kept
         if (self.by_tree and not is_large) or in_forward_mode() or not self.has_head:
             return _pick(self.logits(net, call or net), self.temperature_U, self.from_N, self.id_N, entropy_grad)
         hidden_Uh, head = self.hidden(net), head_of(net)
@@ -265,7 +271,47 @@ class _Known:
         return getattr(self.body, name)
 
 
+class _Pick16(torch.autograd.Function):
+    """`_pick` for logits in bfloat16 on a CPU, a few rows at a time, so that buffers in float32 stay in the cache.
+
+    With p = softmax(z / temperature), the gradient of log p_i by z_j is (1[i = j] - p_j) / temperature.
+    """
+
+    @staticmethod
+    def forward(ctx, logits_UV, temperature_U, from_N, id_N):
+        ctx.save_for_backward(logits_UV, temperature_U, from_N, id_N)
+        picked_N, entropy_U = temperature_U.new_empty(len(from_N)), torch.empty_like(temperature_U)
+        for rows, own_N in _few_rows(from_N, *logits_UV.shape):
+            logprobs_UV = torch.log_softmax(logits_UV[rows] / temperature_U[rows, None], -1)
+            picked_N[own_N] = logprobs_UV[from_N[own_N] - rows.start, id_N[own_N]]
+            entropy_U[rows] = -(logprobs_UV.exp().mul_(logprobs_UV)).sum(-1)
+        entropy_N = entropy_U[from_N]
+        ctx.mark_non_differentiable(entropy_N)
+        return picked_N, entropy_N
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_N, _):
+        logits_UV, temperature_U, from_N, id_N = ctx.saved_tensors
+        total_U = torch.zeros_like(temperature_U).index_add_(0, from_N, grad_N)
+        grad_UV = torch.empty_like(logits_UV)
+        for rows, own_N in _few_rows(from_N, *logits_UV.shape):
+            part_UV = torch.softmax(logits_UV[rows] / temperature_U[rows, None], -1).mul_(-total_U[rows, None])
+            part_UV.index_put_((from_N[own_N] - rows.start, id_N[own_N]), grad_N[own_N], accumulate=True)
+            grad_UV[rows] = part_UV.div_(temperature_U[rows, None])
+        return grad_UV, None, None, None
+
+
+def _few_rows(from_N: torch.Tensor, U: int, V: int) -> Iterator[tuple[slice, torch.Tensor]]:
+    """Yield slices of rows of logits (U, V) that fit the cache, and the tokens that each slice predicts."""
+    step = max(1, CACHED_LOGITS // V)
+    for start in range(0, U, step):
+        yield slice(start, start + step), torch.nonzero((from_N >= start) & (from_N < start + step))[:, 0]
+
+
 def _pick(logits_UV, temperature_U, from_N, id_N, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    if logits_UV.dtype == torch.bfloat16 and not (logits_UV.is_cuda or entropy_grad or in_forward_mode()):
+        return _Pick16.apply(logits_UV, temperature_U, from_N, id_N)
     logprobs_UV = torch.log_softmax(logits_UV / temperature_U[:, None], -1)  # in float32, the temperature's type
     del logits_UV  # two or three buffers of this size are the peak of an update
     if entropy_grad:

@@ -32,6 +32,10 @@ MERGED = 128
 """Largest number of nodes of a tree of several sequences. The attention mask is square, and on a CPU it costs more than
 its number of operations suggests. Among 64, 128, 256 and 512, this was the fastest for pocket models."""
 
+SMALL_SCORES = 2**22
+"""Largest number of a layer's scores that an update on a CPU keeps. Their backward pass then takes a third of the time
+of the fused kernel, which computes them again."""
+
 
 class Trie:
     """A tree of tokens: node i has the token `ids[i]`, the parent `parents[i]` and the position `positions[i]`."""
@@ -161,6 +165,8 @@ class Layout:
     source_S: torch.Tensor | None = None
     """With a store: the flat token of each filled slot; the tokens then see each other. `None`: all tokens fill the
     slots in their order, and they see the content of the store."""
+    key_PW: torch.Tensor | None = None
+    """Flat token of each key, if the tokens only see each other. `None`: the keys are the cells of the grid."""
     _masks: dict = field(default_factory=dict)
 
     def keys_values(self, layer: int, key_MHD: torch.Tensor, value_MHD: torch.Tensor):
@@ -168,7 +174,8 @@ class Layout:
         if self.source_S is not None:
             self.store.write(layer, *(new.index_select(0, self.source_S) for new in (key_MHD, value_MHD)), self.slot_S)
         if self.store is None or self.source_S is not None:
-            return tuple(new.index_select(0, self.grid_PQ.flatten()).unflatten(0, self.grid_PQ.shape)
+            keys_PW = self.grid_PQ if self.key_PW is None else self.key_PW
+            return tuple(new.index_select(0, keys_PW.flatten()).unflatten(0, keys_PW.shape)
                          for new in (key_MHD, value_MHD))  # fmt: skip
         width = self.visible_PQW.shape[2]
         return tuple(stored[:, :width] for stored in self.store.write(layer, key_MHD, value_MHD, self.slot_S))
@@ -211,6 +218,38 @@ def laid_out(
     return put(np.concatenate([np.asarray(trie.ids) for trie in tries])), put(at_PQ[real_PQ]), layout
 
 
+def by_branches(layout: Layout, tries: Sequence[Trie], put: Callable[[np.ndarray], torch.Tensor]) -> Layout:
+    """Return a layout with a row for each branch of the tries instead of one for each trie, if its scores are fewer.
+
+    A branch is a chain of nodes from a fork to the next. Its keys are its ancestors and its own nodes. Candidates then
+    do not compute scores for each other's tokens, which are masked in the layout by tries.
+    """
+    branches, paths, start = [], [], 0
+    for trie in tries:
+        parents = np.array(trie.parents)
+        forks = np.flatnonzero(np.bincount(parents + 1, minlength=len(trie) + 1) > 1) - 1
+        first = np.flatnonzero((parents != np.arange(-1, len(trie) - 1)) | np.isin(parents, forks))
+        ending: dict[int, np.ndarray] = {ROOT: np.empty(0, int)}  # a branch begins where another one ends
+        for own in np.split(np.arange(len(trie)), first[first > 0]):
+            ending[own[-1]] = np.append(ending[parents[own[0]]], own)
+            branches.append(start + own)
+            paths.append(start + ending[own[-1]])
+        start += len(trie)
+    sizes_P, widths_P = (np.array(list(map(len, rows))) for rows in (branches, paths))
+    P, Q, W = len(branches), sizes_P.max(), widths_P.max()
+    if layout.grid_PQ.shape[0] * layout.grid_PQ.shape[1] ** 2 <= P * Q * W:
+        return layout
+    real_PQ = np.arange(Q) < sizes_P[:, None]
+    grid_PQ, key_PW = np.zeros((P, Q), int), np.zeros((P, W), int)
+    grid_PQ[real_PQ], key_PW[np.arange(W) < widths_P[:, None]] = np.concatenate(branches), np.concatenate(paths)
+    query_at_PQ = np.where(real_PQ, (widths_P - sizes_P)[:, None] + np.arange(Q), 0)
+    visible_PQW = np.arange(W) <= query_at_PQ[:, :, None]
+    cell_M = np.flatnonzero(real_PQ)  # the branches hold the flat tokens in their order
+    return Layout(
+        *map(put, (grid_PQ, cell_M, visible_PQW, query_at_PQ, np.tile(np.arange(W), (P, 1)))), key_PW=put(key_PW)
+    )
+
+
 def tree_attention(
     module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
 ):
@@ -236,7 +275,8 @@ def tree_attention(
     query = query.permute(0, 2, 3, 1, 4).reshape(P, H, R * Q, D)
     mask = tree.mask(R, sliding_window, query.dtype)
     key, value = key.transpose(1, 2), value.transpose(1, 2)
-    if softcap is not None or in_forward_mode():
+    is_small = tree.key_PW is not None and not query.is_cuda and mask.numel() * H <= SMALL_SCORES
+    if softcap is not None or in_forward_mode() or is_small:
         mixed = _attend_plainly(query, key, value, mask, scaling, softcap)
     else:
         mixed = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask, scale=scaling)
@@ -245,7 +285,10 @@ def tree_attention(
 
 
 def _attend_plainly(query, key, value, mask, scaling, softcap):
-    """Compute attention for cases that fused kernels lack: a soft cap on the scores, and forward-mode derivatives."""
+    """Compute attention with one operation after the other.
+
+    Fused kernels lack a soft cap on the scores and forward-mode derivatives. For branches on a CPU they are slower.
+    """
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)

@@ -1,8 +1,9 @@
 """Trees of samples: what shares a node, what is cut, and when a tree costs less (with `fast.tree_attention`)."""
 
 import numpy as np
+import pytest
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM
+from transformers import GraniteConfig, GraniteForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 import mas_lab.backends.torch.fast.packing as packing_module
 from mas_lab.backends.torch.fast import tree_attention
@@ -59,3 +60,42 @@ def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     monkeypatch.setattr(tree_attention, "MERGED", 12)
     assert [len(one) for one in merge_prefixes(sizes, LINEAR)] == [2, 2, 1]
     assert list(merge_prefixes({}, LINEAR)) == []
+
+
+@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
+def test_a_row_for_each_branch_gives_the_same_logits(kind):
+    torch.manual_seed(0)
+    config = Qwen3Config(vocab_size=16, hidden_size=12, intermediate_size=20, num_hidden_layers=2, head_dim=6,
+                         num_attention_heads=4, num_key_value_heads=2, layer_types=["full_attention", kind],
+                         sliding_window=3, use_sliding_window=True)  # fmt: skip
+    net = Qwen3ForCausalLM(config).eval()
+    for parameter in net.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    texts = [[1, 2, 3, 4, 5, 6], [1, 2, 7, 8], [1, 2, 7, 8, 9, 9, 9], [1, 2, 3, 4, 5, 6, 1]], [[9, 3]], [[1], [2, 4, 4]]
+    tries = [Trie() for _ in texts]
+    for trie, branches in zip(tries, texts, strict=True):
+        for branch in branches:
+            trie.walk(branch)
+    put = lambda values: torch.from_numpy(np.ascontiguousarray(values))  # noqa: E731
+    ids_M, at_M, layout = tree_attention.laid_out(tries, put)
+    branched = tree_attention.by_branches(layout, tries, put)
+    assert branched.key_PW is not None and branched.grid_PQ.shape == (7, 5)
+    logits = [
+        tree_attention.forward(net, net.config, ids_M, at_M, one, torch.arange(len(ids_M)))
+        for one in (layout, branched)
+    ]
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+
+
+def test_tokens_are_picked_from_16_bits_a_few_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(packing_module, "CACHED_LOGITS", 3 * 50)
+    torch.manual_seed(0)
+    logits_UV, temperature_U = (3 * torch.randn(10, 50)).bfloat16().requires_grad_(), torch.rand(10) + 0.5
+    from_N, id_N, slope_N = torch.tensor([9, 2, 2, 2, 0, 7]), torch.tensor([4, 5, 5, 6, 0, 1]), torch.randn(6)
+    known_UV = logits_UV.detach().float().requires_grad_()
+    found = [packing_module._pick(one, temperature_U, from_N, id_N, False) for one in (logits_UV, known_UV)]
+    for values in zip(*found, strict=True):
+        torch.testing.assert_close(*values)
+    for logprobs_N, _ in found:
+        (logprobs_N * slope_N).sum().backward()
+    torch.testing.assert_close(logits_UV.grad.float(), known_UV.grad, atol=1e-3, rtol=1e-2)
