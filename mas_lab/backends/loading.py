@@ -25,7 +25,7 @@ TINKER = "mas_lab.contrib.tinker.policy"
 
 def load_policy(name: str | Path, backend: str = "torch", lora: int | None = None, lr: float | None = None,
                 template: Mapping[str, Any] | None = None, seed: int = 0, plain: bool = False,
-                **options) -> Policy:  # fmt: skip
+                start: str | Path | None = None, **options) -> Policy:  # fmt: skip
     """Load one policy, with full weights or one adapter.
 
     Args:
@@ -39,6 +39,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
         seed: Seed of the adapter's initial weights; it has no effect on full weights.
         plain: Sample and train by the readable padded code in `mas_lab.backends.torch`, in place of the fast code in
             its room `fast`: for a debugger, and for a doubt. The numbers are the same up to float noise.
+        start: For an adapter, the weights that it starts from, see `load_base`.
         **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
             for weights behind a Tinker server `mas_lab.contrib.tinker.policy.TinkerOptions`.
@@ -57,7 +58,9 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
     check_arguments(load_policy, locals(), lora=1, lr=0)
     options |= {"plain": True} if plain else {}
     if lora is not None:
-        return load_base(name, backend, 1, lora, lr, template, seed, **options).adapter(Path(name).name)
+        return load_base(name, backend, 1, lora, lr, template, seed, start, **options).adapter(Path(name).name)
+    if start is not None:
+        raise PolicyError(f"start={str(start)!r} holds weights of an adapter; give lora=, its rank")
     if backend == "tinker":
         raise PolicyError("backend 'tinker' trains adapters alone; give lora=, their rank")
     make = _model_class(backend)
@@ -69,7 +72,8 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
 
 
 def load_base(name: str | Path, backend: str = "torch", adapters: int = 1, rank: int = 16, lr: float | None = None,
-              template: Mapping[str, Any] | None = None, seed: int = 0, **options):  # fmt: skip
+              template: Mapping[str, Any] | None = None, seed: int = 0, start: str | Path | None = None,
+              **options):  # fmt: skip
     """Load one copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
 
     Args:
@@ -80,24 +84,30 @@ def load_base(name: str | Path, backend: str = "torch", adapters: int = 1, rank:
         lr: Learning rate. `None`: the default of `load_policy` with LoRA.
         template: Keyword arguments of the chat template. `None`: no arguments.
         seed: Seed of the adapters' initial weights.
+        start: Folder of an adapter of this base that `policy.save` wrote. Each new adapter starts from its weights, and
+            they are the reference of the KL term. Or the name of a warm start that the kit ships, such as "words",
+            which plays the tasks with `size="words"`. `None`: an adapter starts as the base.
         **options: Options of the back end, see `load_policy`.
 
     Returns:
         The base. One engine serves all its adapters in one mixed batch.
 
     Raises:
-        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here.
+        PolicyError: The model, back end or an option is unknown, or the back end cannot do this here. `start` is no
+            adapter, or one of another base or rank.
     """
     check_arguments(load_base, locals(), adapters=1, rank=1, lr=0)
     source = Source.find(name)
     lr = source.default_lr(lora=True) if lr is None else lr
     if backend == "tinker":
+        if start is not None:
+            raise PolicyError("backend 'tinker' takes no weights from here; leave out start=")
         return import_module(TINKER).TinkerBase(source, adapters, rank, lr, seed, template, **options)
     make = _model_class(backend)
     from mas_lab.backends.torch.base import TorchBase
 
     model = make(source, options_of(make.Options, options), template, lora=(adapters, rank))
-    return TorchBase(model, adapters, rank, lr, seed)
+    return TorchBase(model, adapters, rank, lr, seed, start)
 
 
 def restore_policies(directories: dict[str, str | Path], base: str | Sequence[str] = ()) -> dict[str, Policy]:

@@ -3,6 +3,7 @@
 Leaves out: the methods of a policy (`policy`) and its files (`state`).
 """
 
+import hashlib
 import json
 import threading
 from collections.abc import Collection
@@ -16,7 +17,9 @@ from transformers import AutoModelForCausalLM
 from mas_lab.backends.torch.encoding import AdapterBase
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
-from mas_lab.backends.torch.source import RECORD, Source, model_config, options_of
+from mas_lab.backends.torch.source import RECORD, Source, model_config, options_of, read_record
+from mas_lab.backends.torch.state import ADAPTER
+from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
 RANDOM = threading.Lock()
@@ -27,8 +30,11 @@ Bases = dict[str, list["TorchBase"]]
 class TorchBase(AdapterBase):
     """One copy of a base with up to `size` LoRA adapters; each adapter is a policy with its own optimizer."""
 
-    def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int):
+    def __init__(
+        self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int, start: str | Path | None = None
+    ):
         self.shared, self.size, self.rank, self.lr, self.seed = shared, adapters, rank, lr, seed
+        self.start = None if start is None else warm_start(start, shared.source)
         self.policies: dict[str, TorchPolicy] = {}
         shared.net.requires_grad_(False)
 
@@ -46,7 +52,26 @@ class TorchBase(AdapterBase):
         policy.name, self.policies[agent] = agent, policy
         policy.made_with = {"adapters": self.size, "rank": self.rank, "seed": self.seed, "index": index}
         policy.made_with |= {} if rank in (None, self.rank) else {"own_rank": rank}
+        if self.start is not None:
+            policy.load_weights(self.start)
+            policy.made_with["start"] = hashlib.sha256((self.start / ADAPTER).read_bytes()).hexdigest()
         return policy
+
+
+def warm_start(start: str | Path, base: Source) -> Path:
+    """Return the folder of an adapter, shipped or not; raise PolicyError if it is of another base."""
+    shipped, folder = data_dir() / "warm" / start, Path(start)
+    if not folder.is_dir() and shipped.is_dir():
+        folder = shipped
+    if not (folder / ADAPTER).is_file():
+        names = sorted(path.parent.name for path in (data_dir() / "warm").glob(f"*/{ADAPTER}"))
+        raise PolicyError(
+            f"start={str(start)!r} is no folder of an adapter that policy.save wrote; shipped are {', '.join(names)}"
+        )
+    made_on = Source(**read_record(folder)["source"])
+    if made_on.digest != base.digest:
+        raise PolicyError(f"start={str(start)!r} is an adapter of {made_on.name!r}, and the base is {base.name!r}")
+    return folder
 
 
 def restore(
@@ -119,6 +144,7 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Base
     """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
     index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
+    made_with.pop("start", None)  # the weights are restored from their own folder
     shared = [record[key] for key in ("backend", "source", "options", "template")]
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
     for base in same_base:

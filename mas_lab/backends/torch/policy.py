@@ -47,7 +47,7 @@ class TorchPolicy(ChatPolicy):
     def __init__(self, shared: TorchModel, lr: float, adapter: str | None = None):
         self.shared, self.lr, self.adapter, self.version = shared, lr, adapter, 0
         self.name = adapter or Path(shared.source.name).name
-        self.made_with: dict[str, int] | None = None
+        self.made_with: dict[str, Any] | None = None
         """For an adapter: the arguments that made its base, and its index there. `None`: all weights are trained."""
         self.first_weights: dict[str, torch.Tensor] | None = None
         """For an adapter: its weights when this training began, the reference. `None`: the base without adapters."""

@@ -89,7 +89,11 @@ def load_weights(policy: Any, directory: Path) -> None:
         require_finite(weights, policy.name, f"in {directory / ADAPTER}")
         own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
-            raise PolicyError(f"policy {policy.name!r}: the adapter in {directory} is of another make")
+            ranks = [min(min(w.shape) for w in of.values()) for of in (weights, own)]
+            raise PolicyError(
+                f"policy {policy.name!r}: the adapter in {directory} is of another make, of rank {ranks[0]}, and this "
+                f"one has rank {ranks[1]}"
+            )
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
     policy.start_anew()
 

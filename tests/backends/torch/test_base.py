@@ -1,5 +1,7 @@
 """Several adapters over one base: mixed batches, and that nobody's step touches anybody else."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,8 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
-from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.loading import load_base, load_policy, restore_policies
+from mas_lab.policy import PolicyError
 
 AGENTS = ("solver", "verifier", "fixer")
 
@@ -98,3 +101,42 @@ def test_plain_peft_loads_a_saved_adapter(base, qwen3, tmp_path):
     members = {"model": PeftModel.from_pretrained(net, tmp_path).eval(), "activate": lambda self: None}
     plain = type("Plain", (), members)()
     assert gap(plain, requests(), policy.sample(requests())) < 1e-4
+
+
+def flat(tensors):
+    return torch.cat([tensor.detach().flatten() for tensor in tensors.values()])
+
+
+def test_adapters_start_from_saved_ones(qwen3, tmp_path):
+    first = load_policy(qwen3, lora=4, seed=1)
+    with torch.no_grad():
+        for parameter in first.parameters.values():
+            parameter.add_(0.1)
+    first.save(tmp_path / "warm")
+    base = load_base(qwen3, adapters=2, rank=4, start=tmp_path / "warm")
+    for agent in ("solver", "verifier"):
+        policy = base.adapter(agent)
+        assert torch.equal(flat(policy.parameters), flat(first.parameters))
+        assert torch.equal(flat(policy.first_weights), flat(first.parameters))
+        assert policy.describe()["lora"]["start"] != load_policy(qwen3, lora=4).describe()["lora"].get("start")
+    base.adapter("solver").save(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "warm")
+    [again] = restore_policies({"s": tmp_path / "saved"}).values()
+    assert torch.equal(flat(again.parameters), flat(first.parameters))
+
+
+def test_a_start_that_does_not_fit_is_refused(qwen3, models, tmp_path):
+    load_policy(qwen3, lora=4).save(tmp_path / "warm")
+    for start, words in [
+        (tmp_path / "nowhere", r"start='.*nowhere' is no folder of an adapter that policy.save wrote"),
+        ("../warm", r"start='../warm' is no folder of an adapter"),
+        (qwen3, r"is no folder of an adapter"),
+    ]:
+        with pytest.raises(PolicyError, match=words):
+            load_base(qwen3, start=start)
+    with pytest.raises(PolicyError, match=r"is an adapter of '.*', and the base is '.*'"):
+        load_base(models / "a", start=tmp_path / "warm")
+    with pytest.raises(PolicyError, match=r"of rank 4, and this one has rank 2"):
+        load_policy(qwen3, lora=2, start=tmp_path / "warm")
+    with pytest.raises(PolicyError, match="holds weights of an adapter; give lora="):
+        load_policy(qwen3, start=tmp_path / "warm")
