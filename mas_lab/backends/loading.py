@@ -29,7 +29,8 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
     """Load one policy, with full weights or one adapter.
 
     Args:
-        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        name: Family name of a pocket model, a directory in Hugging Face format, a name in `data/models.toml` such as
+            "smollm2-135m", a GGUF file, or a hub id.
         backend: "torch", "unsloth", "vllm" or "tinker".
         lora: Rank of one adapter that is trained in place of the full weights. `None`: the full weights are trained,
             which "tinker" cannot do.
@@ -51,6 +52,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here. A file of the
             model is missing or broken, or the config names code of a hub; the message names the file.
 
+    A GGUF file is unpacked at its first use, once on a machine (docs/real_models.md). Nothing is downloaded for it.
     `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
     1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
     or else the number that a probe finds. A call of `set_threads` before that has priority.
@@ -77,7 +79,7 @@ def load_base(name: str | Path, backend: str = "torch", adapters: int = 1, rank:
     """Load one copy of a base whose `.adapter(agent)` gives each agent an adapter and an optimizer of its own.
 
     Args:
-        name: Family name of a pocket model, a directory in Hugging Face format, or a hub id.
+        name: Family name of a pocket model, a directory, a listed name, a GGUF file, or a hub id, as in `load_policy`.
         backend: "torch", "unsloth", "vllm" or "tinker".
         adapters: Number of adapters that will be made; asking for more is an error.
         rank: Largest rank of the adapters.

@@ -80,7 +80,7 @@ class ModelSpec:
     """One model in memory: the part that is trained, and the devices that it may use."""
 
     model: "str | PretrainedConfig"
-    """A config, a name in `known_shapes`, a pocket model, a directory or a hub id."""
+    """A config, a name in `known_shapes`, or a name of a model as in `load_policy`."""
     lora: int | None = None
     """Rank of adapters over a frozen base in 16 bits. `None`: all weights are trained, in float32."""
     adapters: int = 1

@@ -6,6 +6,7 @@ tokenizer does not know reaches the model as an unknown token only. Leaves out: 
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -45,7 +46,8 @@ class ChatPolicy:
         self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"
     ) -> list[list[int]]:
         """Encode many chats in one call of the tokenizer."""
-        return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
+        with _writing(self.name):
+            return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
 
     def encode_answer(self, text: str) -> list[int]:
         """Return the token ids of an answer, with the token that ends a turn.
@@ -102,6 +104,20 @@ class AdapterBase:
             raise PolicyError(f"agent {agent!r} requests rank {rank}; its adapter was made before, of another rank")
         policy.lr = policy.lr if lr is None else lr
         return policy
+
+
+@contextmanager
+def _writing(policy: str) -> Iterator[None]:
+    """Raise PolicyError if the chat template fails, such as Gemma's, which knows no system role."""
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith("jinja2"):
+            raise
+        raise PolicyError(
+            f"policy {policy!r}: its chat template refuses the messages ({error}); pass another one, load_policy(..., "
+            "template={'chat_template': ...}), or use an env without such messages, for example without system prompts"
+        ) from error
 
 
 def encode(

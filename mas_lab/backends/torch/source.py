@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from mas_lab.backends.torch.gguf import digest_of, gguf_file, listed_models, unpacked
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
@@ -131,12 +132,16 @@ def eos_ids(tokenizer, config: Any) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class Source:
-    """The source of weights: a pocket family, a directory or a hub id, with a digest."""
+    """The source of weights, with a digest.
+
+    Its `kind` is "directory", "pocket" (a pocket family), "listed" (a name in `data/models.toml`), "gguf" (a file), or
+    "hub" (a hub id).
+    """
 
     kind: str
     name: str
     digest: str | None = None
-    """sha256 over the weight files of a pocket model or directory; the commit of a hub model."""
+    """sha256 over the weight files of a pocket model or directory, or of a GGUF file; the commit of a hub model."""
 
     @classmethod
     def find(cls, name: str | Path) -> "Source":
@@ -146,20 +151,29 @@ class Source:
         families = _families()
         if str(name) in families:
             return cls("pocket", str(name))
+        if str(name) in (listed := listed_models()):
+            return cls("listed", str(name), listed[str(name)]["sha256"])
+        with reading(name, "the GGUF file"):
+            if file := gguf_file(name):
+                return cls("gguf", str(file), digest_of(file))
         if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
             return cls("hub", str(name))
         raise PolicyError(
-            f"no model {str(name)!r}: neither a directory with a config.json, nor a hub id (owner/name), nor a pocket "
-            f"model; pocket models: {', '.join(families) or 'none here'}; lab.make_pocket(env, out) makes one"
+            f"no model {str(name)!r}: neither a directory with a config.json, nor a .gguf file, nor a hub id "
+            f"(owner/name), nor a model of a package ({', '.join(listed)}), nor a pocket model; pocket models: "
+            f"{', '.join(families) or 'none here'}; lab.make_pocket(env, out) makes one"
         )
 
     def default_lr(self, lora: bool) -> float:
-        """Return the learning rate in `provenance.json`, or the usual rate of large models.
+        """Return the learning rate in `provenance.json` or `models.toml`, or the usual rate of large models.
 
         A pocket model has one rate for all weights and one for an adapter. Weights that `policy.save` wrote keep the
         rate that they had. Raises PolicyError if a pocket model has no rate.
         """
-        path, which = Path(self.location()) / PROVENANCE, "lora" if lora else "full"
+        which = "lora" if lora else "full"
+        if self.kind in ("listed", "gguf"):
+            return (LARGE_LR | listed_models().get(self.name, {}).get("learning_rate", {}))[which]
+        path = Path(self.location()) / PROVENANCE
         if self.kind == "directory" and path.with_name(RECORD).is_file():
             record = read_record(path.parent)
             return Source(**record["source"]).default_lr(lora) if lora else record["lr"]
@@ -175,8 +189,11 @@ class Source:
     def location(self) -> str:
         """Return the folder or the hub id; raise PolicyError for a pocket model that the kit does not ship.
 
-        A record may come from anybody, and the name in it may be a path.
+        A record may come from anybody, and the name in it may be a path. A GGUF file is unpacked at its first use, and
+        the unpacked files are checked.
         """
+        if self.kind in ("listed", "gguf"):
+            return unpacked(self.name, self.digest)
         if self.kind == "pocket" and self.name not in _families():
             raise PolicyError(f"the kit ships no pocket model {self.name!r:.80}; it ships {', '.join(_families())}")
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
@@ -196,6 +213,9 @@ class Source:
     def check(self) -> None:
         """Raise PolicyError if the recorded weights are missing or have changed."""
         if self.kind == "hub":
+            return
+        if self.kind in ("listed", "gguf"):
+            self.location()
             return
         if not (Path(self.location()) / "config.json").is_file():
             raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")

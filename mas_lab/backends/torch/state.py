@@ -32,9 +32,9 @@ def record(policy: Any) -> dict[str, Any]:
 
 
 def describe(policy: Any) -> dict[str, Any]:
-    """Return the record without the parts that depend on the machine: a directory's place, device, engine settings."""
+    """Return the record without the parts that depend on the machine: the place of files, device, engine settings."""
     described = record(policy)
-    if described["source"]["kind"] == "directory":
+    if described["source"]["kind"] in ("directory", "gguf"):
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]

@@ -45,7 +45,7 @@ FETCHED = [TEAM, "policies/*.safetensors", "policies/*.json", "policies/*/merges
 class Base(BaseModel):
     """The model that a policy began with."""
 
-    kind: Literal["pocket", "directory", "hub"]
+    kind: Literal["pocket", "directory", "hub", "listed", "gguf"]
     name: str | None = Field(None, pattern=NAME)
     digest: str | None = Field(None, pattern="^([0-9a-f]{40}|[0-9a-f]{64})$")
 
@@ -158,8 +158,8 @@ def load_team(
     Args:
         where: A folder ("my_team"), or a hub id ("owner/name").
         revision: For the hub, a commit, which pins the files; a tag or branch may move. `None`: nothing is fetched.
-        base: Base models of adapters that may be loaded, as hub ids or folders. Pocket models of the kit are always
-            allowed.
+        base: Base models of adapters that may be loaded, as hub ids, folders or GGUF files. Pocket models of the kit
+            and models of listed packages are always allowed.
         backend: As for `load_policy`.
         **options: As for `load_policy`, without `alpha`: adapters keep their own.
 
@@ -217,17 +217,18 @@ def _weights(name: str, one: PolicyEntry, folder: Path, bases: Sequence[str | Pa
     if one.lora is None:
         return SavedWeights(folder / one.folder, one.lr, one.template)
     base, found = one.base, []
-    if base.kind == "pocket" or (base.kind == "hub" and base.name in bases):
+    if base.kind in ("pocket", "listed") or (base.kind == "hub" and base.name in bases):
         found = [Source(**base.model_dump())]
-    elif base.kind == "directory":
-        known = [Source.find(Path(path)).pinned() for path in bases if (Path(path) / "config.json").is_file()]
+    elif base.kind in ("directory", "gguf"):
+        local = [path for path in map(Path, bases) if (path / "config.json").is_file() or path.is_file()]
+        known = [Source.find(path).pinned() for path in local]
         found = [source for source in known if source.digest == base.digest]
     if not found:
-        theirs = f"a model in a folder of whoever trained it (sha256 of its weights: {base.digest})"
+        theirs = f"a model on the machine of whoever trained it (sha256 of its weights: {base.digest})"
         message = f"the model {base.name!r} of the hub" if base.kind == "hub" else theirs
         raise PolicyError(
             f"policy {name!r:.80} is an adapter of {message}, which is only loaded on request; if you want it, get "
-            "that model, and load_team(..., base=<its id or folder>)"
+            "that model, and load_team(..., base=<its id, folder or file>)"
         )
     lora = one.lora.model_dump(exclude={"alpha"}, exclude_none=True) | {"seed": 0}
     return SavedWeights(folder / one.folder, one.lr, one.template, lora, found[0])

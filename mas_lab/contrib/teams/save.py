@@ -80,7 +80,7 @@ def _copy(name: str, number: int, checkpoint: Checkpoint, staged: Path) -> dict[
         if re.match(FILE, path.name):
             shutil.copyfile(path, folder / path.name)
     base = {key: value for key, value in record["source"].items() if value is not None}
-    if base["kind"] == "directory":
+    if base["kind"] in ("directory", "gguf"):
         del base["name"]  # a path on a local machine
     if (adapted := folder / "adapter_config.json").is_file():
         write_json(adapted, read_json(adapted) | {"base_model_name_or_path": base.get("name")})

