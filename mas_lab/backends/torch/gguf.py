@@ -180,6 +180,8 @@ def _unpack(path: Path, folder: Path) -> None:
         )
         if missing := found["missing_keys"]:
             raise ValueError(f"{len(missing)} weights are missing, the first is {min(missing)!r}")
+        if isinstance(end := net.config.eos_token_id, int):  # transformers 5.15 takes the first token in its place
+            tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
         vars(net.config).pop("quantization_config", None)
         with torch.device("meta"):  # a model that was read from GGUF refuses to be saved
             plain = transformers.AutoModelForCausalLM.from_config(net.config, dtype=torch.bfloat16)

@@ -89,6 +89,16 @@ def test_a_tokenizer_without_a_chat_template_is_refused_unless_one_is_passed(qwe
     assert policy.encode(said("w5 w6")) == [9, 10, 3]
 
 
+def test_a_template_that_refuses_a_system_role_is_named_with_the_remedy(qwen3):
+    """Gemma's templates raise this error."""
+    refuses = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}say"
+    policy = load_policy(qwen3, lora=2, template={"chat_template": refuses})
+    assert policy.encode(said("w5")) == [3]
+    sentence = r"policy '.*': its chat template refuses the messages \(System role not supported\); .* without system"
+    with pytest.raises(PolicyError, match=sentence):
+        policy.encode([*said("w5", "system"), *said("w6")])
+
+
 def bytes_tokenizer(template, **marks):
     """A tokenizer that spells any text; `marks` are added tokens, True for special ones."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
