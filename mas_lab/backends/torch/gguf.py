@@ -157,8 +157,7 @@ def _write(path: Path, name: str, folder: Path) -> None:
         _unpack(path, part)
         files = {file.name: digest_of(file) for file in sorted(part.iterdir())}
         (part / RECORD).write_text(json.dumps({"source": name, "gguf": folder.name, "files": files}, indent=1))
-        if folder.exists():
-            shutil.rmtree(folder)
+        shutil.rmtree(folder, ignore_errors=True)  # what stays, such as open files, makes the next line fail
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
