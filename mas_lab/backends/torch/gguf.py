@@ -156,7 +156,8 @@ def _write(path: Path, name: str, folder: Path) -> None:
         part.mkdir()
         _unpack(path, part)
         files = {file.name: digest_of(file) for file in sorted(part.iterdir())}
-        (part / RECORD).write_text(json.dumps({"source": name, "gguf": folder.name, "files": files}, indent=1))
+        record = json.dumps({"source": name, "gguf": folder.name, "files": files}, indent=1)
+        (part / RECORD).write_text(record, encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # what stays, such as open files, makes the next line fail
         part.rename(folder)
     finally:
