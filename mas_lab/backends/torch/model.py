@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
@@ -323,9 +323,11 @@ class TorchModel:
         if self.options.dtype is not None:
             return getattr(torch, self.options.dtype)
         if self.device.type != "cuda":
-            with torch.device("meta"):
-                net = AutoModelForCausalLM.from_config(model_config(self.weights), trust_remote_code=False)
-            return settle_dtype(net.num_parameters())
+            weights = 0
+            with suppress(Exception), torch.device("meta"):  # `read` says what is wrong with a model
+                config = model_config(self.weights)
+                weights = AutoModelForCausalLM.from_config(config, trust_remote_code=False).num_parameters()
+            return settle_dtype(weights)
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
         return torch.float16 if self.lora else torch.float32

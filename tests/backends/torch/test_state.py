@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
+from mas_lab.backends.torch import model as model_module
 from mas_lab.backends.torch import source as source_module
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.policy import PolicyError, Sample
@@ -150,7 +151,8 @@ def recorded(directory, **changes):
 def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, digest):
     asked = []
     load_policy(qwen3, lora=4 if digest else None).save(tmp_path)
-    monkeypatch.setattr(source_module, "model_config", lambda where: asked.append(where))
+    for module in (source_module, model_module):
+        monkeypatch.setattr(module, "model_config", lambda where: asked.append(where))
     monkeypatch.setattr(TorchModel, "read", lambda self, where, dtype: asked.append(where) or 1 / 0)
     recorded(tmp_path, source={"kind": "hub", "name": "stranger/model", "digest": digest})
     words = r"policy\.json names the model 'stranger/model' of the hub.*\.team\(base='stranger/model'\)"
