@@ -47,6 +47,7 @@ def ship(policy: Policy, folder: Path) -> None:
     save_file({name: weights.bfloat16() for name, weights in load_file(path).items()}, path, metadata={"format": "pt"})
     config = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = policy.shared.source.name
+    path.chmod(0o644)  # a package would keep its owner-only mode
     (folder / "adapter_config.json").write_text(json.dumps(config, indent=1) + "\n", encoding="utf-8")
 
 

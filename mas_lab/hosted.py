@@ -105,15 +105,15 @@ def plan_install(needs: Sequence[str], have: Mapping[str, str], constraints: Pat
     return [*install, "--constraint", str(constraints), *needs]
 
 
-def add(needs: Sequence[str], host: str) -> dict[str, str]:
-    """Install `needs` and their requirements in this environment; return what was added.
+def add(needs: Sequence[str], host: str, *flags: str) -> dict[str, str]:
+    """Install `needs` and their requirements in this environment; return what was added. `flags` are pip's.
 
     Raises SystemExit with the reason if that fails.
     """
     before = installed()
     with tempfile.TemporaryDirectory() as folder:
         command = plan_install(needs, before, Path(folder) / "constraints.txt")
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
+        done = subprocess.run([*command, *flags], capture_output=True, encoding="utf-8", errors="replace", check=False)
     if done.returncode:
         why = "\n".join(f"{done.stdout}\n{done.stderr}".strip().splitlines()[-12:])
         offline = f"If pip could not reach the package index: {SWITCHES['internet'][host]}."
@@ -139,22 +139,22 @@ def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
             if version is not None and not one.specifier.contains(version, prereleases=True)]  # fmt: skip
 
 
-def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = ()) -> Host:
+def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Sequence[str] = ()) -> Host:
     """Install the missing requirements of mas_lab and of this notebook (`needs`), and print a report.
 
-    `gpu_needs` are installed too if a hosted GPU is usable. A local environment stays as it is, unless mas_lab or the
+    `gpu_needs` are installed too if a hosted GPU is usable. `alone` is installed without its own requirements. A local environment stays as it is, unless mas_lab or the
     notebook has a requirement that is not installed at all.
     """
     host = Host(detect(), gpus())
     why = host.why_no_gpu()
     if gpu_needs or host.name != "local":
         print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}")
-    if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs], installed()):
+    if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs, *alone], installed()):
         return host
     on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()
     if wrong := unfit([*(metadata.requires("mas-lab") or ()), *needs, *on_gpu], installed()):
         listed = "\n".join(f"  {one}" for one in wrong)
         raise SystemExit(f"Packages of this machine do not fit, and none is replaced:\n{listed}\n{NEWER[host.name]}")
-    added = add(["mas-lab", *needs, *on_gpu], host.name)
+    added = add(["mas-lab", *needs, *on_gpu], host.name) | (add(alone, host.name, "--no-deps") if alone else {})
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host
