@@ -148,7 +148,9 @@ def in_words(name: str) -> str:
         return ""
     last = agents[agents["steps"] == agents["steps"].max()]
     rates = ", ".join(f"{row.agent} {row.right:.2f}" for row in last.itertuples())
-    told = f"`lab.make_env({name!r}, size='words')`, SmolLM2-135M after {last['steps'].iloc[0]} steps of `lab.imitate`"
+    steps = last["steps"].iloc[0]
+    told = f"`lab.make_env({name!r}, size='words')`, SmolLM2-135M after {steps} steps of `lab.imitate` as solver and "
+    told += f"{steps // 2} in the other role of `{last['warm_start'].iloc[0]}`"
     return f"{told}; right when called: {rates}.\n\n{rows_of(turns)}\n"
 
 
