@@ -5,8 +5,8 @@
 `agents.csv` says how often each agent was called and right on held-out tasks after each ten steps of `lab.imitate`, and
 `episodes.csv` has one last episode of each task, one that succeeds if there is any. The teaching tasks ask the same
 questions, so one warm start on `paid_help` serves all of them; `lab.load_base(..., start="words")` takes it. `math` has
-its own, which is not shipped. One adapter plays all agents. Each block of the warm start has ten steps on the answers of
-the first agent, then five on those of the second, which is called rarely. Leaves out: what a training makes of it.
+its own, which is not shipped. One adapter plays all agents. Each block of the warm start has ten steps on the answers
+of the first agent, then five on those of the second, which is called rarely. Leaves out: what a training makes of it.
 """
 
 import argparse

@@ -142,8 +142,8 @@ def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
 def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Sequence[str] = ()) -> Host:
     """Install the missing requirements of mas_lab and of this notebook (`needs`), and print a report.
 
-    `gpu_needs` are installed too if a hosted GPU is usable. `alone` is installed without its own requirements. A local environment stays as it is, unless mas_lab or the
-    notebook has a requirement that is not installed at all.
+    `gpu_needs` are installed too if a hosted GPU is usable, and `alone` without its own requirements. A local
+    environment stays as it is, unless mas_lab or the notebook has a requirement that is not installed at all.
     """
     host = Host(detect(), gpus())
     why = host.why_no_gpu()

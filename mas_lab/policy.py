@@ -128,8 +128,8 @@ class Capabilities:
     device: str = "cpu"
     """Name of the device. Policies on different devices compute their gradients at the same time."""
     tolerance: float | None = None
-    """Largest |p_trained / p_sampled - 1| of a token that the present weights sampled, or its 99th percentile if there
-    is a `tis`; `update` refuses more. `None`: unknown, not checked."""
+    """Largest |p_trained / p_sampled - 1| of a token that the present weights sampled, or its mean over many tokens if
+    there is a `tis`; `update` refuses more. `None`: unknown, not checked."""
     tis: float | None = None
     """Bound of the importance weights of a loss with `tis=None`. `None`: no weights, because the sampler and the
     weights that learn agree up to float noise. In half precision they do not."""

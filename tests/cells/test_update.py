@@ -437,7 +437,9 @@ def test_half_precision_takes_ratios_to_its_own_pass_and_refuses_old_rows(models
     pd.testing.assert_frame_equal(default, bounded)
     assert off["max_ratio"].min() > 1.1 and off["grad_norm"].iloc[0] != default["grad_norm"].iloc[0]
     update_fresh(team, turns)
-    with pytest.raises(UpdateError, match=r"of a token is [0-9.e+]+, more than 0\.5: these rows were sampled before"):
+    with pytest.raises(
+        UpdateError, match=r"of the mean token is [0-9.e+]+, more than 0\.2: these rows were sampled before"
+    ):
         update_fresh(team, turns)
 
 

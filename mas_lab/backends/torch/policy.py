@@ -75,7 +75,7 @@ class TorchPolicy(ChatPolicy):
         return Capabilities(
             features=True,
             device=str(self.device) if type(self.passes) is Passes else "shared",
-            tolerance=max(0.5 if half else 1e-2, stated or 0.0),
+            tolerance=max(0.2 if half else 1e-2, stated or 0.0),
             tis=2.0 if half else None,
         )
 
