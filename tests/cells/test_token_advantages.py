@@ -119,8 +119,8 @@ def test_importance_weights_multiply_each_tokens_own(models):
     team, turns = make_team("shared", models), by_hand([1.0, -2.0], 3.0)
     now = team["asker"].logprobs(samples_of(turns, weight=0.0)).detach().reshape(2, 2)
     calls = passed(team)
-    lab.update(team, turns.assign(logprobs=(now - math.log(2)).tolist()), loss=lab.clipped(0.2, tis=1.5))
-    assert [list(sample.advantage) for sample in calls] == [pytest.approx([1.5, -3.0]), pytest.approx([4.5, 4.5])]
+    lab.update(team, turns.assign(logprobs=(now - math.log(2)).tolist()), loss=lab.clipped(0.2, tis=1.5), epochs=2)
+    assert [list(sample.advantage) for sample in calls[:2]] == [pytest.approx([1.5, -3.0]), pytest.approx([4.5, 4.5])]
 
 
 @pytest.mark.parametrize("advantage, words", [

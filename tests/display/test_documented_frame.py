@@ -84,12 +84,13 @@ def test_every_column_has_its_meaning(found, spiky, models):
         "dialogue": dialogue(report.turns, report.turns["episode"].iloc[0]),
         "baseline_ratio": lab.baseline_ratio(team, report.turns, rows=4),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),
+        "imitate": lab.imitate(lab.Team.shared(lab.load_policy("math"), ("solver",)), lab.make_env("math"), 2, 1, 2),
     }  # fmt: skip
     assert set(tables) == set(COLUMN_DOCS)
     for name, table in tables.items():
         columns = ["pass@j" if column.startswith("pass@") else column for column in table.columns]
         assert not set(columns) - set(COLUMN_DOCS[name]), name
-        plain = name in ("update", "evaluate")
+        plain = name in ("update", "evaluate", "imitate")
         assert plain or (type(table) is DocumentedFrame and table.kind == name)
     assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split()}
     assert {"b", "v", "F", "lone"} <= set(inspector.table.columns)
