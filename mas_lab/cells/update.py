@@ -196,9 +196,9 @@ def policy_batches(
     table, unit = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
     several, parts = epochs * minibatches > 1, {}
     for name, policy in team.policies.items():
-        rows, own_loss = _learned_rows(team, table, name), _bounded(loss, policy)
+        rows, own_loss = _learned_rows(team, table, name), _with_default_tis(loss, policy)
         if several and own_loss.tis and len(rows):
-            rows, own_loss = rows.assign(**_before(policy, rows, own_loss.tis)), replace(own_loss, tis=0.0)
+            rows, own_loss = rows.assign(**_importance_weights(policy, rows, own_loss.tis)), replace(own_loss, tis=0.0)
         parts[name] = rows, own_loss
     for epoch in range(epochs):
         steps: list[list[PolicyBatch]] = [[] for _ in range(minibatches)]
@@ -335,7 +335,7 @@ def require_fresh(batch: PolicyBatch) -> None:
     if tolerance is None or batch.broken:
         return
     for agent, own in batch.agents.items():
-        if own.tokens is None or (rough and len(own.gaps_N) < MANY):
+        if own.tokens is None or (rough and len(own.row_N) < MANY):
             continue
         if not (gap := (own.gaps_N.mean() if rough else own.gaps_N.max()).item()) <= tolerance:
             raise UpdateError(
@@ -506,7 +506,7 @@ def _require_comparable_groups(rows: pd.DataFrame, loss: Loss) -> None:
         )
 
 
-def _bounded(loss: Loss, policy: Policy) -> Loss:
+def _with_default_tis(loss: Loss, policy: Policy) -> Loss:
     """Return the loss with the policy's own bound of the importance weights, if it names none."""
     bound = policy.capabilities.tis
     return replace(loss, tis=bound) if bound and loss.tis is None and loss.unit == "row" else loss
@@ -525,16 +525,15 @@ def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
     return rows
 
 
-def _before(policy: Policy, rows: pd.DataFrame, bound: float) -> dict[str, pd.Series]:
+def _importance_weights(policy: Policy, rows: pd.DataFrame, bound: float) -> dict[str, pd.Series]:
     """Return columns with the old log-probability of each token and its importance weight.
 
     `old_logprobs` are those of the weights before this update, and `importance` is min(p_old / p_sampled, bound).
     """
-    before_N = policy.forward(samples_of(rows, weight=0.0)).logprobs_N
-    before = [part_T.tolist() for part_T in before_N.split(rows["completion_ids"].map(len).tolist())]
-    pairs = zip(before, rows["logprobs"], strict=True)
-    weights = [np.minimum(np.exp(np.subtract(*pair)), bound) for pair in pairs]
-    columns = {"old_logprobs": before, "importance": weights}
+    old_N = policy.forward(samples_of(rows, weight=0.0)).logprobs_N
+    old = [old_T.tolist() for old_T in old_N.split(rows["completion_ids"].map(len).tolist())]
+    pairs = zip(old, rows["logprobs"], strict=True)
+    columns = {"old_logprobs": old, "importance": [np.minimum(np.exp(np.subtract(*pair)), bound) for pair in pairs]}
     return {name: pd.Series(values, rows.index, dtype=object) for name, values in columns.items()}
 
 

@@ -72,7 +72,7 @@ def imitate(team: Team, env: Env, tasks: int | Sequence[Task], steps: int, batch
     `lab.imitate(lab.Team.shared(first, env.agents), ...)`:
 
     >>> first.save("warm")
-    >>> for agent in team: team[agent].load_weights("warm")
+    >>> base = lab.load_base(name, adapters=len(env.agents), start="warm")
     """
     check_arguments(imitate, locals(), tasks=1, steps=0, batch=1, lr=0, seed=0)
     require_demonstrate(env, "imitate")

@@ -121,7 +121,7 @@ if base.shared.dtype == torch.float32:
 
 
 # %% [markdown]
-# *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| over all tokens, before the first optimizer step. In float32 it is rounding, about 1e-6. In half precision about one percent is normal. Much more means that the sampling weights are not the trained weights, and every ratio of the loss would be wrong. Here they are the same tensors. If vLLM samples, the kit sends it the adapters after each update, and proves on a few tokens that they arrived.
+# *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| over all tokens, before the first optimizer step. In float32 it is rounding, about 1e-6. In half precision single tokens may differ by 0.2 and more (14). In float32 more means that the sampling weights are not the trained weights. Here they are the same tensors. If vLLM samples, the kit sends it the adapters after each update, and proves on a few tokens that they arrived.
 #
 # **10.3** (5 minutes, easy) Write it. The inputs are the log-probabilities of the same tokens, from the trainer and from the sampler.
 

@@ -229,7 +229,7 @@ print(f"largest |p_trained / p_sampled - 1|: {mismatch:.1e}")
 assert mismatch < 1e-3, "the weights that spoke are not the weights that are trained"
 
 # %% [markdown]
-# *Explain:* `mismatch` compares the engine's probabilities of its tokens with those of the trainer. Stale weights would show here first, and so would another precision. If a mismatch cannot be avoided (16-bit engines), `lab.clipped(0.2, tis=2.0)` weights each token by the ratio of the two, at most 2.
+# *Explain:* `mismatch` compares the engine's probabilities of its tokens with those of the trainer. Stale weights would show here first, and so would another precision. In half precision it cannot be avoided. Then `update` weights each token by the ratio of the two, at most 2, as `lab.clipped(0.2, tis=2.0)` does everywhere.
 #
 # More GPUs for sampling (*unverified*): use an engine per GPU, or one model over several. vLLM balances the load, and Ray connects machines.
 #

@@ -81,7 +81,7 @@ turns[SHOWN].head(4)
 # %% [markdown]
 # ## What half precision changes
 #
-# The sampler computes a token's probability with a cache, one position at a time. The trainer computes it in one pass. In float32 both agree up to $10^{-6}$. In bfloat16 a number has 8 bits, and they do not agree.
+# The sampler computes a token's probability with a cache, one position at a time. The trainer computes it in one pass. In float32 both agree up to $10^{-6}$. In bfloat16 a number has 8 significant bits, and they do not agree.
 
 # %%
 played = lab.rollout(env, team, env.tasks(2 if SMOKE else 8, split="train", seed=0), lab.episodes(8))
@@ -124,7 +124,7 @@ pd.DataFrame(parts).round(2)
 lab.RewardInspector([turns, stats])
 
 # %% [markdown]
-# *Explain:* under `grpo` the helper's right and wrong answers both lie below the common mean, so both are punished. Under `dr_mas` its right answers stand above its own mean. `grpo_masked` trains on the same rows as `dr_mas`, with the common mean.
+# *Explain:* under `grpo` the helper's right and wrong answers both lie below the common mean, so both are punished. Under `dr_mas` its right answers stand above its own mean. `grpo_masked` trains on the same rows as `dr_mas`, with the common mean and deviation.
 #
 # We trained three seeds of each for 20 steps (`benchmarks/studies/real_paid_help.yaml`, 16 questions a step, rate 1e-3). Success on held-out questions began at 0.54 to 0.57. It ended at 0.53, 0.52 and 0.43 under `grpo`, at 0.68, 0.39 and 0.63 under `grpo_masked`, and at 0.66, 0.69 and 0.70 under `dr_mas`. The helper's rate of right answers, when called, went from 0.17, 0.26 and 0.27 to 0.14, 0.04 and 0.07 under `grpo`, and to 0.34, 0.27 and 0.36 under `dr_mas`. Three seeds at one rate are dots, and no proof.
 #
