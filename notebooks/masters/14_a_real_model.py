@@ -92,7 +92,7 @@ stats[["agent", "tokens", "mismatch", "mismatch_p99", "max_ratio", "clip_fractio
 # %% [markdown]
 # *Explain:* `mismatch` is the largest |p_trained / p_sampled − 1| of a token, and `mismatch_p99` the 99th percentile. In bfloat16 the largest is often 0.2 or more, on tokens that the present weights drew. That is rounding, and no defect. If this ratio entered the loss, `clipped(0.2)` would clip such tokens.
 #
-# So the ratio of the loss is trainer against trainer: `max_ratio` is 1, and nothing is clipped. The sampler's distance becomes a weight of the advantage, min(p_trained / p_sampled, 2), called truncated importance sampling (`tis`). [The page on theory](../docs/theory.md#half-precision) has the figures.
+# So the ratio of the loss is trainer against trainer: `max_ratio` is 1, and nothing is clipped. The sampler's distance becomes a weight of the advantage, min(p_trained / p_sampled, 2), called truncated importance sampling (`tis`). The page `docs/theory.md` of the repository has the figures under "Half precision".
 #
 # **14.1** (4 minutes, easy) Write the weight. The inputs are log-probabilities of the same tokens, from the trainer and from the sampler.
 
@@ -180,4 +180,4 @@ lab.RolloutViewer(live)
 # %% [markdown]
 # ## What else you can load
 #
-# `lab.load_base` also takes a file in GGUF format, such as one from Ollama or LM Studio, a folder in Hugging Face format, or a hub id. [Real models](../docs/real_models.md) says what is read and where it is kept. On a GPU the same lines run with `backend="unsloth"` (10) or `backend="vllm"` (11).
+# `lab.load_base` also takes a file in GGUF format, such as one from Ollama or LM Studio, a folder in Hugging Face format, or a hub id. The page `docs/real_models.md` of the repository says what is read and where it is kept. On a GPU the same lines run with `backend="unsloth"` (10) or `backend="vllm"` (11).
