@@ -85,10 +85,9 @@ def _find_ways(model: Any, small: bool) -> Ways:
             )
     elif model.lora is not None:
         two = Trial(model, adapters=2)
-        ways = replace(ways, mixed=two.samples(replace(ways, mixed=True)))
-        small = model.net.num_parameters() <= EXACT  # a copy of the joined matrices stays
-        if ways.mixed and small and model.device.type == "cpu" and model.dtype == torch.bfloat16:
-            ways = replace(ways, fused=two.samples(replace(ways, fused=True)))
+        mixed, small = replace(ways, mixed=True), model.net.num_parameters() <= EXACT  # the joined matrices stay
+        fused = replace(mixed, fused=small and model.device.type == "cpu" and model.dtype == torch.bfloat16)
+        ways = next((found for found in dict.fromkeys([fused, mixed]) if two.samples(found)), ways)
     elif small and model.device.type == "cpu" and model.net.dtype == torch.float32:
         ways = replace(ways, fused=trial.samples(replace(ways, fused=True)))
     return replace(ways, head=trial.splits(ways))
