@@ -52,8 +52,9 @@ class VllmOptions(Options):
     """A folder that servers on another machine see too; weights reach them, and adapters every engine, through it.
     `None`: a temporary one."""
     tolerance: float | None = None
-    """Largest difference of vLLM's log-probabilities from torch's after a publish. `None`: 1e-4 in float32, else 0.2.
-    With 0.2, stale weights are only noticed once training has moved them that far."""
+    """Largest difference of vLLM's log-probabilities from torch's after a publish; in half precision the mean of a row.
+    `None`: 1e-4 in float32, else 0.2. With 0.2, stale weights are only noticed once training has moved them that
+    far."""
     patience: float = 600.0
     """Seconds that a server may take to start, or to answer a request."""
 

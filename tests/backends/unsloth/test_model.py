@@ -13,6 +13,7 @@ unsloth = pytest.importorskip("unsloth")  # before transformers
 
 import torch  # noqa: E402
 from backends.drawn import drawn, same, weights  # noqa: E402
+from backends.smollm2 import learns  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
@@ -200,3 +201,7 @@ def test_the_notebook_runs_on_it():
 
     said = printed(run_short("10_one_gpu_unsloth"))
     assert "BACKEND='unsloth'" in said and re.search(r"float32: [\d.]+   4 bits: [\d.]+", said)
+
+
+def test_smollm2_plays_in_words_and_learns():
+    assert learns("unsloth").stats["mismatch"].max() < 1.5

@@ -12,6 +12,7 @@ import torch
 pytest.importorskip("vllm")
 
 from backends.drawn import gap
+from backends.smollm2 import learns
 from notebooks.test_notebooks import printed, run_short
 
 import mas_lab as lab
@@ -241,3 +242,8 @@ def test_a_resumed_run_is_the_run_that_never_stopped_and_its_team_may_have_anoth
 def test_the_notebook_runs_on_it():
     said = printed(run_short("11_many_gpus_vllm"))
     assert "sampled by vllm\n" in said
+
+
+def test_smollm2_plays_in_words_and_learns():
+    stats = learns("vllm", dtype="bfloat16", max_seqs=64).stats
+    assert stats["mismatch_p99"].max() < 0.4 and (stats["max_ratio"] == 1).all()

