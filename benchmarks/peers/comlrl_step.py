@@ -5,13 +5,14 @@ contestants'; each agent makes one optimizer step on all of its completions. Its
 full distribution; the rest are its defaults.
 """
 
-from stopwatch import LEARNING_RATE, Stopwatch, arguments, reward
+from stopwatch import LEARNING_RATE, LORA, Stopwatch, arguments, reward
 
-args = arguments()
+args = arguments(LORA)
 
 from comlrl.trainers.reinforce import MAGRPOConfig, MAGRPOTrainer  # noqa: E402  after the stopwatch's environment
 from datasets import Dataset  # noqa: E402
-from transformers import AutoTokenizer  # noqa: E402
+from peft import LoraConfig, get_peft_model  # noqa: E402
+from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: E402
 
 watch = Stopwatch()
 half = len(args.prompts) // 2
@@ -36,7 +37,7 @@ class Timed(MAGRPOTrainer):
         return generated
 
 
-def even_words(first: list[str], second: list[str]) -> list[float]:
+def rewards(first: list[str], second: list[str]) -> list[float]:
     return [reward(a) + reward(b) for a, b in zip(first, second, strict=True)]
 
 
@@ -55,11 +56,20 @@ settings = MAGRPOConfig(
     advantage_normalization=False,
     eval_interval=0,
 )
+
+
+def with_adapter():
+    net = AutoModelForCausalLM.from_pretrained(args.model, dtype="bfloat16")
+    adapter = LoraConfig(r=args.lora, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(net, adapter, autocast_adapter_dtype=False)
+
+
 trainer = Timed(
-    agent_model=str(args.model),
+    agent_model=None if args.lora else str(args.model),
+    agents=[with_adapter(), with_adapter()] if args.lora else None,
     num_agents=2,
     tokenizer=AutoTokenizer.from_pretrained(args.model),
-    reward_func=even_words,
+    reward_func=rewards,
     formatters=[lambda item: item["first"], lambda item: item["second"]],
     args=settings,
     train_dataset=Dataset.from_list(
@@ -70,4 +80,4 @@ trainer = Timed(
 trainer.verbose = False
 trainer.train()
 watch.split()
-watch.write(args, "comlrl")
+watch.write(args, "transformers", "comlrl")

@@ -82,4 +82,4 @@ for step in range(args.warmup + args.steps):
     turns = recipe.advantages(turns)
     lab.update(team, turns, loss=recipe.loss, aggregate=recipe.aggregate)
     watch.split()
-watch.write(args)
+watch.write(args, "transformers")

@@ -93,4 +93,4 @@ for _ in range(args.warmup + args.steps):
     advantages_BK = (rewards_BK - rewards_BK.mean(1, keepdim=True)) / (rewards_BK.std(1, keepdim=True) + 1e-6)
     update(ids, sampled, mask, advantages_BK)
     watch.split()
-watch.write(args)
+watch.write(args, "transformers")

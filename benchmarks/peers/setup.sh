@@ -4,10 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 
-peer() { # environment, package
+peer() { # environment, packages
     [ -x "$1/bin/python" ] || "$PYTHON" -m venv "$1"
-    "$1/bin/python" -m pip install --quiet torch==2.13.0 "$2"
+    "$1/bin/python" -m pip install --quiet torch==2.13.0 "${@:2}"
 }
 
-peer .venv-trl trl==1.16.0
-peer .venv-comlrl comlrl==1.4.3
+peer .venv-trl trl==1.16.0 peft
+peer .venv-comlrl comlrl==1.4.3 peft
+peer .venv-llama xllamacpp==2026.10.11549

@@ -1,4 +1,4 @@
-"""What every contestant shares: its arguments, one thread, the reward, and the record of seconds and tokens per step.
+"""What every contestant shares: its arguments, the threads, the reward, and the record of seconds and tokens per step.
 
 Runs in each peer's own environment, so it imports torch and the standard library only.
 """
@@ -10,12 +10,14 @@ import time
 from importlib import metadata
 from pathlib import Path
 
-os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.update(MKL_NUM_THREADS=os.environ["OMP_NUM_THREADS"], TOKENIZERS_PARALLELISM="false", HF_HUB_OFFLINE="1")
 
 import torch
 
 LEARNING_RATE = 1e-5
 """Small, so that the random model stays near uniform and every contestant samples about as many tokens."""
+LORA = ("--lora", {"type": int, "default": 0, "help": "rank of an adapter on bfloat16 weights; 0: no adapter"})
 
 
 def arguments(*extra: tuple[str, dict]) -> argparse.Namespace:
@@ -30,7 +32,7 @@ def arguments(*extra: tuple[str, dict]) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     for flag, settings in extra:
         parser.add_argument(flag, **settings)
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     torch.manual_seed(0)
     args = parser.parse_args()
     args.prompts = json.loads(args.prompts.read_text())
@@ -38,9 +40,8 @@ def arguments(*extra: tuple[str, dict]) -> argparse.Namespace:
 
 
 def reward(completion: str) -> float:
-    """The share of even-numbered words: cheap, and different between the completions of a prompt."""
-    words = [word for word in completion.split() if word.startswith("w")]
-    return sum(int(word[1:]) % 2 == 0 for word in words) / max(len(words), 1)
+    """The share of even digits and of the letter e: cheap, and different between the completions of a prompt."""
+    return sum(letter in "02468e" for letter in completion) / max(len(completion), 1)
 
 
 class Stopwatch:
@@ -74,5 +75,5 @@ class Stopwatch:
         measured = self.rows[args.warmup :]
         if len(measured) != args.steps:
             raise RuntimeError(f"{len(self.rows)} steps were timed, expected {args.warmup} + {args.steps}")
-        versions = {name: metadata.version(name) for name in ("torch", "transformers", *packages)}
+        versions = {name: metadata.version(name) for name in ("torch", *packages)}
         args.out.write_text(json.dumps({"versions": versions, "steps": measured}))

@@ -4,21 +4,23 @@ Settings are TRL's defaults but for the load, the sampling (temperature 1, full 
 (`--rows`), which was chosen as the fastest of those tried here; benchmarks/README.md has the figures.
 """
 
-from stopwatch import LEARNING_RATE, Stopwatch, arguments, reward
+from stopwatch import LEARNING_RATE, LORA, Stopwatch, arguments, reward
 
 args = arguments(
     ("--rows", {"type": int, "default": 256, "help": "completions per micro-batch"}),
     ("--faster", {"action": "store_true", "help": "bfloat16 weights, and completions for two steps at once"}),
+    LORA,
 )
 
 from datasets import Dataset  # noqa: E402  the environment of the stopwatch has to be set before these are imported
+from peft import LoraConfig  # noqa: E402
 from transformers import TrainerCallback  # noqa: E402
 from trl import GRPOConfig, GRPOTrainer  # noqa: E402
 
 watch = Stopwatch()
 
 
-def even_words(completions, completion_ids, **_):
+def rewards(completions, completion_ids, **_):
     watch.count(map(len, completion_ids))
     return [reward(text) for text in completions]
 
@@ -33,7 +35,10 @@ class Splits(TrainerCallback):
 
 completions = len(args.prompts) * args.candidates
 rows = min(args.rows, completions)
-faster = {"model_init_kwargs": {"dtype": "bfloat16"}, "generation_batch_size": 2 * completions} if args.faster else {}
+options = {"model_init_kwargs": {"dtype": "bfloat16"}} if args.faster or args.lora else {}
+if args.faster:
+    options["generation_batch_size"] = 2 * completions
+adapter = LoraConfig(r=args.lora, target_modules="all-linear", task_type="CAUSAL_LM") if args.lora else None
 settings = GRPOConfig(
     output_dir=str(args.out.parent / "trl"),
     per_device_train_batch_size=rows,
@@ -52,14 +57,15 @@ settings = GRPOConfig(
     save_strategy="no",
     logging_strategy="no",
     disable_tqdm=True,
-    **faster,
+    **options,
 )
 trainer = GRPOTrainer(
     model=str(args.model),
-    reward_funcs=even_words,
+    reward_funcs=rewards,
     args=settings,
-    train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in args.prompts] * (2 if faster else 1)),
+    train_dataset=Dataset.from_list([{"prompt": prompt} for prompt in args.prompts] * (2 if args.faster else 1)),
     callbacks=[Splits()],
+    peft_config=adapter,
 )
 trainer.train()
-watch.write(args, "trl")
+watch.write(args, "transformers", "trl")

@@ -315,10 +315,11 @@ def forward(net: Callable, config, ids_M, at_M, layout: Layout, keep_U) -> torch
         answer = net(
             input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, logits_to_keep=keep_U, tree=layout
         )
-    return answer.logits[0]
+    return answer.logits.squeeze(0)  # the gradient of an index would fill a buffer of this size
 
 
 def hidden(net, ids_M, at_M, layout: Layout) -> torch.Tensor:
     """Return the last hidden states (M, h), before the output embedding."""
     with attending(net.config):
-        return net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0][0]
+        states = net.base_model(input_ids=ids_M[None], position_ids=at_M[None], use_cache=False, tree=layout)[0]
+    return states.squeeze(0)
