@@ -1,6 +1,6 @@
 """Writes `data/results/real_tldr/seed_N.json`: two adapters of a real model learn `tldr` in full size by `magrpo`.
 
-    MAS_LAB_THREADS=2 OMP_WAIT_POLICY=PASSIVE python benchmarks/real_tldr.py --seed 0
+    MAS_LAB_THREADS=2 python benchmarks/real_tldr.py --seed 0
 
 One call trains one seed. The same call continues a run that was stopped. The file holds scores and texts on held-out
 posts before and after the training, and a row per step. The prompts, the temperature and the limit of tokens were
@@ -58,7 +58,7 @@ def held_out(env: lab.Env, team: lab.Team, split: str) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--model", default=MODEL, help="name, folder or file for lab.load_base")
     parser.add_argument("--split", default="test", choices=["test", "val"], help="the held-out posts")
     parser.add_argument("--run", help="name or folder of the run; default: real_tldr_N")
