@@ -137,9 +137,12 @@ class Trial:
         # Divided by this temperature, logits have a standard deviation of 1, however confident the model is.
         temperature = max(self.logits(self.ids).std(-1).mean().item(), 1e-3)
         self.asked = [
-            (SimpleNamespace(name="trial", adapter=name, activate=partial(self.activate, name)), request)
+            (
+                SimpleNamespace(name="trial", adapter=name, activate=partial(self.activate, name)),
+                Request(tuple(self.ids[:n]), NEW, temperature, seed),
+            )
             for name in names or [None]
-            for request in (Request(tuple(self.ids[:n]), NEW, temperature, seed) for seed, n in enumerate(PROMPTS * 2))
+            for seed, n in enumerate(PROMPTS if names else PROMPTS * 2)
         ]
 
     def activate(self, adapter: str | None) -> None:
