@@ -40,8 +40,9 @@ class TinkerOptions:
     clips: bool = False
     """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
     error."""
-    tolerance: float = 1e-2
-    """Largest difference, in nats, between a sampled token's log-probability and that of the weights that learn."""
+    tolerance: float = 0.1
+    """Largest difference, in nats, between the log-probabilities of sampled tokens and those of the weights that learn;
+    the mean of a completion. Servers compute in bfloat16, where it is about 0.03."""
     timeout_s: float = 900.0
     """Seconds that one answer may take, including compilation."""
 
@@ -196,12 +197,12 @@ class TinkerPolicy(ChatPolicy):
             return
         drawn = self.engine.sample(self, [request])[0]
         sample = Sample(request.prompt_ids, drawn.ids, drawn.logprobs, 1.0, 0.0, 0.0)
-        gap = (self.forward([sample]).logprobs_N - torch.tensor(drawn.logprobs)).abs().max().item()
+        gap = (self.forward([sample]).logprobs_N - torch.tensor(drawn.logprobs)).abs().mean().item()
         if not gap <= self.shared.options.tolerance:
             self._published = -1
             raise PolicyError(
-                f"policy {self.name!r}: stale weights: after publishing, a sampled token's log-probability differs "
-                f"from that of the trained weights by {gap:.2g} (tolerance {self.shared.options.tolerance:.2g}); "
+                f"policy {self.name!r}: stale weights: after publishing, log-probabilities of sampled tokens differ "
+                f"from those of the trained weights by {gap:.2g} (tolerance {self.shared.options.tolerance:.2g}); "
                 "publish once more, and if it happens again, the server samples from other weights than it trains"
             )
 
