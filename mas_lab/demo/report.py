@@ -22,6 +22,7 @@ ABOUT = {
     "grpo": "grpo compares whole episodes by their return.",
     "grpo_mixed": "grpo_mixed adds each answer's own reward to the return, and compares as grpo does.",
 }
+SAID = ["agent", "hears", "says", "success"]
 STYLE = """<style>
 .lead { font-size: 1.15rem; max-width: 46rem; }
 main > p:not(.quiet) { max-width: 46rem; }
@@ -105,7 +106,10 @@ def _real(runs: list[Trained]) -> list[str]:
         figure_html(learning_curves(curves), "Success on held-out questions, a line per run", curves),
         "<p>This is one held-out question. It was chosen: of 64, the untrained team fails it and the trained team "
         "solves it, with the helper if there is such a question.</p>",
-        *(table_html(dialogue(own, own["episode"].iloc[0]), f"What both said {name}") for name, own in ways.items()),
+        *(
+            table_html(dialogue(own, own["episode"].iloc[0])[SAID], f"What both said {name}")
+            for name, own in ways.items()
+        ),
     ]
 
 
