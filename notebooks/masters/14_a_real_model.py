@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 import mas_lab as lab
+from mas_lab.paths import data_dir
 
 pd.set_option("display.max_colwidth", 100)
 SHOWN = ["agent", "prompt", "completion", "team_reward", "local_reward"]
@@ -127,7 +128,11 @@ lab.RewardInspector([turns, stats])
 # *Explain:* a right answer of the helper earns 0.2. Under `grpo` it lies below the common mean in each task that the solver often solves, and is punished like a wrong one. It is reinforced only where the solver hardly ever succeeds. So on average its advantage is near 0. Under `dr_mas` it stands above the helper's own mean, wherever the helper was also wrong. `grpo_masked` trains on the same rows as `dr_mas`, with the common mean and deviation.
 #
 # We trained three seeds of each for 20 steps (`benchmarks/studies/real_paid_help.yaml`, 16 questions a step, rate 1e-3). Success on held-out questions began at 0.54 to 0.57. It ended at 0.53, 0.52 and 0.43 under `grpo`, at 0.68, 0.39 and 0.63 under `grpo_masked`, and at 0.66, 0.69 and 0.70 under `dr_mas`. The helper's rate of right answers, when called, went from 0.17, 0.26 and 0.27 to 0.14, 0.04 and 0.07 under `grpo`, and to 0.34, 0.27 and 0.36 under `dr_mas`. Three seeds at one rate are dots, and no proof.
-#
+
+# %%
+lab.AblationBoard(data_dir() / "results" / "studies" / "real_paid_help")
+
+# %% [markdown]
 # **14.2** (6 minutes, medium) A baseline does harm where it reinforces wrong answers. Compute, for one agent, the share of its wrong answers that have a positive advantage. `local_reward` is 1 for a right answer.
 
 
