@@ -83,20 +83,15 @@ class Work:
 
     def __init__(self, args: argparse.Namespace):
         self.tokens, self.dtype, self.threads = args.tokens, getattr(torch, args.dtype), args.threads
-        base = lab.load_base(MODEL, args.backend, adapters=len(AGENTS), rank=RANK, lr=1e-7, dtype=args.dtype)
-        self.env, self.base = Stories(args.tokens), base
+        base = lab.load_base(MODEL, adapters=len(AGENTS), rank=RANK, lr=1e-7, dtype=args.dtype)
+        self.env, self.net, self.tokenizer = Stories(args.tokens), base.shared.net, base.shared.tokenizer
         self.team = lab.Team({agent: base.adapter(agent) for agent in AGENTS})
         self.recipe, self.step = lab.RECIPES["magrpo"], 0
         self.table = self.recipe.advantages(self.rollout())
 
-    @property
-    def net(self):
-        return self.base.shared.net
-
     def apart(self, python: str, script: str, *options: str, model: Path | None = None) -> Callable[[], dict]:
         """Return a function that runs a peer of `benchmarks/peers` in its own environment for a pass or two."""
-        tokenizer = self.base.shared.tokenizer
-        prompts = [tokenizer.decode(ids) for ids in dict.fromkeys(map(tuple, self.table.prompt_ids))]
+        prompts = [self.tokenizer.decode(ids) for ids in dict.fromkeys(map(tuple, self.table.prompt_ids))]
         load = {"model": model or Source.find(MODEL).location(), "candidates": len(self.table) // len(prompts),
                 "new-tokens": self.tokens, "steps": 1, "warmup": 1}  # fmt: skip
 
@@ -253,7 +248,6 @@ def measured(run: Callable[[], int | dict]) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--backend", default="torch")
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64, help="tokens of a completion")

@@ -40,8 +40,8 @@ main > p:not(.quiet) { max-width: 46rem; }
 
 def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
     """Write `out/report.html` with all runs so far; `waiting` adds a note that more runs will follow."""
-    names, parts = (ENV, "ladder", "paid_help"), {"ladder": _ladder, "paid_help": _real, ENV: _maze}
-    own = {name: [run for run in runs if run.trial.env["name"] == name] for name in names}
+    parts = {"ladder": _ladder, "paid_help": _real, ENV: _maze}
+    own = {name: [run for run in runs if run.trial.env["name"] == name] for name in parts}
     body = [STYLE, *(line for name, write_part in parts.items() if own[name] for line in write_part(own[name]))]
     if waiting:
         body.insert(1, "<p>The ladder is still learning. Open this page again when the command has ended.</p>")
