@@ -141,7 +141,9 @@ def learn(trial: Trial) -> Trained:
             break
     named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
     tables = pd.DataFrame(curve).assign(**named), pd.concat(norms, ignore_index=True).assign(**named)
-    example = before_and_after(env, team, trial) if env.name == ENV or trial.base else None
+    example = None
+    if env.name == ENV or trial.base:
+        example = before_and_after(env, make_team(env, trial.lr, trial.per_agent, trial.base), team)
     return Trained(trial, before, success, seconds, *tables, report, began, time.time(), example)
 
 
@@ -167,21 +169,20 @@ def elapsed(runs: Sequence[Trained]) -> float:
     return max(run.ended for run in runs) - min(run.began for run in runs)
 
 
-def before_and_after(env: Env, trained: Team, trial: Trial) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
+def before_and_after(env: Env, untrained: Team, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
     """Return a held-out task that the untrained team fails and the trained team solves, with both episodes.
 
     Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. Of 64 questions
     it is the one on which the trained team spoke most. If there is none, it is the first task.
     """
     tasks = env.tasks(64, "test", seed=1)
-    teams = make_team(env, trial.lr, trial.per_agent, trial.base), trained
-    untrained, learned = (rollout(env, team, tasks, episodes(1), seed=1) for team in teams)
-    solved = [turns.groupby("task")["success"].any() for turns in (untrained, learned)]
+    before, after = (rollout(env, team, tasks, episodes(1), seed=1) for team in (untrained, trained))
+    solved = [turns.groupby("task")["success"].any() for turns in (before, after)]
     won = [task for task in tasks if solved[1][task.id] and not solved[0][task.id]]
     if env.name == ENV:
         size = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
-        won = [task for task in won if len(way(env, task, learned)) - 1 == size[task.id]]
+        won = [task for task in won if len(way(env, task, after)) - 1 == size[task.id]]
     else:
-        size = learned["task"].value_counts()
+        size = after["task"].value_counts()
     task = max(won, key=lambda task: size[task.id], default=tasks[0])
-    return task, *(turns[turns["task"] == task.id] for turns in (untrained, learned))
+    return task, *(turns[turns["task"] == task.id] for turns in (before, after))

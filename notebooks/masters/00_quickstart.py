@@ -220,7 +220,7 @@ lab.RewardInspector(live, step=0)
 # Both teams play a maze that the untrained team fails.
 
 # %%
-task, untrained, trained = demo.before_and_after(env, team)
+task, untrained, trained = demo.before_and_after(env, demo.make_team(env), team)
 mazes(env, task, {"before": untrained, "after": trained})
 
 # %%
