@@ -23,7 +23,7 @@ from mas_lab.paths import notebooks_dir
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 pytest.importorskip("jupyterlab", reason="JupyterLab is not installed")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-MINUTES = 3
+MINUTES = 8
 """What a wait may take at most, on a slow machine; each ends as soon as what it waits for is there."""
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
