@@ -154,6 +154,7 @@ verl-tests: $(READY)
 
 # What only a GPU can show; needs `make env GPU=1`.
 gpu-check:
+	@MAS_LAB_TESTS=cuda $(MAKE) --no-print-directory test GPU=1 JOBS=0 ARGS="tests/backends/torch/test_cuda.py"
 	@$(MAKE) --no-print-directory gpu-figures GPU=1
 
 # One system in at most 9 minutes a shape: make gpu-figures GPU=1 SYSTEM="step, vllm" ARGS="--shapes 0.6B".

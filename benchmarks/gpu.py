@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -471,20 +471,24 @@ def main() -> None:
         )
     load = TINY if args.tiny else Load()
     load = replace(load, steps=args.steps or load.steps)
-    results = {name: measure_shape(name, config, load, args.only) for name, config in shapes(args.tiny).items()
-               if args.tiny or any(part in name for part in args.shapes)}  # fmt: skip
     record = {"command": " ".join(["python", "benchmarks/gpu.py", *sys.argv[1:]]), "load": asdict(load), "aims": AIMS,
-              "machine": machine(), "results": results,
-              "ratios": {name: ratios(found) for name, found in results.items()}}  # fmt: skip
+              "machine": machine(), "results": {}}  # fmt: skip
     slug = re.sub(r"\W+", "_", record["machine"]["device"].lower()).strip("_")
     out = args.out or (None if args.tiny else HERE.parent / "data" / "results" / f"gpu_{slug}.json")
+    if out is not None and out.is_file() and (before := json.loads(out.read_text()))["load"] == record["load"]:
+        record |= {"results": before["results"], "command": f"{before['command']}; {record['command']}"}
+    named = {name: config for name, config in shapes(args.tiny).items()
+             if args.tiny or any(part in name for part in args.shapes)}  # fmt: skip
+    results = {name: {} for name in named}
+    for name, part, found in measured(named, load, args.only):  # each is kept at once, should the next one hang
+        results[name][part] = record["results"].setdefault(name, {})[part] = found
+        record["ratios"] = {shape: ratios(parts) for shape, parts in record["results"].items()}
+        if out is not None:
+            out.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"{name}, {part}: {found.get('seconds', found)}", flush=True)
+    for name, found in results.items():
+        print(f"\n{name}\n{table(found)}")
     if out is not None:
-        if out.is_file() and (before := json.loads(out.read_text()))["load"] == record["load"]:
-            for name, found in before["results"].items():
-                record["results"][name] = found | record["results"].get(name, {})
-            record["ratios"] = {name: ratios(found) for name, found in record["results"].items()}
-            record["command"] = f"{before['command']}; {record['command']}"
-        out.write_text(json.dumps(record, indent=1) + "\n")
         print(f"written: {out}")
     if args.tiny:
         print("A toy shape: these figures say that the file works, and nothing about speed.")
@@ -493,15 +497,15 @@ def main() -> None:
         raise SystemExit("missed: " + "; ".join(short))
 
 
-def measure_shape(name: str, config, load: Load, only: list[str]) -> dict[str, dict]:
-    """All parts at one shape, each as soon as it is done."""
-    with tempfile.TemporaryDirectory() as folder:
-        make_model(config, Path(folder))
-        named = [part for part in parts(load) if part in only]  # else by parts of a name
-        named = named or [part for part in parts(load) if any(one in part for one in only)]
-        found = {part: run_apart(part, Path(folder), load) for part in named}
-    print(f"\n{name}\n{table(found)}", flush=True)
-    return found
+def measured(named: dict, load: Load, only: list[str]) -> Iterator[tuple[str, str, dict]]:
+    """Yield the shape, the part and its result, each as soon as it is done."""
+    chosen = [part for part in parts(load) if part in only]  # else by parts of a name
+    chosen = chosen or [part for part in parts(load) if any(one in part for one in only)]
+    for name, config in named.items():
+        with tempfile.TemporaryDirectory() as folder:
+            make_model(config, Path(folder))
+            for part in chosen:
+                yield name, part, run_apart(part, Path(folder), load)
 
 
 if __name__ == "__main__":

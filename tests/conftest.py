@@ -10,6 +10,9 @@ import pytest
 # A thread each, also in the processes that tests start: they run side by side, and nothing hangs on the load.
 for variable in ("MAS_LAB_THREADS", "OMP_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+# What a test compares with is computed on the CPU; only `test_cuda` asks for a GPU.
+if os.environ.get("MAS_LAB_TESTS") != "cuda":
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # A law holds however long the machine takes over an example of it, and CI meets the same examples every time.
 hypothesis.settings.register_profile("unhurried", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("unhurried")
