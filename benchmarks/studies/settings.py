@@ -144,7 +144,8 @@ class Quiz(chains.ChainTask):
 
     def observe(self, state: tuple[str, ...], agent: str) -> list[Message]:
         chain = state[self.agents.index(agent)]
-        wrong = (int(self.value(chain)) + random.Random(chain).randrange(1, 10)) % 10
+        value, rng = int(self.value(chain)), random.Random(chain)
+        wrong = value + rng.choice((-10, -1, 1, 10)) if self.in_words else (value + rng.randrange(1, 10)) % 10
         return self.prompt(chain, str(wrong) if agent in self.helpers else None)
 
     def step(self, state: tuple[str, ...], actions: Mapping[str, str]) -> Step:

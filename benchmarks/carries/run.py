@@ -1,0 +1,211 @@
+"""Train the same four settings from 0.3 to 135 million weights, and record them.
+
+    python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
+    python benchmarks/carries/run.py 135M --only ladder paid_help
+    python benchmarks/carries/run.py 135M --shared     # one adapter for all agents
+
+Writes `data/results/carries/SIZE/`: `starts.csv`, the first weights; `rates/`, the record of the rates that were tried;
+a record per setting; and `measures.csv`, what is computed from the tables of each run. `README.md` has the predictions
+and the protocol. Leaves out: the analysis (`analyse`).
+"""
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+import mas_lab as lab
+from mas_lab.policy import Policy
+from mas_lab.study.record import ship
+
+sys.path.insert(0, "benchmarks/studies")
+from settings import Quiz
+
+OUT, RUNS = Path("data/results/carries"), Path("runs/carries")
+ARMS = ("grpo", "grpo_masked", "dr_mas", "own_pooled")
+LOW, HIGH, ASKED = 0.42, 0.48, 256
+"""First weights answer between these shares of `ASKED` plain questions and as many after a wrong answer."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model; pocket models have a shape, the real one is an adapter of its base."""
+
+    seeds: int
+    rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)
+    rate_seed: int = 19
+    rated: tuple[str, ...] = ("grpo", "dr_mas")
+    """Arms that the rates are tried with."""
+    shape: tuple[int, int, int] | None = None
+    """Layers, width and heads."""
+    warm: tuple[float, int, int] = (1e-3, 32, 2)
+    """Learning rate, batch and steps between two checks of the warm start."""
+
+    @property
+    def questions(self) -> str:
+        return "pocket" if self.shape else "words"
+
+
+SIZES = {
+    "0.3M": Size(10, shape=(3, 96, 4), warm=(3e-3, 64, 25)),
+    "3M": Size(10, shape=(4, 256, 4), warm=(1e-3, 64, 25)),
+    "10M": Size(5, shape=(6, 384, 6), warm=(6e-4, 64, 25)),
+    "135M": Size(5, (3e-4, 1e-3, 3e-3), 9, ARMS),
+}
+BASE, RANK = "smollm2-135m", 8
+STAGES = tuple(f"stage_{i + 1}" for i in range(6))
+SPOT_CHECK, QUIZ = "benchmarks/studies/settings:SpotCheck", "benchmarks/studies/settings:Quiz"
+SETTINGS: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
+    "ladder": ({"name": "ladder", "n_agents": 6}, STAGES, ()),
+    "paid_help": ({"name": "paid_help", "pay": 0.2}, ("solver", "helper"), ("solver",)),
+    "stakes": ({"name": "stakes"}, ("solver", "clerk", "helper"), ("solver", "clerk")),
+    "spot_check": ({"name": SPOT_CHECK}, ("solver", "checker"), ("solver",)),
+}
+"""Setting -> env, agents, and those who do not learn."""
+RATED = ("ladder", "paid_help")
+
+
+def fresh(name: str, seed: int) -> Path:
+    """Return the folder of a pocket model that has learned nothing."""
+    from mas_lab.pocket.build import Order, make
+    from mas_lab.pocket.families import Design
+
+    (layers, width, heads), env = SIZES[name].shape, lab.make_env("paid_help")
+    design = Design(stages=(), layers=layers, hidden=width, heads=heads, spread=0.08 * (96 / width) ** 0.5, held_out=8)
+    order = Order("paid_help", design, {"paid_help": (1.0, env)}, env.words, seed, f"{__file__} {name}")
+    return make(order, [], RUNS / "fresh" / f"{name}-{seed}")
+
+
+def right_when_asked(policy: Policy, questions: str, seed: int) -> dict[str, float]:
+    """Return the shares of right answers to plain questions and to questions after a wrong answer."""
+    quiz = Quiz(size=questions, agents=("plain", "after"), helpers=("after",))
+    tasks = quiz.tasks(ASKED, "val", seed)
+    scores = lab.evaluate(quiz, lab.Team.shared(policy, quiz.agents), tasks, k=1, seed=seed)
+    return scores.groupby("agent")["own_return"].mean().to_dict()
+
+
+def first_weights(name: str, seed: int) -> dict[str, Any]:
+    """Make the warm start of a seed, unless it is there, and return what it can."""
+    folder = RUNS / "warm" / f"{name}-{seed}"
+    if (folder / "start.json").is_file():
+        return json.loads((folder / "start.json").read_text())
+    size = SIZES[name]
+    lr, batch, every = size.warm
+    if size.shape:
+        policy = lab.load_policy(fresh(name, seed), lr=lr)
+    else:
+        policy = lab.load_policy(BASE, lora=RANK, lr=lr, dtype="bfloat16", seed=seed)
+    env, steps, right = lab.make_env("paid_help", size=size.questions), 0, 0.0
+    while right < LOW:
+        near = right > LOW - 0.12
+        for agent in env.agents:
+            block = max(1, every // 5) if near else every
+            rate = lr / 2 if near else lr
+            lab.imitate(lab.Team({agent: policy}), env, batch, block, batch=batch, lr=rate, seed=1000 * seed + steps)
+            steps += block
+        found = right_when_asked(policy, size.questions, seed)
+        right = sum(found.values()) / 2
+        print(f"{name}, seed {seed}: {steps} steps, right {right:.3f} {found}", flush=True)
+    if right > HIGH:
+        raise SystemExit(f"{name}, seed {seed}: {right:.3f} right is more than {HIGH}; check more often")
+    policy.save(folder)
+    start = {"seed": seed, "steps": steps, "right": right, **found}
+    (folder / "start.json").write_text(json.dumps(start))
+    return start
+
+
+def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False) -> dict[str, Any]:
+    size, (env, agents, frozen) = SIZES[name], SETTINGS[setting]
+    start, helpers = f"runs/carries/warm/{name}-{{seed}}", [agent for agent in agents if agent == "helper"]
+    team: dict[str, Any] = {"weights": "shared" if shared else "per_agent"}
+    team |= {"model": start} if size.shape else {
+        "model": BASE, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
+    team |= {"agents": {agent: {"frozen": True} for agent in frozen}}
+    return {
+        "name": f"carries/{name}/{setting}{'-shared' if shared else ''}", "env": env | {"size": size.questions},
+        "team": team, "settings": {"tasks": 16, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
+        "budget": {"episodes": 3840}, "seeds": seeds, "differ": ["recipe", "team.lr"], "arms": arms,
+        "quiz": {"name": QUIZ, "size": size.questions, "agents": list(agents), "helpers": helpers},
+    }  # fmt: skip
+
+
+def arm(recipe: str, lr: float) -> dict[str, Any]:
+    return {"recipe": recipe, "team": {"lr": lr}}
+
+
+def played(data: dict[str, Any], workers: int | None, command: str) -> Any:
+    """Make the missing trainings of a study, write its record, and return it."""
+    made = lab.study(data, data["name"], workers=workers)
+    ship(made, OUT.parent / data["name"], command)
+    return made
+
+
+def learned(made: Any, frozen: tuple[str, ...]) -> pd.DataFrame:
+    """Return a row per training: the right rate when asked at the end, averaged over the agents that learn."""
+    agents = made.agents.query("window == 'end'")
+    agents = agents[~agents["agent"].isin(frozen)]
+    return agents.groupby(["arm", "seed"])["quiz_after"].mean().reset_index()
+
+
+def rates(name: str, workers: int | None) -> dict[str, float]:
+    """Try the rates, record all of them, and return the rate of each arm."""
+    size, found = SIZES[name], []
+    first_weights(name, size.rate_seed)
+    for setting in RATED:
+        arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
+        data = design(name, setting, arms, [size.rate_seed])
+        data["name"] = f"carries/{name}/rates_{setting}"
+        found.append(learned(played(data, workers, f"python benchmarks/carries/run.py {name}"), SETTINGS[setting][2]))
+    table = pd.concat(found).groupby("arm")["quiz_after"].mean()
+    table.index = pd.MultiIndex.from_tuples([one.split(" at ") for one in table.index], names=["recipe", "lr"])
+    table = table.unstack("lr")[[f"{lr:g}" for lr in size.rates]]
+    print(table.round(3).to_string(), flush=True)
+    if size.shape:  # one rate for all arms
+        return dict.fromkeys(ARMS, float(table.sum().idxmax()))
+    return {recipe: float(table.loc[recipe].idxmax()) for recipe in ARMS}
+
+
+def measures(made: Any) -> pd.DataFrame:
+    """Return norms over all steps and the share of reinforced wrong answers, a row per training and agent."""
+    rows = []
+    for cell in made.table[made.table["state"] == "made"].itertuples():
+        run = lab.load_run(cell.run)
+        turns = pd.concat([run.step_turns(step) for step in range(run.steps)])
+        wrong = turns[turns["local_reward"] < 1]
+        norms = run.stats.groupby("agent")["grad_norm"].agg(largest_norm="max", mean_norm="mean")
+        share = (wrong["advantage"] > 0).groupby(wrong["agent"]).mean().rename("reinforced")
+        table = norms.join(share).join(wrong.groupby("agent").size().rename("wrong"))
+        rows.append(table.reset_index().assign(arm=cell.arm, seed=cell.seed))
+    return pd.concat(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("size", choices=SIZES)
+    parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=SETTINGS, metavar="SETTING")
+    parser.add_argument("--shared", action="store_true", help="one set of weights for all agents, three seeds")
+    parser.add_argument("--starts", action="store_true", help="make the first weights alone")
+    parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
+    args = parser.parse_args()
+    size, out = SIZES[args.size], OUT / args.size
+    out.mkdir(parents=True, exist_ok=True)
+    starts = pd.DataFrame([first_weights(args.size, seed) for seed in [*range(size.seeds), size.rate_seed]])
+    starts.round(3).to_csv(out / "starts.csv", index=False)
+    if args.starts:
+        return
+    chosen = rates(args.size, args.workers)
+    command = f"python benchmarks/carries/run.py {args.size}"
+    for setting in args.only:
+        recipes, seeds = (("grpo", "dr_mas"), 3) if args.shared else (ARMS, size.seeds)
+        arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
+        data = design(args.size, setting, arms, list(range(seeds)), args.shared)
+        made = played(data, args.workers, command + (" --shared" if args.shared else ""))
+        measures(made).to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
+
+
+if __name__ == "__main__":
+    main()
