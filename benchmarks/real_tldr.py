@@ -1,6 +1,7 @@
 """Writes `data/results/real_tldr/seed_N.json`: two adapters of a real model learn `tldr` in full size by `magrpo`.
 
     MAS_LAB_THREADS=2 python benchmarks/real_tldr.py --seed 0
+    python benchmarks/real_tldr.py --copied      # how much of the texts on record is copied from the posts
 
 One call trains one seed. The same call continues a run that was stopped. The file holds scores and texts on held-out
 posts before and after the training, and a row per step. The prompts, the temperature and the limit of tokens were
@@ -25,6 +26,8 @@ from mas_lab.train.record import versions
 
 MODEL, RANK, LR = "smollm2-135m", 16, 5e-4
 POSTS, JOINT_ACTIONS, MAX_TOKENS, TEMPERATURE = 2, 6, 150, 0.7
+RUN = 6
+"""Words in a row that count as copied if the post has them too."""
 SAMPLES, TEXTS = 3, 3
 """Samples of each held-out post in a score, and posts whose first sample is written down."""
 
@@ -39,6 +42,26 @@ def scores(turns: pd.DataFrame) -> dict:
         found[f"tokens_{agent}"] = own["completion_ids"].map(len).mean()
         found[f"cut_{agent}"] = (own["finish"] == "length").mean()
     return {name: round(float(value), 4) for name, value in found.items()}
+
+
+def copied(text: str, post: str) -> float:
+    """Return the share of a text's words that stand in runs of `RUN` words or more which the post has too."""
+    said, known = words(text), words(post)
+    runs = {tuple(known[i : i + RUN]) for i in range(len(known) - RUN + 1)}
+    found = set()
+    for i in range(len(said) - RUN + 1):
+        if tuple(said[i : i + RUN]) in runs:
+            found.update(range(i, i + RUN))
+    return len(found) / max(1, len(said))
+
+
+def tell_copied(folder: Path) -> None:
+    """Print the median share of copied words in the recorded texts after training."""
+    records = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("seed_*.json"))]
+    texts = [text for record in records for text in record["after"]["texts"]]
+    for agent in ("short", "detailed"):
+        shares = pd.Series([copied(text[agent], text["post"]) for text in texts])
+        print(f"{agent}: {shares.median():.2f} of the words of {len(shares)} texts are copied (median)")
 
 
 def held_out(env: lab.Env, team: lab.Team, split: str) -> dict:
@@ -63,7 +86,10 @@ def main() -> None:
     parser.add_argument("--split", default="test", choices=["test", "val"], help="the held-out posts")
     parser.add_argument("--run", help="name or folder of the run; default: real_tldr_N")
     parser.add_argument("--out", type=Path, default=Path("data/results/real_tldr"))
+    parser.add_argument("--copied", action="store_true", help="count copied words of the records, and train nothing")
     args = parser.parse_args()
+    if args.copied:
+        return tell_copied(args.out)
     file, run = args.out / f"seed_{args.seed}.json", run_folder(args.run or f"real_tldr_{args.seed}")
     args.out.mkdir(parents=True, exist_ok=True)
 
