@@ -65,6 +65,8 @@ from mas_lab.explain.paired_watch import PairedWatch as PairedWatch
 from mas_lab.explain.spike_rule import SpikeWatch as SpikeWatch
 from mas_lab.explain.spike_rule import spike_scores as spike_scores
 from mas_lab.explain.spike_rule import spikes as spikes
+from mas_lab.explain.uphill import uphill as uphill
+from mas_lab.explain.wrong_way import wrong_way as wrong_way
 from mas_lab.losses import Loss as Loss
 from mas_lab.losses import clipped as clipped
 from mas_lab.losses import reinforce as reinforce

@@ -122,8 +122,9 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
-    sub.add_argument("--compare", action="store_true", help="train three recipes in the maze instead, at equal tokens")
-    sub.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
+    one = sub.add_mutually_exclusive_group()
+    one.add_argument("--compare", action="store_true", help="train three recipes in the maze instead, at equal tokens")
+    one.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
     sub.add_argument("--seeds", type=_count, default=None, help="number of seeds of each comparison (default: 3)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")

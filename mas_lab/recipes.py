@@ -67,6 +67,8 @@ class Recipe:
     """Number that is added to the scale."""
     flat: str = "zero"
     """Rule for scale groups that do not vary, see `normalize`."""
+    lone: str = "zero"
+    """Rule for rows whose center group is lone, see `normalize`."""
     peers: tuple[str, ...] | None = None
     """Columns of a peer group, see `normalize`. `None`: no peer groups."""
     select: Selector | None = None
@@ -141,7 +143,7 @@ class Recipe:
     @property
     def normalization(self) -> dict[str, Any]:
         """Return the arguments of cell 3."""
-        names = ("center", "scale", "once_per", "ddof", "eps", "flat", "peers", "among")
+        names = ("center", "scale", "once_per", "ddof", "eps", "flat", "lone", "peers", "among")
         return {name: getattr(self, name) for name in names}
 
 
@@ -161,6 +163,7 @@ def learning(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 CENTER_ONCE, SCALE_ONCE = {"center": "episode", "scale": None}, {"center": None, "scale": "episode"}
+RELEASED = {"ddof": 1, "lone": "reward", "loss": clipped(0.2, dual=3.0)}
 JOINT = {
     "plan": joint(8),
     "by": NODE,
@@ -181,6 +184,8 @@ SHIPPED = (
     # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics; below, only by its mean or std.
     # The paper's penalty for an invalid output is a separate switch: credit=episode_return(invalid=0.1).
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
+    # Its released code: a lone row keeps its raw reward, deviations are unbiased, and the loss has a dual clip.
+    Recipe("dr_mas_released", episodes(8), TASK_AGENT, episode_return(), **RELEASED),
     Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, TASK, SCALE_ONCE),
     # The agent's own std alone is biased if its rewards do not vary: see `normalize`.
     Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),

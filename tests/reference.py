@@ -5,6 +5,7 @@ pandas, and nothing is imported from the package.
 """
 
 import math
+from collections import Counter
 
 EPS = 1e-6
 
@@ -217,6 +218,13 @@ def grpo_turns(rows):
 def dr_mas(rows, invalid=0.0, ddof=0):
     """A_ik = (R_i - mu_k) / (sigma_k + eps), over all outputs of agent k in the task's group."""
     return compare(rows, row_credits(rows, invalid), ("task", "agent"), ("task", "agent"), ddof=ddof)
+
+
+def dr_mas_released(rows, invalid=0.0):
+    """The same with the sample's deviation; a row that is alone in its group keeps its raw reward."""
+    credits, size = row_credits(rows, invalid), Counter((row["task"], row["agent"]) for row in rows)
+    return [credit if size[row["task"], row["agent"]] == 1 else advantage
+            for row, credit, advantage in zip(rows, credits, dr_mas(rows, invalid, ddof=1), strict=True)]  # fmt: skip
 
 
 def dr_mas_mean(rows, invalid=0.0):

@@ -23,6 +23,7 @@ TABLE = {
     "grpo_masked": (PLAYED, TASK, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "grpo_turns": (PLAYED, TASK, RETURN, (None, None), None, None, CLIPPED, "token"),
     "dr_mas": (PLAYED, ROLE, RETURN, (None, None), None, None, CLIPPED, "token"),
+    "dr_mas_released": (PLAYED, ROLE, RETURN, (None, None), None, None, lab.clipped(0.2, dual=3.0), "token"),
     "dr_mas_mean": (PLAYED, ROLE, RETURN, (None, "episode"), ROLE, TASK, CLIPPED, "token"),
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
@@ -56,6 +57,8 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
     for name, expected in TABLE.items():
         assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
         assert lab.RECIPES[name].same_prompt == (name in ("at_grpo", "c3"))
+        released = (lab.RECIPES[name].ddof, lab.RECIPES[name].lone)
+        assert released == ((1, "reward") if name == "dr_mas_released" else (0, "zero"))
         assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_optimal", "own_robust") else None)
         text = json.dumps(describe(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]

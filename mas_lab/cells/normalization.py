@@ -26,6 +26,8 @@ ROUNDING = 2.0**-21
 """Credits that differ by no more than this share of the larger are equal: four units in the last place of float32."""
 FLAT = ("zero", "center")
 """The rules that `normalize` knows for scale groups that do not vary."""
+LONE = ("zero", "reward")
+"""The rules that `normalize` knows for rows whose center group is lone."""
 AMONG = ("all", "selected")
 """The rows that may enter centers and scales."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
@@ -61,6 +63,7 @@ def normalize(
     ddof: int = 0,
     eps: float = 1e-6,
     flat: str = "zero",
+    lone: str = "zero",
     peers: Sequence[str] | None = None,
     among: str = "all",
     team: Team | None = None,
@@ -81,6 +84,8 @@ def normalize(
         eps: Number of 0 or more that is added to the scale.
         flat: Rule for a row whose scale group is lone or flat. "zero": advantage 0. "center": the row uses the
             deviation of its center group instead, unless that group is lone or flat too.
+        lone: Rule for a row whose center group is lone. "zero": advantage 0. "reward": its credit is its advantage, as
+            in the released code of Dr. MAS and in verl.
         peers: Columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
             flat, whatever center and scale say. `None`: such rows are trained on.
         among: Rows that enter centers and scales. "all": every row of the batch, also those that `select` left out.
@@ -102,7 +107,7 @@ def normalize(
 
     A group is lone if it has a single unit, and flat if all its credits are equal (max == min, to rounding). A unit is
     one value of `once_per`, or one row. A row gets advantage 0 if its center group is lone, or if its scale group is
-    lone or flat. It does not get its raw reward in these cases.
+    lone or flat. Only `lone="reward"` gives the row of a lone group its raw reward (center 0, scale 1).
 
     This rule is biased if the center comes from another group than the scale. Example: an agent is called in four of a
     task's eight episodes. These four earn 0.2, 0, 0, 0, and the other four earn 1. Under `dr_mas_std` (center over the
@@ -114,19 +119,22 @@ def normalize(
     If center and scale are both the agent's own, they imply the rule of `peers`. A comparison of centers only therefore
     needs `peers` in both arms (`grpo_masked` is `grpo` with it).
     """
-    check_normalize(center, scale, once_per, ddof, eps, flat, peers, among)
+    check_normalize(center, scale, once_per, ddof, eps, flat, peers, among, lone)
     _check_table(turns, among)
     rows = turns if among == "all" else turns.assign(probe=~selected(turns))  # no statistic counts a probe
     statistics = cache(partial(statistics_of, rows))
     of_center = partial(statistics, once_per=_unit(once_per, "center"))
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
-    baseline, lone = _center(rows, center, of_center, team)
+    baseline, alone = _center(rows, center, of_center, team)
     divisor, still = _scale(rows, scale, of_scale, ddof, team)
     if flat == "center":
         divisor, still = _borrowed(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof)
     divisor = divisor if scale == "none" else divisor + eps
-    dead = lone | still | ~trained(rows) | _without_peer(statistics, peers)
+    dead = alone | still
+    if lone == "reward":
+        baseline, divisor, dead = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), still & ~alone
+    dead = dead | ~trained(rows) | _without_peer(statistics, peers)
     advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
@@ -140,6 +148,7 @@ def check_normalize(
     flat: str,
     peers: Sequence[str] | None = None,
     among: str = "all",
+    lone: str = "zero",
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
     check_arguments(check_normalize, {"center": center, "scale": scale}, "normalize")
@@ -149,6 +158,13 @@ def check_normalize(
         raise ValueError(f"normalize: eps={eps!r} must be a number of 0 or more; it is added to the scale")
     if flat not in FLAT:
         raise ValueError(f"normalize: flat={flat!r}; known are {', '.join(FLAT)}")
+    if lone not in LONE:
+        raise ValueError(f"normalize: lone={lone!r}; known are {', '.join(LONE)}")
+    if lone == "reward" and (center == "none" or callable(center) or peers is not None):
+        raise ValueError(
+            f"normalize: lone='reward' is for lone center groups, and center={center!r}, peers={peers!r} leave none to "
+            "train on; pass lone='zero', or center groups without peers"
+        )
     if among not in AMONG:
         raise ValueError(f"normalize: among={among!r}; known are {', '.join(AMONG)}")
     if isinstance(once_per, Mapping) and set(once_per) - {"center", "scale"}:

@@ -73,6 +73,29 @@ def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> Figure:
     return figure.update_xaxes(title_text="training step")
 
 
+def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
+    """Draw each agent's own reward and its reinforced wrong answers over steps, a panel per agent.
+
+    `wrong` has `step`, `agent`, `own_reward` and `reinforced`.
+    """
+    columns = min(4, len(agents))
+    titles, shades = list(map(for_plotly, agents)), colors(agents)
+    figure = make_subplots(rows=-(-len(agents) // columns), cols=columns, subplot_titles=titles, shared_yaxes=True,
+                           shared_xaxes=True, vertical_spacing=0.16)  # fmt: skip
+    lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
+    for place, agent in enumerate(agents):
+        own = wrong[wrong["agent"] == agent]
+        for name, label, line in lines:
+            figure.add_scatter(
+                x=own["step"].astype(float), y=own[name], name=label, legendgroup=name, showlegend=place == 0,
+                mode="lines", line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
+                row=place // columns + 1, col=place % columns + 1,
+            )  # fmt: skip
+    layout = LAYOUT | {"margin": {"l": 50, "r": 20, "t": 80, "b": 50}}
+    figure.update_layout(**layout, height=160 + 170 * -(-len(agents) // columns), legend_y=1.15)
+    return figure.update_xaxes(title_text="training step", row=-(-len(agents) // columns))
+
+
 def calls_over_steps(calls: pd.DataFrame) -> Figure:
     """Draw how often each agent is called in an episode, over training steps; `calls` comes from `call_table`."""
     figure, shades = Figure(), colors(calls["agent"])

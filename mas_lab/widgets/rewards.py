@@ -19,8 +19,9 @@ from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
 from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, deciding, headline
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
+from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import require, trained
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
+from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.source import Source
 
@@ -39,6 +40,7 @@ ALONE = (
     "The advice comes from credits alone, without how much each row moves the weights, whether the signal is high "
     "already, and the scale."
 )
+WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
 
@@ -179,6 +181,18 @@ class RewardInspector:
         read = ["step", "episode", "agent", "turn", "probe"]
         return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
 
+    def wrong(self) -> pd.DataFrame:
+        """Compute each agent's mean own reward and its reinforced wrong answers, at up to `CURVE_STEPS` steps.
+
+        Returns:
+            Table with the columns `step`, `agent`, `own_reward`, and `wrong_way` and `reinforced` of `lab.wrong_way`.
+        """
+        read = ["step", "task", "episode", "agent", "local_reward", "advantage", "probe"]
+        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), read)
+        own = turns[trained(turns)].groupby(["step", "agent"], sort=False)["local_reward"].mean().rename("own_reward")
+        table = pd.DataFrame(wrong_way(turns)).drop(columns=["recipe", "wrong"])
+        return table.merge(own.reset_index(), on=["step", "agent"])
+
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
 
@@ -239,6 +253,9 @@ class RewardInspector:
             return
         curve = self.curve()
         yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
+        if {"local_reward", "advantage"} <= set(self.turns.columns):
+            wrong = self.wrong()
+            yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong
         if "turn" in self.turns.columns:
             calls = self.calls()
             yield calls_over_steps(calls), CALLED, calls

@@ -75,6 +75,16 @@ def test_rows_without_a_peer_get_advantage_0_under_any_center():
     assert normalize(turns, center="none", scale="none", peers=peers)["advantage"].tolist() == [0, 2, 4, 0, 0, 0]
 
 
+def test_a_lone_row_may_keep_its_raw_reward():
+    turns = peer_table().assign(group=["ta"] * 3 + ["tb"] + ["tc"] * 2)
+    kept = normalize(turns, lone="reward")
+    assert kept["advantage"].round(5).tolist() == [-1.22474, 0.0, 1.22474, 4.0, 0.0, 0.0]
+    assert kept.loc[3, ["center", "scale"]].tolist() == [0.0, 1.0] and normalize(turns)["advantage"][3] == 0
+    for options in ({"peers": ("task", "agent")}, {"center": "none", "scale": "none"}, {"lone": "raw"}):
+        with pytest.raises(ValueError, match="lone="):
+            normalize(turns, **{"lone": "reward"} | options)
+
+
 def test_the_pooled_deviation_is_the_mean_square_within_groups():
     """Agent a: squares 2 and 8 in groups of 2 and 3, (2 + 8) / (5 - 2); its lone row counts nothing."""
     turns = table(agent=list("aaaaaab"), group=list("xxyyyzx"), credit=[1.0, 3.0, 0.0, 2.0, 4.0, 9.0, 5.0])
@@ -102,7 +112,7 @@ def test_a_scale_of_ones_own_is_checked_and_has_no_units():
             normalize(peer_table(), **options)
 
 
-@pytest.mark.parametrize("name", ["dr_mas", "dr_mas_mean", "dr_mas_std", "dr_mas_episodes", "own_pooled"])
+@pytest.mark.parametrize("name", ["dr_mas", "dr_mas_released", "dr_mas_mean", "dr_mas_std", "own_pooled"])
 @often
 @given(seed=seeds)
 def test_the_penalty_for_an_invalid_turn_stays_with_that_turn(name, seed):

@@ -133,9 +133,9 @@ def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
 def test_the_page_works_offline(spiky, tmp_path):
     page = lab.RewardInspector(spiky).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     assert not re.search("<[^>]* (src|href)=", re.sub("(<script[^>]*>).*?</script>", r"\1", page, flags=re.S))
-    expected = {"* plotly.js (cartesian": 1, "<figure ": 3, "The numbers behind this figure": 3}
+    expected = {"* plotly.js (cartesian": 1, "<figure ": 4, "The numbers behind this figure": 4}
     assert {text: page.count(text) for text in expected} == expected
-    assert page.count('"sendChartToCloud","sendDataToCloud"') == 3, "a figure offers to send the data away"
+    assert page.count('"sendChartToCloud","sendDataToCloud"') == 4, "a figure offers to send the data away"
     assert len(page) < 8e6
 
 
@@ -143,10 +143,12 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
-    assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "HTML"]
+    assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
     assert ">asker</td>" in shown[0].data and "Would an own baseline pay?" in shown[0].data
-    titles = [figure.layout.yaxis.title.text for figure in shown[1:4]]
-    assert titles == ["rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
+    titles = [figure.layout.yaxis.title.text for figure in shown[1:5]]
+    assert titles == ["rows", "credit (line: mean; band: quartiles)", None, "calls in an episode"]
+    names = [(trace.name, trace.legendgroup) for trace in shown[3].data]
+    assert names == 2 * [("own reward", "own_reward"), ("wrong answers that were reinforced", "reinforced")]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
 
 

@@ -1,0 +1,67 @@
+"""Measure how much of a recipe's advantages goes the wrong way: answers that are reinforced although they are wrong.
+
+It needs the agents' own rewards (`local_reward`) alone, no gradient. Leaves out: how far a row moves the weights
+(`uphill` measures that).
+"""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from mas_lab.display.documented_frame import documented
+from mas_lab.recipes import Recipe, find
+from mas_lab.table import require, trained
+
+
+def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.DataFrame:
+    """Return for each agent the share of advantage that goes the wrong way, in the table and under other recipes.
+
+    >>> lab.wrong_way(report.turns, recipes=["grpo", "dr_mas"])
+
+    Args:
+        turns: Table with the columns of a rollout, and with `advantage` if it was compared already. With a column
+            `step`, agents are judged step by step.
+        recipes: Names or recipes that compare the same rows again. Default: none.
+
+    Returns:
+        A table with a row per `step` (if the table has it), `agent` and recipe, described by `lab.schema("wrong_way")`:
+        `recipe` ("trained" for the table's own advantages), `wrong_way`, `reinforced` and `wrong`, the number of wrong
+        answers. Shares are NaN for an agent without advantages, or without wrong answers.
+
+    Raises:
+        TableError: A column is missing.
+
+    With R_i the own reward of row i, R the mean of the agent's rows in the step, and A_i the advantage:
+
+        wrong_way = sum of |A_i| where A_i (R_i - R) < 0, over the sum of |A_i|
+        reinforced = share of the rows with R_i < R for which A_i > 0
+    """
+    require(turns, ["task", "episode", "agent", "local_reward"], "wrong_way")
+    by = [*(["step"] if "step" in turns.columns else []), "agent"]
+    compared = {find(one).name: find(one).advantages(_bare(turns))["advantage"] for one in recipes}
+    if "advantage" in turns.columns:
+        compared = {"trained": turns["advantage"].map(_mean), **compared}
+    rows = turns[trained(turns)]
+    keys, away = [rows[name] for name in by], rows["local_reward"]
+    away = away - away.groupby(keys, sort=False, observed=True).transform("mean")
+    tables = []
+    for name, advantage in compared.items():
+        size = advantage[rows.index].abs()
+        parts = pd.DataFrame({
+            "mass": size, "wrong_way": size.where(advantage[rows.index] * away < 0, 0.0), "wrong": away < 0,
+            "reinforced": (away < 0) & (advantage[rows.index] > 0),
+        })  # fmt: skip
+        table = parts.groupby(keys, sort=False, observed=True).sum().reset_index()
+        table["wrong_way"] /= table["mass"].where(table["mass"] > 0)
+        table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
+        tables.append(table.assign(recipe=name)[[*by, "recipe", "wrong_way", "reinforced", "wrong"]])
+    return documented(pd.concat(tables, ignore_index=True), "wrong_way")
+
+
+def _bare(turns: pd.DataFrame) -> pd.DataFrame:
+    return turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
+
+
+def _mean(advantage: float | Sequence[float]) -> float:
+    """Return the mean of a row's advantages per token, or its one advantage."""
+    return float(pd.Series(advantage).mean())

@@ -1,0 +1,41 @@
+"""How much advantage goes the wrong way: by hand, and on a ladder whose late agent has no peer."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+
+ROWS = pd.DataFrame({
+    "task": ["t", "t", "t", "u", "u"], "episode": ["a", "b", "c", "d", "e"], "agent": "late",
+    "local_reward": [1.0, 0.0, 0.0, 1.0, 0.0], "team_reward": 0.0, "advantage": [2.0, 1.0, -1.0, -0.5, 0.0],
+})  # fmt: skip
+
+
+def test_shares_by_hand():
+    """The mean is 0.4. Of 4.5 in all, +1 on a wrong answer and -0.5 on a right one go the wrong way."""
+    [row] = lab.wrong_way(ROWS).to_dict("records")
+    assert row["recipe"] == "trained" and row["wrong_way"] == pytest.approx(1.5 / 4.5)
+    assert row["reinforced"] == pytest.approx(1 / 3) and row["wrong"] == 3
+
+
+def test_each_step_has_its_own_mean_and_an_agent_without_advantages_no_share():
+    steps = pd.concat([ROWS.assign(step=0), ROWS.assign(step=1, advantage=0.0, local_reward=1.0)])
+    found = lab.wrong_way(steps.reset_index(drop=True)).set_index("step")
+    assert found.loc[0, "wrong_way"] == pytest.approx(1 / 3)
+    assert np.isnan(found.loc[1, "wrong_way"]) and np.isnan(found.loc[1, "reinforced"]) and found.loc[1, "wrong"] == 0
+
+
+def test_other_recipes_judge_the_same_rows_again():
+    """Stage 2 is reached in one episode of four, wrong, and the team earns 0.5 there and 0 elsewhere."""
+    rows = [(episode, "one", float(episode == "a"), 0.5 * (episode == "a")) for episode in "abcd"]
+    rows.append(("a", "two", 0.0, 0.0))
+    turns = pd.DataFrame(rows, columns=["episode", "agent", "local_reward", "team_reward"]).assign(
+        task="t", turn=0, valid=True, kept=True
+    )
+    turns = pd.concat(
+        [turns, turns.assign(task="u", local_reward=1.0, team_reward=0.5, episode=lambda t: t["episode"] + "u")]
+    )
+    found = lab.wrong_way(turns.reset_index(drop=True), recipes=["grpo", "dr_mas"]).set_index(["agent", "recipe"])
+    assert found.loc[("two", "grpo"), "reinforced"] == 1 and found.loc[("two", "dr_mas"), "reinforced"] == 0
+    assert set(lab.schema("wrong_way")["column"]) == {"step", *found.reset_index().columns}
