@@ -48,6 +48,32 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
     return figure.update_xaxes(rangemode="nonnegative")
 
 
+def uphill_dots(found: pd.DataFrame) -> Figure:
+    """Draw the table of `lab.uphill`: a row per agent, and a dot per recipe with its interval, from -1 to 1.
+
+    The dots are `cos_own`, or `cos_team` where own rewards never differ. A hollow dot is untold.
+    """
+    require(found, ["agent", "recipe", "verdict"], "uphill_dots")
+    agents, recipes = list(dict.fromkeys(found["agent"])), list(dict.fromkeys(found["recipe"]))
+    shades, figure = recipe_colors(recipes), Figure()
+    for place, recipe in enumerate(recipes):
+        own = found[found["recipe"] == recipe]
+        x = own["cos_own"].fillna(own["cos_team"])
+        y = [-agents.index(agent) - 0.6 * (place + 0.5) / len(recipes) + 0.3 for agent in own["agent"]]
+        fill = [shades[recipe] if verdict != "untold" else "rgba(0,0,0,0)" for verdict in own["verdict"]]
+        figure.add_scatter(
+            x=x, y=y, mode="markers", name=for_plotly(recipe), hovertext=own["verdict"],
+            marker={"color": fill, "size": 10, "line": {"color": shades[recipe], "width": 2}},
+            error_x={"array": own["high"] - x, "arrayminus": x - own["low"], "color": shades[recipe], "thickness": 2},
+            hoverinfo="x+text",
+        )  # fmt: skip
+    figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1})
+    names = {"tickvals": [-place for place in range(len(agents))], "ticktext": list(map(for_plotly, agents))}
+    figure.update_layout(**LAYOUT, height=140 + 26 * len(agents) * max(1, len(recipes) // 2))
+    figure.update_yaxes(**names)
+    return figure.update_xaxes(range=[-1, 1], title_text="downhill  ←  cosine with the agent's own reward  →  uphill")
+
+
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """Draw gradient norms over training steps: a thin line per run, a thick line for the mean of each recipe's runs.
 

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Dr. MAS: paid help, math, search, and teams of unlike models
 #
-# *Level: notebooks 00 to 05. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
+# *Level: notebooks 00 to 05. Reading: 35 minutes. Compute: 2 minutes on two CPU cores.*
 #
 # A team earns one reward, but its agents do not speak equally often. A fixer speaks only after a rejection. A search agent speaks only when something is missing. A helper speaks only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) normalizes each agent's advantages by the mean and the deviation of *its own* rewards. Notebook 03 showed on paper what that does to an advantage. This notebook is for you if you have a team to train. It shows what to ask before training, what to expect, and where the method changes nothing.
 #
@@ -9,6 +9,7 @@
 #
 # - estimate, with a pencil or with `lab.advise`, whether an agent may need its own mean, and say how far to trust the estimate;
 # - explain why a low learning rate hides the harm of a global mean, and what happens at a higher rate;
+# - measure with `lab.uphill` which recipe's gradient points uphill, and find a case in which the gain misleads;
 # - report what the recorded studies found on math and search, the tasks of the paper;
 # - build a team with different models, learning rates and sampling, and say which agent may be small.
 
@@ -23,6 +24,7 @@ import pandas as pd
 import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
+from mas_lab.widgets.figures import uphill_dots
 
 STUDIES = data_dir() / "results" / "studies"
 STEPS = 2 if SMOKE else 30
@@ -273,6 +275,31 @@ hits.loc[predictors, ["hit", "miss", "untold", "share", "rank", "rank_low", "ran
 # %% [markdown]
 # The gains hit about as often as a rule that always says "hardly matters" (`constant`). The intervals of their rank correlations contain 0. So the criterion failed its test. It measures something real: the noise that a global mean adds to a gradient. But the result of training also depends on the learning rate, on how much signal there was, and on what the team mates learn. So take "may pay" as a reason to train both and to compare.
 #
+# ## Which way does the gradient point?
+#
+# The gain compares two noises, and takes for granted that the gradient points uphill. It need not. In `stakes` (notebook 03) a solver and a clerk are frozen, and a helper learns. In most tasks its reward differs only by a small cost per word. Here is its gain on the untrained team:
+
+# %%
+stakes = lab.make_env("stakes")
+helped = lab.Team.per_agent(lambda agent: lab.load_policy(stakes.pocket), stakes.agents, frozen=("solver", "clerk"))
+first = lab.rollout(stakes, helped, stakes.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
+lab.advise(lab.group(first, by="task", credit=lab.episode_return()))[["agent", "own", "gain"]].round(1)
+
+# %% [markdown]
+# *Predict:* the gain says that an own mean may pay. `dr_mas` takes the helper's own mean, and also divides by its own deviation in each task. `own_pooled` takes the same mean, and one deviation over the whole batch. Which of the three gradients points towards more right answers of the helper?
+#
+# `lab.uphill` measures it. It plays twelve rollouts, and takes each recipe's gradient of each rollout. Then it asks how well that agrees with the gradient of the helper's own reward on the *other* rollouts. No step is made.
+
+# %%
+found = lab.uphill(helped, stakes, ["grpo", "dr_mas", "own_pooled"], rollouts=2 if SMOKE else 12)
+found.round(2)
+
+# %%
+uphill_dots(found)
+
+# %% [markdown]
+# *Explain:* the gain said yes, and `dr_mas` points **downhill**: its cosine is −0.4. Divided by its deviation, a word's cost weighs as much as a right answer, so the helper is pushed towards short answers, which are wrong. `own_pooled` points uphill, at +0.5. `grpo` points hardly anywhere: nearly all of its gradient is the offset. Training agrees (notebook 03, and `docs/findings.md`): the helper's right answers went from 0.35 to 0.42 under `grpo`, to 0.19 under `dr_mas`, and to 0.63 under `own_pooled`. This is one setting, and it was known before the instrument was written.
+#
 # ## What an invalid answer costs
 #
 # Dr. MAS subtracts a penalty from an answer that cannot be read: 0.1 on math, 0.01 on search. The penalty belongs to the *row* that earned it:
@@ -382,7 +409,8 @@ lab.course.progress("07")
 #
 # 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise. The agent's own *mean* removes it; its own deviation does not. `dr_mas` also leaves out rows that have no peer.
 # 2. Norms do not show it. `lab.advise(turns)` measures it in the rewards of a first rollout. In a test that was fixed beforehand, its verdicts did not predict which agents learned more.
-# 3. We found differences for agents with separate weights that are called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
+# 3. A gain says nothing about the direction. `lab.uphill(team, env)` measures it before training, recipe by recipe.
+# 4. We found differences for agents with separate weights that are called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
 #
 # Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has all runs, and says what would change the answer.
 #

@@ -9,7 +9,7 @@ import pytest
 
 from mas_lab.table import TableError
 from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.figures import learning_curves, norm_lines
+from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots
 
 AGENTS = ("solver", "fixer")
 PAIRS = pd.DataFrame({
@@ -69,6 +69,17 @@ def test_curves_are_over_tokens_and_dotted_where_scored():
     assert first.mode == second.mode == "lines+markers" and mean.mode == "lines" and mean.name == "grpo"
     assert mean.y[0] == 0.25 and mean.y[-1] == 1.0
     assert np.isclose(np.interp(50, mean.x, mean.y), 0.5, atol=0.01)
+
+
+def test_an_untold_dot_is_hollow_and_intervals_reach_as_far_as_they_say():
+    found = pd.DataFrame({
+        "agent": ["a", "b"], "recipe": "grpo", "cos_own": [0.5, np.nan], "cos_team": [0.1, -0.2], "low": [0.3, -0.9],
+        "high": [0.6, 0.1], "verdict": ["uphill", "untold"],
+    })  # fmt: skip
+    [dots] = uphill_dots(found).data
+    assert list(dots.x) == [0.5, -0.2] and dots.marker.color[1] == "rgba(0,0,0,0)" != dots.marker.color[0]
+    assert list(dots.error_x.array) == pytest.approx([0.1, 0.3])
+    assert list(dots.error_x.arrayminus) == pytest.approx([0.2, 0.7])
 
 
 def test_norms_are_over_steps_on_a_log_scale_and_a_norm_of_0_is_a_gap():

@@ -17,9 +17,9 @@ from small import RECIPE, SETTINGS
 import mas_lab as lab
 from mas_lab import widgets
 from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps
+from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, wrong_over_steps
 from mas_lab.widgets.document import STATIC, document, policy
-from mas_lab.widgets.figures import learning_curves, mazes, norm_lines
+from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, uphill_dots
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
@@ -54,9 +54,19 @@ def over_steps(run, _):
     return rewards_over_steps(inspector.curve(), inspector.source.agents)
 
 
+def wrong(run, _):
+    inspector = lab.RewardInspector(run)
+    return wrong_over_steps(inspector.wrong(), inspector.source.agents)
+
+
+FOUND = pd.DataFrame({
+    "agent": AGENTS, "recipe": [evil("recipe"), "grpo"], "cos_own": [0.5, -0.2], "cos_team": 0.1, "low": -0.3,
+    "high": 0.6, "verdict": ["uphill", "untold"],
+})  # fmt: skip
 DRAWN = {
     "learning_curves": lambda *_: learning_curves(SCORES, y_title=evil("success")),
-    "norm_lines": lambda *_: norm_lines(SCORES), "mazes": maze,
+    "norm_lines": lambda *_: norm_lines(SCORES), "uphill_dots": lambda *_: uphill_dots(FOUND),
+    "wrong_over_steps": wrong, "mazes": maze,
     "controlled_curves": lambda *_: controlled_curves(POINTS), "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
     "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
     "two_baselines": lambda run, _: lab.RewardInspector(run).figure(), "rewards_over_steps": over_steps,
