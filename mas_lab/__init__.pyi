@@ -62,6 +62,7 @@ from mas_lab.explain.diagnostics import shares_by as shares_by
 from mas_lab.explain.entropy import entropies as entropies
 from mas_lab.explain.moments import inflation as inflation
 from mas_lab.explain.paired_watch import PairedWatch as PairedWatch
+from mas_lab.explain.rejudge import rejudge as rejudge
 from mas_lab.explain.spike_rule import SpikeWatch as SpikeWatch
 from mas_lab.explain.spike_rule import spike_scores as spike_scores
 from mas_lab.explain.spike_rule import spikes as spikes

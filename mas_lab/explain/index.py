@@ -14,7 +14,7 @@ from mas_lab.table import column, require, trained
 
 NEEDED = ["episode", "agent", "completion"]
 READ = ("step", "task", "episode", "node", "turn", "depth", "agent", "kept", "probe", "valid", "finish", "team_reward",
-        "success", "group", "advantage", "completion_ids", "logprobs")  # fmt: skip
+        "success", "group", "advantage", "local_reward", "completion_ids", "logprobs")  # fmt: skip
 MEANINGS = {
     "run": "0, or 1 for the run beside it",
     "step": "training step, from 0",
@@ -30,6 +30,7 @@ MEANINGS = {
     "truncated": "rows cut off at the token limit",
     "invalid": "rows that the environment did not understand",
     "lone": "rows that were compared with nobody",
+    "reinforced": "rows that were reinforced although wrong: less own reward than their agent's mean in the step",
     "telling": "what the index is sorted by",
 }
 RULE = (
@@ -62,7 +63,7 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
     index["advantage"] = high.where(~(-low > high), low)
     index["surprise"] = by["surprise"].max()
     index["tokens"], index["rows"] = by["tokens"].sum(min_count=1), by.size()
-    for name in ("truncated", "invalid", "lone"):
+    for name in ("truncated", "invalid", "lone", "reinforced"):
         index[name] = by[name].sum().astype(int)
     index["telling"] = informative(index)
     return in_order(index)[list(MEANINGS)]
@@ -99,9 +100,11 @@ def reduced(table: Any) -> pd.DataFrame:
     rows["advantage"] = _extremes(*lists["advantage"]) if "advantage" in lists else np.nan
     rows["truncated"] = rows["finish"] == "length" if "finish" in rows else False
     rows["invalid"] = ~rows["valid"].astype(bool)
-    rows["lone"] = False
+    rows["lone"], rows["reinforced"], own = False, False, trained(rows)
+    if "local_reward" in rows:
+        usual = rows["local_reward"].where(own).groupby([rows["step"], rows["agent"]]).transform("mean")
+        rows["reinforced"] = own & (rows["local_reward"] < usual) & (rows["advantage"] > 0)
     if "group" in rows:
-        own = trained(rows)
         rows["lone"] = own & (own.groupby([rows["step"], rows["group"]]).transform("sum") == 1)
     return rows
 

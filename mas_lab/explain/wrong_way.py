@@ -38,7 +38,7 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     """
     require(turns, ["task", "episode", "agent", "local_reward"], "wrong_way")
     by = [*(["step"] if "step" in turns.columns else []), "agent"]
-    compared = {find(one).name: find(one).advantages(_bare(turns))["advantage"] for one in recipes}
+    compared = {find(one).name: find(one).advantages(bare(turns))["advantage"] for one in recipes}
     if "advantage" in turns.columns:
         compared = {"trained": turns["advantage"].map(_mean), **compared}
     rows = turns[trained(turns)]
@@ -58,7 +58,8 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     return documented(pd.concat(tables, ignore_index=True), "wrong_way")
 
 
-def _bare(turns: pd.DataFrame) -> pd.DataFrame:
+def bare(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return the table without the columns of cells 2 and 3."""
     return turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
 
 

@@ -30,7 +30,7 @@ AT_ONCE, CACHED = 100, 4
 MARKED = ["run", "step", "episode", "task", "node", "note"]
 Count = Annotated[int, Field(ge=0, le=10**9)]
 Text = Annotated[str, Field(max_length=20_000)]
-FLAGS = ("failed", "succeeded", "invalid", "truncated", "lone", "marked")
+FLAGS = ("failed", "succeeded", "invalid", "truncated", "lone", "reinforced", "marked")
 
 
 class Strict(BaseModel):

@@ -17,6 +17,7 @@ def by_loop(turns):
         if not row["probe"]:
             sizes[row["step"], row["group"]] = sizes.get((row["step"], row["group"]), 0) + 1
     found = {}
+    usual = turns[~turns["probe"]].groupby(["step", "agent"])["local_reward"].mean()
     for (step, episode), own in turns[~turns["probe"]].groupby(["step", "episode"]):
         rows = own.sort_values(["depth", "agent"], kind="stable").to_dict("records")
         kept = {}
@@ -37,6 +38,9 @@ def by_loop(turns):
             "rows": len(rows), "truncated": sum(row["finish"] == "length" for row in rows),
             "invalid": sum(not row["valid"] for row in rows),
             "lone": sum(sizes[step, row["group"]] == 1 for row in rows),
+            "reinforced": sum(
+                row["local_reward"] < usual[step, row["agent"]] and np.max(row["advantage"]) > 0 for row in rows
+            ),
         }  # fmt: skip
     return found
 

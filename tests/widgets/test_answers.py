@@ -12,6 +12,7 @@ from mas_lab.widgets.episodes import plain
 
 KINDS = {
     ("failed",): [0, 3], ("succeeded",): [1], ("invalid",): [1], ("truncated",): [0], ("lone",): [2], ("marked",): [0],
+    ("reinforced",): [3],
     ("agent", "stage 1"): [2, 3], ("agent", "plan"): [], ("task", "sums 1"): [2, 3], ("step", "", 12, 15): [1, 2],
     ("run", "", 1, 1): [2, 3], ("text", "walls"): [0, 1],
 }  # fmt: skip

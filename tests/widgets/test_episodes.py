@@ -22,7 +22,7 @@ def made(**columns):
     n = len(next(iter(columns.values())))
     rest = {"run": 0, "step": range(n), "task": "t", "episode": [f"e{place}" for place in range(n)], "agents": "a",
             "return": 0.0, "success": True, "advantage": 0.0, "surprise": 0.0, "tokens": 1, "rows": 1, "truncated": 0,
-            "invalid": 0, "lone": 0, "telling": 0.0}  # fmt: skip
+            "invalid": 0, "lone": 0, "reinforced": 0, "telling": 0.0}  # fmt: skip
     return pd.DataFrame({**rest, **columns}).astype({"success": "boolean"})
 
 

@@ -223,7 +223,7 @@ PARENT = """<!doctype html><body><script>
 const count = 32000, asked = [];
 const row = (place) => ({ run: 0, step: place, task: "far", episode: "e" + place, agents: "asker", return: 0,
   success: place % 2 === 0, advantage: 1, surprise: 1, tokens: 1, rows: 1, truncated: 0, invalid: 0, lone: 0,
-  telling: 1 });
+  reinforced: 0, telling: 1 });
 const columns = (all) => Object.fromEntries(Object.keys(row(0)).map((name) => [name, all.map((one) => one[name])]));
 addEventListener("message", ({ source, data }) => {
   if (!data.ask) return;

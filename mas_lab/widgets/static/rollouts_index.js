@@ -6,7 +6,8 @@ const COLUMNS = [
   { name: "return", head: "return", width: 58 }, { name: "advantage", head: "advantage", width: 106 },
   { name: "surprise", head: "surprise", width: 66 }, { name: "tokens", head: "tokens", width: 58 },
   { name: "truncated", head: "cut off", width: 56 }, { name: "invalid", head: "invalid", width: 56 },
-  { name: "lone", head: "lone", width: 46 }, { name: "telling", head: "telling", width: 58 },
+  { name: "lone", head: "lone", width: 46 },
+  { name: "reinforced", head: "reinforced although wrong", width: 86 }, { name: "telling", head: "telling", width: 58 },
   { name: "agents", head: "agents", width: 78, text: true }, { name: "rows", head: "rows", width: 48 },
   { name: "episode", head: "episode", width: 190, text: true },
 ];
@@ -42,6 +43,7 @@ function cellsOf({ data, marks, follow }) { // a function from a row and a colum
     truncated: (row) => sparse(row.truncated),
     invalid: (row) => sparse(row.invalid),
     lone: (row) => sparse(row.lone),
+    reinforced: (row) => sparse(row.reinforced),
   };
   return (row, { name, text }, place, now) =>
     h("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row, place, now) : rounded(row[name]));
@@ -55,7 +57,7 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
 
   const search = h("input.filter", { type: "search", placeholder: "Filter episodes", "aria-label": "Filter episodes",
     spellcheck: "false", autocomplete: "off", oninput: () => ask(90) });
-  const chips = CHIPS.map((flag) => button(flag, () => chip(flag), { class: "chip", "aria-pressed": "false" }));
+  const chips = CHIPS.map((flag) => button(flag === "reinforced" ? "reinforced although wrong" : flag, () => chip(flag), { class: "chip", "aria-pressed": "false" }));
   const sorts = h("select", { "aria-label": "Sort by", onchange: () => sortBy(sorts.value, true) },
     columns.map(({ name, head, says }) =>
     h("option", { value: name }, name === "telling" ? "what tells most" : head || says)));

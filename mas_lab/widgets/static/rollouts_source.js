@@ -3,7 +3,7 @@
 
 // The filter: `parse` makes terms of a line; `matches` says whether an episode has them. A kernel takes the same terms.
 const PART = /(-?)(?:([a-zA-Z]+):)?(?:"([^"]*)"?|(\S+))/gu;
-const FLAGS = ["failed", "succeeded", "invalid", "truncated", "lone", "marked"];
+const FLAGS = ["failed", "succeeded", "invalid", "truncated", "lone", "reinforced", "marked"];
 
 function termOf([, minus, name, quoted, plain]) {
   const value = (quoted ?? plain).toLowerCase(), field = name && name.toLowerCase(), negated = minus === "-";
@@ -24,6 +24,7 @@ const HAS = {
   invalid: ({ row }) => row.invalid > 0,
   truncated: ({ row }) => row.truncated > 0,
   lone: ({ row }) => row.lone > 0,
+  reinforced: ({ row }) => row.reinforced > 0,
   marked: ({ marked }) => marked(),
   agent: ({ row }, { value }) => row.agents.toLowerCase().split(", ").includes(value),
   task: ({ row }, { value }) => row.task.toLowerCase().includes(value),

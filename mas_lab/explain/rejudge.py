@@ -1,0 +1,59 @@
+"""Judge the same rows again under several recipes: whose advantages change sign, who loses its peers.
+
+It needs rewards alone, so it works on a table that another trainer wrote. Leaves out: gradients, which need the policy
+(`baseline_ratio`), and what a recipe would have sampled.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.display.documented_frame import documented
+from mas_lab.explain.wrong_way import bare, wrong_way
+from mas_lab.recipes import Recipe, find
+from mas_lab.table import trained
+
+
+def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe]) -> pd.DataFrame:
+    """Return what each recipe would have made of the same rows, agent by agent.
+
+    >>> lab.rejudge(lab.read("completions/"), recipes=["grpo", "dr_mas"])
+
+    Args:
+        turns: Table with the columns of a rollout; credits and advantages that it has are not used.
+        recipes: Names or recipes. The first is the one that the others are compared with.
+
+    Returns:
+        A table with a row per agent and recipe, described by `lab.schema("rejudge")`:
+        - `rows`: its rows. `silent`: the share of them with advantage 0, which teach nothing.
+        - `other_sign`: the share whose advantage has the other sign than under the first recipe.
+        - `without_peer`: the share with an advantage under the first recipe, and none under this one.
+        - `size`: the mean of |advantage|.
+        - `wrong_way`, `reinforced`: see `wrong_way`; NaN without own rewards.
+
+    Raises:
+        TableError: A column is missing, or a value in it cannot be used.
+    """
+    chosen = [find(recipe) for recipe in recipes]
+    table, first, rows = bare(turns), None, []
+    wrong = pd.DataFrame(wrong_way(turns, chosen)) if "local_reward" in turns else None
+    for recipe in chosen:
+        judged = recipe.advantages(table)
+        advantage = judged["advantage"][trained(judged)]
+        first = advantage if first is None else first
+        parts = pd.DataFrame({
+            "agent": judged["agent"], "silent": advantage == 0, "other_sign": advantage * first < 0,
+            "without_peer": (advantage == 0) & (first != 0), "size": advantage.abs(),
+        }).loc[advantage.index]  # fmt: skip
+        by_agent = parts.groupby("agent", sort=False, observed=True)
+        found = by_agent.mean(numeric_only=True).assign(rows=by_agent.size(), recipe=recipe.name)
+        rows.append(found.reset_index())
+    found = pd.concat(rows, ignore_index=True)
+    if wrong is not None:
+        mass = wrong[wrong["recipe"] != "trained"].groupby(["agent", "recipe"], observed=True)
+        found = found.merge(mass[["wrong_way", "reinforced"]].mean().reset_index(), on=["agent", "recipe"], how="left")
+    else:
+        found = found.assign(wrong_way=np.nan, reinforced=np.nan)
+    columns = ["agent", "recipe", "rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
+    return documented(found[columns].sort_values("agent", kind="stable", ignore_index=True), "rejudge")
