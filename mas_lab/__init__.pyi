@@ -101,6 +101,7 @@ from mas_lab.train.evaluate import pass_at as pass_at
 from mas_lab.train.evaluate import summary as summary
 from mas_lab.train.imitate import imitate as imitate
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
+from mas_lab.widgets.baseline_inspector import BaselineInspector as BaselineInspector
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard
 from mas_lab.widgets.play import play_as as play_as
 from mas_lab.widgets.rewards import RewardInspector as RewardInspector
