@@ -36,17 +36,21 @@ class Format:
     """Our name -> the trainer's names, of which the first that is there counts."""
 
 
-def numbers(records: pd.DataFrame, name: str, ours: str = "") -> pd.Series:
+def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
     found = pd.to_numeric(records[name], errors="coerce").astype(float)
-    bad = ~np.isfinite(found.to_numpy())
+    refuse(~np.isfinite(found), records, name, ours, "not a finite number")
+    return found
+
+
+def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str) -> None:
+    """Raise TableError for the first value that is bad, naming its file and line."""
     if bad.any():
         place, value = records.index[bad.argmax()], records[name].iloc[bad.argmax()]
         raise TableError(
-            f"read: {place}: column '{name}' is not a finite number ({value!r}); correct or remove this row, or pass "
-            f"another column, as in columns={{'{ours or 'team_reward'}': ...}}"
+            f"read: {place}: column '{name}' ({ours}) is {why} ({value!r}); correct or remove this row, or pass "
+            f"another column, as in columns={{'{ours}': ...}}"
         )
-    return found
 
 
 def text(value: Any) -> str:
@@ -78,15 +82,14 @@ def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     scored = records[rewards].notna().any(axis=1) | (not rewards)
     if not scored.all():
         notes["rows"] = f"{(~scored).sum()} rows without any reward are left out, as TRL does"
-    kept, repeated, former = [], [], None
-    for step, own in records[scored].groupby("step", sort=True):
-        written = own[["prompt", "completion", "advantage"]].map(repr).to_numpy().tolist()
-        (repeated if written == former else kept).append((step, own))
+    records, repeated, former = records[scored], [], ""
+    for step, own in records.groupby("step"):
+        written = repr(own[["prompt", "completion", "advantage"]].to_numpy().tolist())
+        repeated += [step] * (written == former)
         former = written
     if repeated:
-        steps = ", ".join(str(step) for step, _ in repeated)
-        notes["step"] = f"steps {steps} train again on the completions of the step before and are left out"
-    records = pd.concat([own for _, own in kept]) if kept else records[scored]
+        notes["repeated"] = f"steps {repeated} repeat the completions of the step before and are left out"
+        records = records[~records["step"].isin(repeated)]
     if len(rewards) > 1:
         named = " + ".join(f"'{name}'" for name in rewards)
         remedy = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
@@ -104,9 +107,8 @@ def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     episode = next((name for name in VERL["episode"] if name in records), None)
     if episode is None or not records.duplicated(["step", episode]).any():
         return records
-    turn = next((name for name in VERL["turn"] if name in records), None)
-    ordered = records.sort_values(turn, kind="stable") if turn else records
-    last = ~ordered.duplicated(["step", episode], keep="last").reindex(records.index)
+    turn = [name for name in VERL["turn"] if name in records][:1]
+    last = ~records.sort_values(["step", *turn], kind="stable").duplicated(["step", episode], keep="last")
     notes["team_reward"] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
     return records.assign(**{"score once": numbers(records, "score").where(last, 0.0)})
 
@@ -132,16 +134,13 @@ def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> p
 def _tinker(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     def rows_of(record: Record) -> list[Record]:
         group = f"{record['split']} {record['iteration']}/{record['group_idx']}"
-        steps, shared = record["steps"], {name: record.get(name) for name in ("split", "tags", "sampling_client_step")}
-        return [
-            {
-                "iteration": record["iteration"], "group": group, "trajectory": f"{group}/{record['traj_idx']}",
-                **shared, "reward": step["reward"] + (record["final_reward"] if step is steps[-1] else 0.0),
-                **{name: step[name] for name in ("step_idx", "ob_len", "ac_len", "episode_done")},
-                **{f"{part}/{name}": one for part in ("metrics", "logs") for name, one in step.get(part, {}).items()},
-            }
-            for step in steps
-        ]  # fmt: skip
+        shared = {"iteration": record["iteration"], "group": group, "trajectory": f"{group}/{record['traj_idx']}"}
+        rows = []
+        for step in record["steps"]:
+            named = {f"{part}/{name}": one for part in ("metrics", "logs") for name, one in step.pop(part).items()}
+            rows.append({**shared, "tags": record["tags"], **step, **named})
+        rows[-1]["reward"] += record["final_reward"]
+        return rows
 
     notes["agent"] = "one agent, named 'agent', also for the players of a game, which tinker-cookbook does not name"
     return _each(records, rows_of)
@@ -157,16 +156,18 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
         notes["rows"] = f"{(~scored).sum()} turns of traces without a reward are left out ({agents})"
         calls = calls[scored.to_numpy()]
-    alone = calls.groupby("episode")["trace"].nunique().le(1).all()
-    calls = calls.rename(columns={"reward": "team_reward" if alone else "local_reward"})
-    return calls.dropna(axis=1)  # what only some turns have is left out
+    if calls.groupby("episode")["trace"].nunique().gt(1).any():
+        calls = calls.rename(columns={"reward": "local_reward"})
+        notes["local_reward"] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
+    return calls.rename(columns={"reward": "team_reward"}).dropna(axis=1)  # what only some turns have is left out
 
 
 def _calls(episode: Record) -> list[Record]:
     """Return the sampled messages of an episode's traces in the order of their time."""
     rows, task = [], episode["task"]
     around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"]}
-    around |= {"group": (episode.get("group") or {}).get("id"), "step": _step(episode), "env": episode["env"].get("id")}
+    around |= {"group": episode.get("group", {}).get("id"), "env": episode["env"].get("id")}
+    around |= {"step": episode.get("run", {}).get("work", {}).get("step")}
     for trace in episode["traces"]:
         nodes, rewards = trace["nodes"], [one for one in trace.get("rewards", {}).values() if one is not None]
         sampled = [place for place, node in enumerate(nodes) if node.get("sampled")]
@@ -178,10 +179,6 @@ def _calls(episode: Record) -> list[Record]:
             row |= {"prompt": [one["message"] for one in before], "completion": [node["message"]]}
             rows.append({**around, **of_trace, **row, **_tokens(node, before)})
     return sorted(rows, key=lambda row: row["time"])
-
-
-def _step(episode: Record) -> int | None:
-    return ((episode.get("run") or {}).get("work") or {}).get("step")
 
 
 def _before(nodes: list[Record], place: int) -> list[Record]:
@@ -217,20 +214,16 @@ TINKER = {
     "step": ("iteration",), "task": ("group",), "episode": ("trajectory",), "turn": ("step_idx",),
     "team_reward": ("reward",), "done": ("episode_done",),
 }  # fmt: skip
-SAMPLED = "prompt", "completion", "prompt_ids", "completion_ids", "logprobs"
-VERIFIERS = {
-    name: (name,)
-    for name in ("step", "task", "episode", "agent", "team_reward", "local_reward", "group", "advantage", *SAMPLED)
-}
 SUMMARIES = "train_rollout_summaries.jsonl"
 FORMATS = {one.name: one for one in (
+    Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
+           {name: (name,) for name in SCHEMA}),
     Format("trl", ("completions/completions_*.parquet", "completions_*.parquet"),
            frozenset({"step", "prompt", "completion", "advantage"}), _trl, TRL),
     Format("verl", ("[0-9]*.jsonl",), frozenset({"input", "output", "score", "step"}), _verl, VERL),
     Format("tinker", (f"iteration_*/{SUMMARIES}", SUMMARIES),
            frozenset({"iteration", "group_idx", "traj_idx", "steps", "final_reward"}), _tinker, TINKER),
-    Format("verifiers", ("traces.jsonl",), frozenset({"id", "task", "traces", "env"}), _verifiers, VERIFIERS),
-    Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
+    Format("verifiers", ("traces.jsonl",), frozenset({"id", "task", "traces", "env"}), _verifiers,
            {name: (name,) for name in SCHEMA}),
 )}  # fmt: skip
 """The formats that `read` knows, in the order in which it tries them."""

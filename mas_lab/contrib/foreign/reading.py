@@ -4,7 +4,6 @@ Nothing is invented: a column that the files lack is left out, or filled by a pl
 what follows. Leaves out: runs of this kit (`load_run`), and what each trainer writes (`formats`).
 """
 
-import difflib
 import json
 import re
 import warnings
@@ -17,7 +16,7 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
 from mas_lab.cells.grouping import group
-from mas_lab.contrib.foreign.formats import FORMATS, Format, Notes, numbers, text
+from mas_lab.contrib.foreign.formats import FORMATS, Format, Notes, numbers, refuse, text
 from mas_lab.runs.disk import TEXTS
 from mas_lab.table import NUMBER, SCHEMA, TableError
 
@@ -79,27 +78,26 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
         raise TableError(f"read: format={format!r} is unknown; known are {', '.join(FORMATS)}")
     seen = {}
     for kind in [FORMATS[format]] if format else FORMATS.values():
-        patterns = [path.glob(pattern) for pattern in kind.files]
-        listed = [path] if path.is_file() else next(filter(None, map(list, patterns)), [])
-        files = sorted((file for file in listed if file.stat().st_size), key=lambda file: _numbered(file, path))
-        if files:
-            first = files[0]
-            seen[first] = seen[first] if first in seen else list(_load(first, only_first=True))
-            ours = {"team_reward", "episode"} <= set(seen[first]) and kind.name != "table"
-            if format or (kind.keys <= set(seen[first]) and not ours) or (kind.name == "table" and columns):
-                return kind, files
+        matches = [path.glob(pattern) for pattern in kind.files]
+        files = [path] if path.is_file() else next(filter(None, map(list, matches)), [])
+        files = sorted((file for file in files if file.stat().st_size), key=_numbered)
+        if files and files[0] not in seen:
+            seen[files[0]] = list(_load(files[0], only_first=True))
+        if files and (format or kind.keys <= set(seen[files[0]])):
+            return kind, files
+    if columns and seen:
+        return FORMATS["table"], [path] if path.is_file() else sorted(path.glob(f"*{next(iter(seen)).suffix}"))
     looked = "; ".join(f"{file} has the columns {', '.join(map(repr, names))}" for file, names in seen.items())
     known = "; ".join(f"{kind.name} ({', '.join(kind.files)})" for kind in FORMATS.values())
     raise TableError(
-        f"read: {path} has no known format: {looked or 'no file with a known name, or only empty ones'}. Known are "
+        f"read: {path} has no known format: {looked or 'no file has a known name, or all are empty'}. Known are "
         f"{known}. For another one, name its columns: columns={{'team_reward': ..., 'task': ..., 'episode': ..., "
         "'agent': ..., 'turn': ..., 'prompt': ..., 'completion': ...}"
     )
 
 
-def _numbered(file: Path, folder: Path) -> tuple[list[int], str]:
-    name = file.name if file == folder else file.relative_to(folder).as_posix()
-    return [int(number) for number in re.findall(r"\d+", name)], name
+def _numbered(file: Path) -> tuple[list[int], str]:
+    return [int(number) for number in re.findall(r"\d+", f"{file.parent.name}/{file.name}")], file.name
 
 
 def _load(file: Path, only_first: bool = False) -> pd.DataFrame:
@@ -113,20 +111,20 @@ def _load(file: Path, only_first: bool = False) -> pd.DataFrame:
     records = {}
     with file.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            place = f"{file}, line {number}"
-            try:
-                records[place] = json.loads(line)
-            except ValueError as error:
-                raise TableError(
-                    f"read: {place} is not JSON ({error}); if the training was stopped there, remove this line"
-                ) from error
-            if not isinstance(records[place], dict):
-                raise TableError(f"read: {place} is not a JSON object with a value for each column; remove it")
-            if only_first:
-                break
+            if line.strip() and not (only_first and records):
+                records[f"{file}, line {number}"] = _record(line, f"{file}, line {number}")
     return pd.DataFrame(list(records.values()), index=list(records))
+
+
+def _record(line: str, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        remedy = "if the training was stopped there, remove this line"
+        raise TableError(f"read: {place} is not JSON ({error}); {remedy}") from error
+    if not isinstance(record, dict):
+        raise TableError(f"read: {place} is not a JSON object with a value for each column; remove it")
+    return record
 
 
 # Columns
@@ -134,48 +132,34 @@ def _load(file: Path, only_first: bool = False) -> pd.DataFrame:
 
 def _renamed(records: pd.DataFrame, kind: Format, columns: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table under our names, with checked values; other columns are kept behind."""
-    found = {ours: next((name for name in theirs if name in records), None) for ours, theirs in kind.names.items()}
-    found = {ours: name for ours, name in found.items() if name} | dict(columns)
+    there = {ours: [name for name in theirs if name in records] for ours, theirs in kind.names.items()}
+    found = {ours: names[0] for ours, names in there.items() if names} | dict(columns)
     turns = {}
     for ours, theirs in found.items():
         if ours not in SCHEMA:
-            like = difflib.get_close_matches(ours, SCHEMA, n=1)
+            raise TableError(f"read: columns={{'{ours}': ...}} is no column of ours; lab.schema() lists them")
+        weights = theirs if isinstance(theirs, Mapping) else {theirs: 1.0}
+        if missing := [name for name in weights if name not in records]:
             raise TableError(
-                f"read: columns={{'{ours}': ...}} is no column of ours{f'; did you mean {like[0]!r}?' * bool(like)}; "
-                "lab.schema() lists them. A column of the files keeps its name without an entry"
+                f"read: {records.index[0] if len(records) else kind.name}: column '{missing[0]}' for '{ours}' is "
+                f"missing; the columns are {', '.join(map(repr, records))}. Name another one: columns={{'{ours}': ...}}"
             )
-        names = theirs if isinstance(theirs, Mapping) else {theirs: 1.0}
-        for name in names:
-            if name not in records:
-                place = records.index[0] if len(records) else kind.name
-                raise TableError(
-                    f"read: {place}: column '{name}' for '{ours}' is missing; the columns are "
-                    f"{', '.join(map(repr, records))}. Name another one: columns={{'{ours}': ...}}"
-                )
         if isinstance(theirs, Mapping):
-            turns[ours] = sum(weight * numbers(records, name, ours) for name, weight in theirs.items())
+            turns[ours] = sum(weight * numbers(records, name, ours) for name, weight in weights.items())
         else:
             turns[ours] = _checked(records, ours, theirs)
-    used = {name for name in found.values() if isinstance(name, str)}
-    rest = records.drop(columns=used).rename(columns=lambda name: f"{kind.name}.{name}" if name in SCHEMA else name)
+    rest = records.drop(columns={name for name in found.values() if isinstance(name, str)})
+    rest = rest.rename(columns=lambda name: f"{kind.name}.{name}" if name in SCHEMA else name)
     return pd.concat([pd.DataFrame(turns, index=records.index), rest], axis=1)
 
 
 def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
-    values, known = records[theirs], SCHEMA[ours]
+    values, check = records[theirs], SCHEMA[ours].check
     if ours in COUNTED:
         values = numbers(records, theirs, ours)
         return values.astype(int) if ours in WHOLE else values
-    if ours in ("prompt", "completion"):
-        known_bad = values.map(lambda value: value is None or isinstance(value, float))
-    else:
-        known_bad = values.isna() | (~values.map(known.check).astype(bool) if known.check else False)
-    if known_bad.any():
-        place, value = records.index[known_bad.argmax()], values[known_bad].iloc[0]
-        raise TableError(
-            f"read: {place}: column '{theirs}' ({ours}) is {known.error or 'empty'} ({value!r}); correct or remove "
-            f"this row, or pass another column, as in columns={{'{ours}': ...}}"
-        )
+    bad = values.isna() | (~values.map(check).astype(bool) if check else False)
+    refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
     if ours in ("prompt", "completion"):
         return values.map(text)
     return values.astype(str) if ours in TEXTS else values
@@ -221,7 +205,8 @@ def _compared(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     credit = episode_return()
     if "team_reward" not in turns:
         turns["team_reward"], credit = 0.0, own_return()
-        notes["team_reward"] = "no team reward: it is 0, and the credit is lab.own_return() of local_reward"
+        own = "lab.own_return(), for recipes too: recipe.replace(credit=lab.own_return())"
+        notes["team_reward"] = f"no team reward: it is 0, and the credit is {own}"
     elif "local_reward" not in turns:
         notes["local_reward"] = "no local_reward: lab.wrong_way is not available"
     repeats = turns.groupby([*(["step"] if "step" in turns else []), "episode"])["team_reward"]
