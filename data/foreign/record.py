@@ -4,10 +4,40 @@ Run it in an environment that has the trainer, as README.md says; it needs no GP
 """
 
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
 PROBLEMS = {"2 + 3": "5", "4 + 4": "8"}
+
+
+def trl(folder: Path = HERE / "trl") -> Path:
+    """Three steps of GRPOTrainer with a random tiny model of `tests/small.py`: two prompts, four completions each.
+
+    There are two reward functions, and in each step one completion has no reward. Returns the run's folder.
+    """
+    sys.path.insert(0, str(HERE.parents[1] / "tests"))
+    import small
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    def alike(completions, log_extra, **others):
+        log_extra("seen", ["yes"] * len(completions))
+        return [None if place == 1 else small.score(said, "w0") for place, said in enumerate(completions)]
+
+    def longer(completions, **others):
+        return [None if place == 1 else float(len(said.split())) for place, said in enumerate(completions)]
+
+    config = GRPOConfig(
+        output_dir=str(folder), log_completions=True, num_generations=4, per_device_train_batch_size=8,
+        max_completion_length=4, max_steps=3, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
+        disable_tqdm=True, seed=3,
+    )  # fmt: skip
+    prompts = Dataset.from_dict({"prompt": [f"asker now {word}" for word in small.WORDS]})
+    with tempfile.TemporaryDirectory() as models:
+        model = str(small.make_model(Path(models) / "model", 0))
+        GRPOTrainer(model, [alike, longer], args=config, train_dataset=prompts).train()
+    return folder
 
 
 def verl() -> None:
@@ -105,4 +135,4 @@ def _episode(folder: Path, number: int, problem: str, truth: str, agents: tuple[
 
 
 if __name__ == "__main__":
-    {"verl": verl, "tinker": tinker, "verifiers": verifiers}[sys.argv[1]]()
+    {"trl": trl, "verl": verl, "tinker": tinker, "verifiers": verifiers}[sys.argv[1]]()

@@ -61,7 +61,7 @@ def read(
     turns = _renamed(kind.rows(records, notes), kind, columns)
     notes = {name: note for name, note in notes.items() if name not in columns}
     turns = _compared(_completed(turns, notes), notes)
-    taken = "" if format else f"format '{kind.name}', {len(files)} files, {len(turns)} rows"
+    taken = "" if format else f"format '{kind.name}', {len(files)} file{'s'[: len(files) - 1]}, {len(turns)} rows"
     if said := "; ".join(filter(None, [taken, *notes.values()])):
         warnings.warn(f"lab.read: {said}", stacklevel=2)
     return turns[[*(name for name in SCHEMA if name in turns), *(name for name in turns if name not in SCHEMA)]]

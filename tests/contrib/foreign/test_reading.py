@@ -3,19 +3,17 @@
 import json
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import small
 
 import mas_lab as lab
 from mas_lab.contrib.foreign.formats import FORMATS, text
 
 RECORDED = Path(__file__).parents[3] / "data/foreign"
-FILES = {
-    "verl": "verl", "tinker": "tinker", "verifiers": "verifiers", "alone": "verifiers/alone",
-}  # fmt: skip
+FILES = {name: name for name in ("trl", "verl", "tinker", "verifiers")} | {"alone": "verifiers/alone"}
 PLAIN = {"task": ["a", "a", "b", "b"], "episode": [0, 1, 2, 3], "role": list("xyxy"), "score": [1.0, 0.0, 0.5, 1.0]}
 NAMES = {"team_reward": "score", "agent": "role"}
 
@@ -33,29 +31,24 @@ def written(path: Path, rows: list) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def trl(tmp_path_factory) -> Path:
-    """A run of GRPOTrainer: three steps of two prompts, four completions each; one completion has no reward."""
-    grpo = pytest.importorskip("trl", reason="TRL is not installed")
-    datasets = pytest.importorskip("datasets")
-    folder = tmp_path_factory.mktemp("trl")
-    model = small.make_model(folder / "model", 0)
+def train_with_trl(folder: Path) -> Path:
+    """Train three steps with GRPOTrainer, on two prompts with four completions each; two have no reward."""
+    sys.path.insert(0, str(RECORDED))
+    try:
+        import record
 
-    def alike(completions, log_extra, **others):
-        log_extra("seen", ["yes"] * len(completions))
-        return [None if place == 1 else small.score(said, "w0") for place, said in enumerate(completions)]
+        return record.trl(folder)
+    finally:
+        sys.path.remove(str(RECORDED))
 
-    def longer(completions, **others):
-        return [None if place == 1 else float(len(said.split())) for place, said in enumerate(completions)]
 
-    config = grpo.GRPOConfig(
-        output_dir=str(folder / "run"), log_completions=True, num_generations=4, per_device_train_batch_size=8,
-        max_completion_length=4, max_steps=3, logging_steps=1, report_to=[], use_cpu=True, save_strategy="no",
-        disable_tqdm=True, seed=3,
-    )  # fmt: skip
-    prompts = datasets.Dataset.from_dict({"prompt": [f"asker now {word}" for word in small.WORDS]})
-    grpo.GRPOTrainer(str(model), [alike, longer], args=config, train_dataset=prompts).train()
-    return folder / "run"
+@pytest.fixture(params=["recorded", pytest.param("trained", marks=pytest.mark.slow)])
+def trl(request, tmp_path) -> Path:
+    """A run of TRL: the recorded one, and one that this test trains."""
+    if request.param == "recorded":
+        return RECORDED / "trl"
+    pytest.importorskip("trl", reason="TRL is not installed")
+    return train_with_trl(tmp_path)
 
 
 def test_a_run_of_trl_is_read(trl):
@@ -81,17 +74,17 @@ def test_weights_and_own_rewards_are_named_by_the_caller(trl):
     assert {"trained", "dr_mas"} == set(lab.wrong_way(turns, recipes=["dr_mas"])["recipe"])
 
 
-def test_a_step_that_repeats_completions_is_left_out(trl, tmp_path):
-    folder = shutil.copytree(trl / "completions", tmp_path / "completions")
+def test_a_step_that_repeats_completions_is_left_out(tmp_path):
+    folder = shutil.copytree(RECORDED / "trl/completions", tmp_path / "completions")
     again = pd.read_parquet(folder / "completions_00003.parquet").assign(step=4)
     again.to_parquet(folder / "completions_00004.parquet")
     turns, line = said(tmp_path)
     assert "steps [4] repeat the completions of the step before" in line and set(turns["step"]) == {1, 2, 3}
 
 
-@pytest.mark.parametrize("name", ["trl", *FILES])
-def test_instruments_and_recipes_work_on_every_format(name, trl, tmp_path):
-    turns, _ = said(trl if name == "trl" else RECORDED / FILES[name])
+@pytest.mark.parametrize("name", FILES)
+def test_instruments_and_recipes_work_on_every_format(name, tmp_path):
+    turns, _ = said(RECORDED / FILES[name])
     inspector = lab.RewardInspector(turns)
     assert inspector.to_html(tmp_path / "rewards.html").stat().st_size > 10_000
     assert list(lab.advise(turns)["agent"]) == list(inspector.table["agent"])
@@ -187,9 +180,8 @@ def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
     turns, _ = said(RECORDED / "verl")
     turns.to_parquet(tmp_path / "turns.parquet")
     again, line = said(tmp_path)
-    assert (
-        "format 'table'" in line and again["credit"].equals(turns["credit"]) and again["group"].equals(turns["group"])
-    )
+    assert "format 'table'" in line
+    assert again["credit"].equals(turns["credit"]) and again["group"].tolist() == turns["group"].tolist()
 
 
 def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
@@ -255,6 +247,12 @@ def test_files_are_read_in_the_order_of_their_numbers_and_stay_as_they_are(tmp_p
     assert before == {file: (file.read_bytes(), os.stat(file).st_mtime_ns) for file in tmp_path.iterdir()}
 
 
-def test_the_page_names_every_format():
-    page = (Path(__file__).parents[3] / "docs/foreign.md").read_text(encoding="utf-8")
-    assert all(f'`"{name}"`' in page for name in FORMATS)
+def test_the_page_names_every_format_and_its_blocks_run(tmp_path, monkeypatch):
+    page, names = (RECORDED.parents[1] / "docs/foreign.md").read_text(encoding="utf-8"), {}
+    assert all(f'| `"{name}"` |' in page for name in FORMATS)
+    shutil.copytree(RECORDED, tmp_path / "data/foreign")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match="format 'table', 1 file, 2 rows"):
+        for block in page.split("```python\n")[1:]:
+            exec(block.partition("```")[0], names)
+    assert names["turns"]["team_reward"].tolist() == pytest.approx([1.05, 0.1])
