@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.table import SCHEMA, TableError
+from mas_lab.table import SCHEMA, TableError, plain
 
 Record = dict[str, Any]
 Notes = dict[str, str]
@@ -38,7 +38,8 @@ class Format:
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
-    found = pd.to_numeric(records[name], errors="coerce").astype(float)
+    scalars = records[name].where(records[name].map(np.isscalar))
+    found = pd.to_numeric(scalars, errors="coerce").astype(float)
     refuse(~np.isfinite(found), records, name, ours, "not a finite number")
     return found
 
@@ -46,7 +47,7 @@ def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.S
 def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str) -> None:
     """Raise TableError for the first value that is bad, naming its file and line."""
     if bad.any():
-        place, value = records.index[bad.argmax()], records[name].iloc[bad.argmax()]
+        place, value = records.index[bad.argmax()], plain(records[name].iloc[bad.argmax()])
         raise TableError(
             f"read: {place}: column '{name}' ({ours}) is {why} ({value!r}); correct or remove this row, or pass "
             f"another column, as in columns={{'{ours}': ...}}"
@@ -57,11 +58,11 @@ def text(value: Any) -> str:
     """Return a prompt or completion as text; a list of messages becomes a line `role: content` for each."""
     if isinstance(value, str):
         return value
-    messages = [dict(message) for message in value]
-    lines = [_content(message) for message in messages]
-    if [message["role"] for message in messages] == ["assistant"]:
-        return lines[0]
-    return "\n".join(f"{message['role']}: {line}" for message, line in zip(messages, lines, strict=True))
+    if not isinstance(value, list | np.ndarray) or not all(isinstance(one, dict) and "role" in one for one in value):
+        return str(value)
+    if [message["role"] for message in value] == ["assistant"]:
+        return _content(value[0])
+    return "\n".join(f"{message['role']}: {_content(message)}" for message in value)
 
 
 def _content(message: Record) -> str:
@@ -91,9 +92,8 @@ def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         notes["repeated"] = f"steps {repeated} repeat the completions of the step before and are left out"
         records = records[~records["step"].isin(repeated)]
     if len(rewards) > 1:
-        named = " + ".join(f"'{name}'" for name in rewards)
-        remedy = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
-        notes["team_reward"] = f"team_reward is {named}, since TRL logs no weights: pass them as {remedy}"
+        weights = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
+        notes["team_reward"] = f"team_reward is the sum of rewards, since TRL logs no weights: pass them as {weights}"
     return records.assign(**{"sum of rewards": records[rewards].sum(axis=1)}) if rewards else records
 
 
@@ -120,12 +120,10 @@ def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> p
         there = {key: one for key, one in record.items() if not (isinstance(one, float) and math.isnan(one))}
         try:
             found = rows_of(there)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             what = f"{error} is missing or not a number" if isinstance(error, KeyError) else str(error)
-            raise TableError(
-                f"read: {place}: the record cannot be read ({what}); correct or remove this line, or pass format= if "
-                "another trainer wrote the file"
-            ) from error
+            remedy = "correct or remove this line, or pass format= if another trainer wrote the file"
+            raise TableError(f"read: {place}: the record cannot be read ({what}); {remedy}") from error
         rows += found
         places += [place] * len(found)
     return pd.DataFrame(rows, index=places)
@@ -183,12 +181,12 @@ def _calls(episode: Record) -> list[Record]:
 
 def _before(nodes: list[Record], place: int) -> list[Record]:
     """Return the messages that lead to one, from the first on. A parent stands before its children."""
-    parent = nodes[place].get("parent")
-    if parent is None:
-        return []
-    if not 0 <= parent < place:
-        raise TypeError(f"node {place} has parent {parent}, which does not stand before it")
-    return [*_before(nodes, parent), nodes[parent]]
+    path = []
+    while (parent := nodes[place].get("parent")) is not None:
+        if not 0 <= parent < place:
+            raise ValueError(f"node {place} has parent {parent}, which does not stand before it")
+        path.append(nodes[place := parent])
+    return path[::-1]
 
 
 def _tokens(node: Record, before: list[Record]) -> Record:

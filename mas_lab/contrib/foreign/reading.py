@@ -83,16 +83,16 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
         files = sorted((file for file in files if file.stat().st_size), key=_numbered)
         if files and files[0] not in seen:
             seen[files[0]] = list(_load(files[0], only_first=True))
-        if files and (format or kind.keys <= set(seen[files[0]])):
+        if files and kind.keys <= set(seen[files[0]]):
             return kind, files
-    if columns and seen:
+    if columns and seen and format in (None, "table"):
         return FORMATS["table"], [path] if path.is_file() else sorted(path.glob(f"*{next(iter(seen)).suffix}"))
     looked = "; ".join(f"{file} has the columns {', '.join(map(repr, names))}" for file, names in seen.items())
     known = "; ".join(f"{kind.name} ({', '.join(kind.files)})" for kind in FORMATS.values())
+    what = f"{'another' if format else 'no known'} format: {looked or 'no file has a known name, or all are empty'}"
     raise TableError(
-        f"read: {path} has no known format: {looked or 'no file has a known name, or all are empty'}. Known are "
-        f"{known}. For another one, name its columns: columns={{'team_reward': ..., 'task': ..., 'episode': ..., "
-        "'agent': ..., 'turn': ..., 'prompt': ..., 'completion': ...}"
+        f"read: {path} has {what}. Known are {known}. For another one, name its columns: columns={{'team_reward': ..., "
+        "'task': ..., 'episode': ..., 'agent': ..., 'turn': ..., 'prompt': ..., 'completion': ...}"
     )
 
 
@@ -118,13 +118,10 @@ def _load(file: Path, only_first: bool = False) -> pd.DataFrame:
 
 def _record(line: str, place: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except ValueError as error:
+        return dict(json.loads(line))
+    except (ValueError, TypeError) as error:
         remedy = "if the training was stopped there, remove this line"
-        raise TableError(f"read: {place} is not JSON ({error}); {remedy}") from error
-    if not isinstance(record, dict):
-        raise TableError(f"read: {place} is not a JSON object with a value for each column; remove it")
-    return record
+        raise TableError(f"read: {place} is not a JSON object ({error}); {remedy}") from error
 
 
 # Columns
@@ -157,6 +154,7 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
     values, check = records[theirs], SCHEMA[ours].check
     if ours in COUNTED:
         values = numbers(records, theirs, ours)
+        refuse((values % 1 != 0) & (ours in WHOLE), records, theirs, ours, "not a whole number")
         return values.astype(int) if ours in WHOLE else values
     bad = values.isna() | (~values.map(check).astype(bool) if check else False)
     refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
@@ -196,7 +194,7 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
             turns["depth"] = turns.groupby([*step, turns["episode"]]).cumcount()
     if "valid" not in turns:
         turns["valid"] = True
-        notes["valid"] = "valid is True, since nobody wrote which outputs were understood"
+        notes["valid"] = "valid is True, since the files do not say which outputs were understood"
     return turns
 
 
@@ -205,13 +203,13 @@ def _compared(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     credit = episode_return()
     if "team_reward" not in turns:
         turns["team_reward"], credit = 0.0, own_return()
-        own = "lab.own_return(), for recipes too: recipe.replace(credit=lab.own_return())"
-        notes["team_reward"] = f"no team reward: it is 0, and the credit is {own}"
+        own = "the credit is lab.own_return(), for recipes too: recipe.replace(credit=lab.own_return())"
+        notes["team_reward"] = f"no team reward: it is 0, and {own}"
     elif "local_reward" not in turns:
         notes["local_reward"] = "no local_reward: lab.wrong_way is not available"
-    repeats = turns.groupby([*(["step"] if "step" in turns else []), "episode"])["team_reward"]
-    alike = (repeats.transform("nunique") == 1) & (repeats.transform("size") > 1) & (turns["team_reward"] != 0)
-    if alike.any() and alike[repeats.transform("size") > 1].all():
+    of_episode = turns.groupby([*(["step"] if "step" in turns else []), "episode"])["team_reward"]
+    several = of_episode.transform("size") > 1
+    if turns["team_reward"][several].any() and (of_episode.transform("nunique")[several] == 1).all():
         notes["repeated"] = "every row of an episode has the same team_reward, and the credit adds them up"
     if "advantage" not in turns:
         notes["advantage"] = "no advantages of the trainer: recipes compute theirs"

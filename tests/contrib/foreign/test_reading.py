@@ -54,7 +54,11 @@ def trl(request, tmp_path) -> Path:
 def test_a_run_of_trl_is_read(trl):
     turns, line = said(trl)
     assert "format 'trl', 3 files, 21 rows" in line and "3 rows without any reward are left out" in line
-    assert "team_reward is 'alike' + 'longer'" in line and "tasks and groups are by prompt text" in line
+    assert (
+        "team_reward is the sum of rewards" in line
+        and "{'alike': 1.0, 'longer': 1.0}" in line
+        and "tasks and groups are by prompt text" in line
+    )
     assert "one agent, named 'agent'" in line and "the episode is the row" in line and "no token ids" in line
     logged = pd.read_parquet(sorted((trl / "completions").iterdir())[0]).dropna(subset=["alike"])
     first = turns[turns["step"] == 1]
@@ -170,10 +174,12 @@ def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
 
 
 def test_a_reward_that_is_repeated_in_an_episode_is_pointed_out(tmp_path):
-    rows = [{"task": "a", "episode": 0, "agent": agent, "turn": 0, "team_reward": 1.0} for agent in "xy"]
+    earned = ((0, 1.0), (1, 0.0))
+    rows = [{"task": "a", "episode": episode, "agent": agent, "turn": 0, "team_reward": reward}
+            for episode, reward in earned for agent in "xy"]  # fmt: skip
     turns, line = said(written(tmp_path / "log.jsonl", rows))
     assert "every row of an episode has the same team_reward, and the credit adds them up" in line
-    assert turns["credit"].tolist() == [2.0, 2.0]
+    assert turns["credit"].tolist() == [2.0, 2.0, 0.0, 0.0]
 
 
 def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
@@ -193,6 +199,7 @@ def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
 def test_messages_become_text():
     assert text("as it is") == "as it is"
     assert text([{"role": "assistant", "content": "5"}]) == "5"
+    assert text([1, 2]) == "[1, 2]"
     parts = [{"type": "text", "text": "look"}, {"type": "image"}]
     assert text([{"role": "user", "content": parts}, {"role": "assistant", "content": None}]) == (
         "user: look\n[image]\nassistant: "
@@ -203,7 +210,7 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
 
 
 @pytest.mark.parametrize(("name", "rows", "arguments", "message"), [
-    ("1.jsonl", [VERL_ROW, '{"input": "q", "out'], {}, r"1\.jsonl, line 2 is not JSON .*remove this line"),
+    ("1.jsonl", [VERL_ROW, '{"input": "q", "out'], {}, r"1\.jsonl, line 2 is not a JSON object .*remove this line"),
     ("1.jsonl", [VERL_ROW, "[1]"], {}, r"1\.jsonl, line 2 is not a JSON object"),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": "good"}], {},
      r"1\.jsonl, line 2: column 'score' \(team_reward\) is not a finite number \('good'\); correct .*columns="),
@@ -213,6 +220,11 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
      r"1\.jsonl, line 1: column 'rolle' for 'agent' is missing; the columns are 'input', .*columns=\{'agent': "),
     ("1.jsonl", [VERL_ROW], {"columns": {"reward": "score"}}, r"'reward': .* is no column of ours; lab\.schema"),
     ("1.jsonl", [VERL_ROW], {"format": "varl"}, "'varl' is unknown; known are table, trl, verl, tinker, verifiers"),
+    ("1.jsonl", [VERL_ROW | {"score": [1.0]}], {}, r"line 1: column 'score' .* not a finite number \(\[1\.0\]\)"),
+    ("1.jsonl", [VERL_ROW | {"step": 0.5}], {}, r"line 1: column 'step' \(step\) is not a whole number \(0\.5\)"),
+    ("1.jsonl", [VERL_ROW], {"format": "trl", "columns": {"agent": "gts"}}, r"has another format: .*'input'"),
+    ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"id": "t", "agent": {"name": "a"}, "nodes": [
+     {"parent": 0, "sampled": True, "message": {}, "timestamp": 0.0}]}]}], {}, "node 0 has parent 0"),
     ("log.jsonl", [{"text": "a", "r": 1.0}], {},
      r"no known format: .*log\.jsonl has the columns 'text', 'r'\. Known are .*trl .*columns=\{'team_reward': "),
     ("log.csv", ["a,score", "x,1", "y,bad"], {"columns": {"team_reward": "score", "task": "a"}},
