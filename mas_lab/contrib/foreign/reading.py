@@ -212,7 +212,7 @@ def _compared(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if turns["team_reward"][several].any() and (of_episode.transform("nunique")[several] == 1).all():
         notes["repeated"] = "every row of an episode has the same team_reward, and the credit adds them up"
     if "advantage" not in turns:
-        notes["advantage"] = "no advantages of the trainer: recipes compute theirs"
+        notes["advantage"] = "no advantages of the trainer: lab.wrong_way takes those of recipes="
     if not {"prompt", "completion"} <= set(turns):
         notes["completion"] = "no texts: RolloutViewer is not available"
     if {"completion_ids", "logprobs"} <= set(turns):

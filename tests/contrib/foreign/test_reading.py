@@ -54,11 +54,8 @@ def trl(request, tmp_path) -> Path:
 def test_a_run_of_trl_is_read(trl):
     turns, line = said(trl)
     assert "format 'trl', 3 files, 21 rows" in line and "3 rows without any reward are left out" in line
-    assert (
-        "team_reward is the sum of rewards" in line
-        and "{'alike': 1.0, 'longer': 1.0}" in line
-        and "tasks and groups are by prompt text" in line
-    )
+    assert "team_reward is the sum of rewards" in line and "{'alike': 1.0, 'longer': 1.0}" in line
+    assert "tasks and groups are by prompt text" in line
     assert "one agent, named 'agent'" in line and "the episode is the row" in line and "no token ids" in line
     logged = pd.read_parquet(sorted((trl / "completions").iterdir())[0]).dropna(subset=["alike"])
     first = turns[turns["step"] == 1]
@@ -160,6 +157,19 @@ def test_a_trace_without_a_reward_is_left_out(tmp_path):
     episodes[0]["traces"][0]["rewards"] = {}
     turns, line = said(written(tmp_path / "traces.jsonl", episodes))
     assert len(turns) == 14 and "2 turns of traces without a reward are left out (proposer)" in line
+
+
+def test_advantages_that_a_consumer_wrote_into_traces(tmp_path):
+    episodes = [json.loads(line) for line in (RECORDED / "verifiers/traces.jsonl").read_text().splitlines()]
+    for number, episode in enumerate(episodes):
+        for node in [node for trace in episode["traces"] for node in trace["nodes"] if node["sampled"]]:
+            node["advantages"] = [0.5 - number % 2] * 2
+        episode["run"] = {"type": "train", "id": "r", "work": {"type": "train", "step": number // 2}}
+    turns, line = said(written(tmp_path / "traces.jsonl", episodes))
+    assert "no advantages" not in line and turns["advantage"].iloc[0] == [0.5, 0.5] and set(turns["step"]) == {0, 1}
+    assert "reinforced" in lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
+    assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
