@@ -38,6 +38,7 @@ from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
 from mas_lab.check import check_env as check_env
 from mas_lab.contrib.critics import critic as critic
+from mas_lab.contrib.foreign.reading import read as read
 from mas_lab.contrib.preferences import preference as preference
 from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
 from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv

@@ -96,7 +96,7 @@ class Recipe:
         """Apply cells 2 and 3, and the selector if there is one.
 
         Args:
-            turns: Table of turns, as `rollout` returns it.
+            turns: Table of turns, as `rollout` returns it. The columns of an earlier comparison are replaced.
             team: The team that played `turns`, with the same weights, for a part with `needs_team = True`. `None`:
                 there is none.
 
@@ -108,7 +108,8 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
             ValueError: A part needs the team, and there is none.
         """
-        return self.normalize(self.group(turns, team), team)
+        bare = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
+        return self.normalize(self.group(bare, team), team)
 
     def group(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
         """Apply cell 2 to the table of a rollout, see `advantages`."""

@@ -44,6 +44,7 @@ SIGNATURES = {
     "update": "team turns loss=... aggregate='token' watch=None",
     "train": "env team recipe steps=None seed=... run=None watch=None curriculum=None budget=None fork=None",
     "load_run": "path",
+    "read": "path format=None columns=None",
     "export": "run path",
     "evaluate": "env team tasks k=1 swap=None seed=0 sampling=None",
     "check_env": "env",

@@ -142,7 +142,7 @@ def arm(recipe: str, lr: float) -> dict[str, Any]:
 
 def played(data: dict[str, Any], workers: int | None, command: str) -> Any:
     """Make the missing trainings of a study, write its record, and return it."""
-    made = lab.study(data, data["name"], workers=workers)
+    made = lab.study(data, f"runs/{data['name']}", workers=workers)
     ship(made, OUT.parent / data["name"], command)
     return made
 

@@ -74,7 +74,7 @@ def early(made: Any, number: int) -> pd.DataFrame:
 
 
 def train(number: int, workers: int | None) -> pd.DataFrame:
-    made = lab.study(design(number), f"uphill/{number}", workers=workers)
+    made = lab.study(design(number), f"runs/uphill/{number}", workers=workers)
     ship(made, OUT / str(number), "python benchmarks/uphill/run.py")
     return early(made, number)
 

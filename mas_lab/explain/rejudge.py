@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.wrong_way import bare, wrong_way
+from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.recipes import Recipe, find
 from mas_lab.table import trained
 
@@ -36,10 +36,10 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe]) -> pd.DataFram
         TableError: A column is missing, or a value in it cannot be used.
     """
     chosen = [find(recipe) for recipe in recipes]
-    table, first, rows = bare(turns), None, []
+    first, rows = None, []
     wrong = pd.DataFrame(wrong_way(turns, chosen)) if "local_reward" in turns else None
     for recipe in chosen:
-        judged = recipe.advantages(table)
+        judged = recipe.advantages(turns)
         advantage = judged["advantage"][trained(judged)]
         first = advantage if first is None else first
         parts = pd.DataFrame({

@@ -38,7 +38,7 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     """
     require(turns, ["task", "episode", "agent", "local_reward"], "wrong_way")
     by = [*(["step"] if "step" in turns.columns else []), "agent"]
-    compared = {find(one).name: find(one).advantages(bare(turns))["advantage"] for one in recipes}
+    compared = {find(one).name: find(one).advantages(turns)["advantage"] for one in recipes}
     if "advantage" in turns.columns:
         compared = {"trained": turns["advantage"].map(_mean), **compared}
     rows = turns[trained(turns)]
@@ -56,11 +56,6 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
         table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
         tables.append(table.assign(recipe=name)[[*by, "recipe", "wrong_way", "reinforced", "wrong"]])
     return documented(pd.concat(tables, ignore_index=True), "wrong_way")
-
-
-def bare(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return the table without the columns of cells 2 and 3."""
-    return turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
 
 
 def _mean(advantage: float | Sequence[float]) -> float:

@@ -69,7 +69,7 @@ class Source:
         """Return the given `columns`, "step" among them, of several steps' turns; faster than one step at a time."""
         if self.run:
             return read_tables([self.run.part(step) for step in steps], columns)
-        return pd.concat([self.turns(step, columns).assign(step=step) for step in steps])
+        return pd.concat([self.turns(step, columns).assign(step=step) for step in steps], ignore_index=True)
 
     def arrow(
         self, columns: Sequence[str], steps: Sequence[int] | None = None, trained_only: bool = True

@@ -1,0 +1,227 @@
+"""What other trainers write about their rollouts: the files of each, their columns, and the rows that they hold.
+
+A format turns a table of records (one per line or row of its files) into a table with one row per model call, under the
+trainer's own column names. Leaves out: files and the names of `lab.SCHEMA` (`reading`).
+"""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.table import SCHEMA, TableError, plain
+
+Record = dict[str, Any]
+Notes = dict[str, str]
+"""Column of ours -> how it came about, for the warning; unsaid if the caller names another column."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way of writing rollouts."""
+
+    name: str
+    """Name of the format, for `read(format=)`."""
+    files: tuple[str, ...]
+    """Patterns of its files below a folder; the first that matches counts."""
+    keys: frozenset[str]
+    """Columns by which its files are recognised."""
+    rows: Callable[[pd.DataFrame, Notes], pd.DataFrame]
+    """Function (records, notes) -> a row per model call. It adds to the notes."""
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Our name -> the trainer's names, of which the first that is there counts."""
+
+
+def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
+    """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
+    scalars = records[name].where(records[name].map(np.isscalar))
+    found = pd.to_numeric(scalars, errors="coerce").astype(float)
+    refuse(~np.isfinite(found), records, name, ours, "not a finite number")
+    return found
+
+
+def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str) -> None:
+    """Raise TableError for the first value that is bad, naming its file and line."""
+    if bad.any():
+        place, value = records.index[bad.argmax()], plain(records[name].iloc[bad.argmax()])
+        raise TableError(
+            f"read: {place}: column '{name}' ({ours}) is {why} ({value!r}); correct or remove this row, or pass "
+            f"another column, as in columns={{'{ours}': ...}}"
+        )
+
+
+def text(value: Any) -> str:
+    """Return a prompt or completion as text; a list of messages becomes a line `role: content` for each."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, list | np.ndarray) or not all(isinstance(one, dict) and "role" in one for one in value):
+        return str(value)
+    if [message["role"] for message in value] == ["assistant"]:
+        return _content(value[0])
+    return "\n".join(f"{message['role']}: {_content(message)}" for message in value)
+
+
+def _content(message: Record) -> str:
+    content, calls = message.get("content"), message.get("tool_calls")
+    if not isinstance(content, str):
+        parts = [] if content is None else content
+        content = "\n".join(part.get("text") or f"[{part['type']}]" for part in parts)
+    if calls is None or not len(calls):
+        return content
+    return f"{content}\n{json.dumps(list(calls), default=list, ensure_ascii=False)}".strip()
+
+
+def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """Add up the reward functions, which stand between `completion` and `advantage`, and leave repeated steps out."""
+    names = list(records.columns)
+    between = names[names.index("completion") + 1 : names.index("advantage")]
+    rewards = [name for name in between if records[name].dtype.kind == "f"]
+    scored = records[rewards].notna().any(axis=1) | (not rewards)
+    if not scored.all():
+        notes["rows"] = f"{(~scored).sum()} rows without any reward are left out, as TRL does"
+    records, repeated, former = records[scored], [], ""
+    for step, own in records.groupby("step"):
+        written = repr(own[["prompt", "completion", "advantage"]].to_numpy().tolist())
+        repeated += [step] * (written == former)
+        former = written
+    if repeated:
+        notes["repeated"] = f"steps {repeated} repeat the completions of the step before and are left out"
+        records = records[~records["step"].isin(repeated)]
+    if len(rewards) > 1:
+        weights = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
+        notes["team_reward"] = f"team_reward is the sum of rewards, since TRL logs no weights: pass them as {weights}"
+    return records.assign(**{"sum of rewards": records[rewards].sum(axis=1)}) if rewards else records
+
+
+def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """Split verl's key uid_session_output, and count the score of an episode once."""
+    if "uid" in records:
+        parts = records["uid"].astype(str).str.extract(r"^(.+)_(\d+)_(\d+)$")
+        if parts.notna().all(axis=None):
+            of_key = {"task of uid": parts[0], "session of uid": parts[0] + "_" + parts[1]}
+            records = records.assign(**of_key, **{"output of uid": parts[2].astype(int)})
+    episode = next((name for name in VERL["episode"] if name in records), None)
+    if episode is None or not records.duplicated(["step", episode]).any():
+        return records
+    turn = [name for name in VERL["turn"] if name in records][:1]
+    last = ~records.sort_values(["step", *turn], kind="stable").duplicated(["step", episode], keep="last")
+    notes["team_reward"] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
+    return records.assign(**{"score once": numbers(records, "score").where(last, 0.0)})
+
+
+def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> pd.DataFrame:
+    """Return the rows of all records; an error in one names its file and line."""
+    rows, places = [], []
+    for place, record in zip(records.index, records.to_dict("records"), strict=True):
+        there = {key: one for key, one in record.items() if not (isinstance(one, float) and math.isnan(one))}
+        try:
+            found = rows_of(there)
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            what = f"{error} is missing or not a number" if isinstance(error, KeyError) else str(error)
+            remedy = "correct or remove this line, or pass format= if another trainer wrote the file"
+            raise TableError(f"read: {place}: the record cannot be read ({what}); {remedy}") from error
+        rows += found
+        places += [place] * len(found)
+    return pd.DataFrame(rows, index=places)
+
+
+def _tinker(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    def rows_of(record: Record) -> list[Record]:
+        group = f"{record['split']} {record['iteration']}/{record['group_idx']}"
+        shared = {"iteration": record["iteration"], "group": group, "trajectory": f"{group}/{record['traj_idx']}"}
+        rows = []
+        for step in record["steps"]:
+            named = {f"{part}/{name}": one for part in ("metrics", "logs") for name, one in step.pop(part).items()}
+            rows.append({**shared, "tags": record["tags"], **step, **named})
+        rows[-1]["reward"] += record["final_reward"]
+        return rows
+
+    notes["agent"] = "one agent, named 'agent', also for the players of a game, which tinker-cookbook does not name"
+    return _each(records, rows_of)
+
+
+def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """Return a row per sampled message; the reward of a trace is at its last one."""
+    calls = _each(records, _calls)
+    if calls.empty:
+        return calls
+    scored = calls.pop("scored")
+    if not scored.all():
+        agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
+        notes["rows"] = f"{(~scored).sum()} turns of traces without a reward are left out ({agents})"
+        calls = calls[scored.to_numpy()]
+    if calls.groupby("episode")["trace"].nunique().gt(1).any():
+        calls = calls.rename(columns={"reward": "local_reward"})
+        notes["local_reward"] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
+    return calls.rename(columns={"reward": "team_reward"}).dropna(axis=1)  # what only some turns have is left out
+
+
+def _calls(episode: Record) -> list[Record]:
+    """Return the sampled messages of an episode's traces in the order of their time."""
+    rows, task = [], episode["task"]
+    around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"]}
+    around |= {"group": episode.get("group", {}).get("id"), "env": episode["env"].get("id")}
+    around |= {"step": episode.get("run", {}).get("work", {}).get("step")}
+    for trace in episode["traces"]:
+        nodes, rewards = trace["nodes"], [one for one in trace.get("rewards", {}).values() if one is not None]
+        sampled = [place for place, node in enumerate(nodes) if node.get("sampled")]
+        of_trace = {"agent": trace["agent"]["name"], "trace": trace["id"], "scored": bool(rewards)}
+        total = sum(one["score"] * one.get("weight", 1.0) for one in rewards)
+        for place in sampled:
+            node, before = nodes[place], _before(nodes, place)
+            row = {"time": node["timestamp"], "reward": total if place == sampled[-1] else 0.0}
+            row |= {"prompt": [one["message"] for one in before], "completion": [node["message"]]}
+            rows.append({**around, **of_trace, **row, **_tokens(node, before)})
+    return sorted(rows, key=lambda row: row["time"])
+
+
+def _before(nodes: list[Record], place: int) -> list[Record]:
+    """Return the messages that lead to one, from the first on. A parent stands before its children."""
+    path = []
+    while (parent := nodes[place].get("parent")) is not None:
+        if not 0 <= parent < place:
+            raise ValueError(f"node {place} has parent {parent}, which does not stand before it")
+        path.append(nodes[place := parent])
+    return path[::-1]
+
+
+def _tokens(node: Record, before: list[Record]) -> Record:
+    """Return the token ids of a call with its log-probabilities and advantages, as far as they were recorded."""
+    ids, mask = node.get("token_ids"), node.get("mask")
+    if not ids or True not in mask:
+        return {}
+    own = [token for token, sampled in zip(ids, mask, strict=True) if sampled]
+    prompt = [token for one in before for token in one.get("token_ids", [])] + ids[: mask.index(True)]
+    of_tokens = {"logprobs": node.get("logprobs"), "advantage": node.get("advantages")}
+    whole = {name: one for name, one in of_tokens.items() if one and len(one) == len(own)}
+    return {"prompt_ids": prompt, "completion_ids": own, **whole}
+
+
+VERL = {
+    "prompt": ("input",), "completion": ("output",), "team_reward": ("score once", "score"), "step": ("step",),
+    "task": ("task of uid", "uid"), "episode": ("session of uid", "traj_uid", "trajectory_id"),
+    "turn": ("output of uid", "turn", "step_id"), "agent": ("agent_id", "agent_name", "agent", "role"),
+    "policy": ("wg_id",), "valid": ("is_action_valid",),
+}  # fmt: skip
+TRL = {"team_reward": ("sum of rewards",), **{name: (name,) for name in ("step", "prompt", "completion", "advantage")}}
+TINKER = {
+    "step": ("iteration",), "task": ("group",), "episode": ("trajectory",), "turn": ("step_idx",),
+    "team_reward": ("reward",), "done": ("episode_done",),
+}  # fmt: skip
+SUMMARIES = "train_rollout_summaries.jsonl"
+FORMATS = {one.name: one for one in (
+    Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
+           {name: (name,) for name in SCHEMA}),
+    Format("trl", ("completions/completions_*.parquet", "completions_*.parquet"),
+           frozenset({"step", "prompt", "completion", "advantage"}), _trl, TRL),
+    Format("verl", ("[0-9]*.jsonl",), frozenset({"input", "output", "score", "step"}), _verl, VERL),
+    Format("tinker", (f"iteration_*/{SUMMARIES}", SUMMARIES),
+           frozenset({"iteration", "group_idx", "traj_idx", "steps", "final_reward"}), _tinker, TINKER),
+    Format("verifiers", ("traces.jsonl",), frozenset({"id", "task", "traces", "env"}), _verifiers,
+           {name: (name,) for name in SCHEMA}),
+)}  # fmt: skip
+"""The formats that `read` knows, in the order in which it tries them."""

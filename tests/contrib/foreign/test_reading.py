@@ -1,0 +1,280 @@
+"""`lab.read` on files that other trainers' own writers made, and on files that are broken."""
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import mas_lab as lab
+from mas_lab.contrib.foreign.formats import FORMATS, text
+
+RECORDED = Path(__file__).parents[3] / "data/foreign"
+FILES = {name: name for name in ("trl", "verl", "tinker", "verifiers")} | {"alone": "verifiers/alone"}
+PLAIN = {"task": ["a", "a", "b", "b"], "episode": [0, 1, 2, 3], "role": list("xyxy"), "score": [1.0, 0.0, 0.5, 1.0]}
+NAMES = {"team_reward": "score", "agent": "role"}
+
+
+def said(path, **arguments) -> tuple[pd.DataFrame, str]:
+    """The table, and the one warning."""
+    with pytest.warns(UserWarning, match=r"lab\.read") as warned:
+        turns = lab.read(path, **arguments)
+    assert len(warned) == 1 and "\n" not in str(warned[0].message)
+    return turns, str(warned[0].message)
+
+
+def written(path: Path, rows: list) -> Path:
+    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def train_with_trl(folder: Path) -> Path:
+    """Train three steps with GRPOTrainer, on two prompts with four completions each; two have no reward."""
+    sys.path.insert(0, str(RECORDED))
+    try:
+        import record
+
+        return record.trl(folder)
+    finally:
+        sys.path.remove(str(RECORDED))
+
+
+@pytest.fixture(params=["recorded", pytest.param("trained", marks=pytest.mark.slow)])
+def trl(request, tmp_path) -> Path:
+    """A run of TRL: the recorded one, and one that this test trains."""
+    if request.param == "recorded":
+        return RECORDED / "trl"
+    pytest.importorskip("trl", reason="TRL is not installed")
+    return train_with_trl(tmp_path)
+
+
+def test_a_run_of_trl_is_read(trl):
+    turns, line = said(trl)
+    assert "format 'trl', 3 files, 21 rows" in line and "3 rows without any reward are left out" in line
+    assert "team_reward is the sum of rewards" in line and "{'alike': 1.0, 'longer': 1.0}" in line
+    assert "tasks and groups are by prompt text" in line
+    assert "one agent, named 'agent'" in line and "the episode is the row" in line and "no token ids" in line
+    logged = pd.read_parquet(sorted((trl / "completions").iterdir())[0]).dropna(subset=["alike"])
+    first = turns[turns["step"] == 1]
+    assert first["team_reward"].tolist() == pytest.approx((logged["alike"] + logged["longer"]).tolist())
+    assert first["completion"].tolist() == logged["completion"].tolist()
+    assert set(turns["seen"]) == {"yes"} and set(turns["valid"]) == {True}
+    stats = turns.groupby(["step", "group"])["credit"].agg(["mean", lambda credit: credit.std(ddof=1)])
+    centered = turns["credit"] - turns.set_index(["step", "group"]).index.map(stats["mean"])
+    scaled = centered / (turns.set_index(["step", "group"]).index.map(stats.iloc[:, 1]) + 1e-4)
+    assert turns["advantage"].tolist() == pytest.approx(scaled.tolist(), abs=1e-4)
+
+
+def test_weights_and_own_rewards_are_named_by_the_caller(trl):
+    turns, line = said(trl, columns={"team_reward": {"alike": 1.0, "longer": 0.1}, "local_reward": "alike"})
+    assert "team_reward is" not in line and "no local_reward" not in line
+    assert turns["team_reward"].tolist() == pytest.approx((turns["local_reward"] + 0.1 * turns["longer"]).tolist())
+    assert {"trained", "dr_mas"} == set(lab.wrong_way(turns, recipes=["dr_mas"])["recipe"])
+
+
+def test_a_step_that_repeats_completions_is_left_out(tmp_path):
+    folder = shutil.copytree(RECORDED / "trl/completions", tmp_path / "completions")
+    again = pd.read_parquet(folder / "completions_00003.parquet").assign(step=4)
+    again.to_parquet(folder / "completions_00004.parquet")
+    turns, line = said(tmp_path)
+    assert "steps [4] repeat the completions of the step before" in line and set(turns["step"]) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_instruments_and_recipes_work_on_every_format(name, tmp_path):
+    turns, _ = said(RECORDED / FILES[name])
+    inspector = lab.RewardInspector(turns)
+    assert inspector.to_html(tmp_path / "rewards.html").stat().st_size > 10_000
+    assert list(lab.advise(turns)["agent"]) == list(inspector.table["agent"])
+    assert len(lab.group_stats(turns))
+    if name != "tinker":
+        assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").stat().st_size > 10_000
+    judged = lab.RECIPES["dr_mas"].advantages(turns)
+    assert judged["advantage"].notna().all() and (judged["advantage"] != 0).any() == (name != "verifiers")
+    own = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
+    assert name != "verifiers" or (own.advantages(turns)["advantage"] != 0).any()
+
+
+def test_the_key_of_verl_gives_task_episode_and_output():
+    turns, line = said(RECORDED / "verl")
+    assert "format 'verl', 2 files, 24 rows" in line and "score on each of its rows; it counts once" in line
+    first = turns[turns["episode"] == "10f0c1d2-0000-4000-8000-000000000000_0"]
+    assert first["turn"].tolist() == [0, 1] and first["team_reward"].tolist() == [0.0, 1.0]
+    assert first["credit"].tolist() == [1.0, 1.0] and first["score"].tolist() == [1.0, 1.0]
+    assert turns.groupby("group")["episode"].nunique().tolist() == [3, 3, 3, 3] and set(turns["step"]) == {1, 2}
+
+
+def test_verl_with_names_of_agents_and_trajectories(tmp_path):
+    row = {"input": "q", "output": "a", "score": 1.0, "step": 1, "uid": "u-1", "traj_uid": "t", "is_action_valid": True}
+    rows = [row | {"agent_id": agent, "wg_id": "one"} for agent in ("Solver Agent", "Verifier Agent")]
+    turns, line = said(written(tmp_path / "1.jsonl", rows))
+    assert turns["agent"].tolist() == ["Solver Agent", "Verifier Agent"] and set(turns["policy"]) == {"one"}
+    assert (
+        turns["team_reward"].tolist() == [0.0, 1.0] and set(turns["task"]) == {"u-1"} and set(turns["episode"]) == {"t"}
+    )
+    assert (
+        "valid is" not in line and "no policy names" not in line and "no turns: their order is that of the rows" in line
+    )
+
+
+def test_verl_without_a_key(tmp_path):
+    rows = [{"input": "q", "output": said, "gts": "5", "score": 1.0, "step": 1, "acc": True} for said in "ab"]
+    turns, line = said(written(tmp_path / "1.jsonl", rows))
+    assert "tasks and groups are by prompt text" in line and set(turns["group"]) == {"prompt 0"}
+    assert turns["acc"].tolist() == [True, True] and turns["gts"].tolist() == ["5", "5"]
+
+
+def test_trajectories_of_tinker_have_their_final_reward_at_the_end():
+    turns, line = said(RECORDED / "tinker")
+    assert "players of a game" in line and "no texts: RolloutViewer is not available" in line
+    own = turns[turns["episode"] == "train 0/0/2"]
+    assert own["team_reward"].tolist() == pytest.approx([0.1, 1.1]) and own["credit"].tolist() == pytest.approx(
+        [1.2, 1.2]
+    )
+    assert own["metrics/correct"].tolist() == [0.0, 1.0] and own["logs/answer"].tolist() == ["2", "2"]
+
+
+def test_traces_of_verifiers():
+    turns, line = said(RECORDED / "verifiers")
+    assert "no team reward: it is 0, and the credit is lab.own_return()" in line and "no token ids" not in line
+    first = turns[turns["episode"] == turns["episode"].iloc[0]]
+    assert first["agent"].tolist() == ["proposer", "proposer", "solver", "solver"] and set(first["team_reward"]) == {
+        0.0
+    }
+    assert first["turn"].tolist() == [0, 1, 0, 1] and first["depth"].tolist() == [0, 1, 2, 3]
+    assert first["local_reward"].tolist() == [0.0, 1.0, 0.0, 1.0]  # score times weight, at the end of each trace
+    assert first["prompt_ids"].iloc[1] == [11, 12, 3, 21, 22, 13, 3] and first["completion_ids"].iloc[1] == [23, 24]
+    assert first["prompt"].iloc[1].startswith("user: 2 + 3\nassistant: [{") and first["completion"].iloc[1] == "5"
+    alone, line = said(RECORDED / "verifiers/alone", format="verifiers")
+    assert alone["team_reward"].sum() == 2.0 and "format" not in line and "no local_reward" in line
+
+
+def test_a_trace_without_a_reward_is_left_out(tmp_path):
+    episodes = [json.loads(line) for line in (RECORDED / "verifiers/traces.jsonl").read_text().splitlines()]
+    episodes[0]["traces"][0]["rewards"] = {}
+    turns, line = said(written(tmp_path / "traces.jsonl", episodes))
+    assert len(turns) == 14 and "2 turns of traces without a reward are left out (proposer)" in line
+
+
+def test_advantages_that_a_consumer_wrote_into_traces(tmp_path):
+    episodes = [json.loads(line) for line in (RECORDED / "verifiers/traces.jsonl").read_text().splitlines()]
+    for number, episode in enumerate(episodes):
+        for node in [node for trace in episode["traces"] for node in trace["nodes"] if node["sampled"]]:
+            node["advantages"] = [0.5 - number % 2] * 2
+        episode["run"] = {"type": "train", "id": "r", "work": {"type": "train", "step": number // 2}}
+    turns, line = said(written(tmp_path / "traces.jsonl", episodes))
+    assert "no advantages" not in line and turns["advantage"].iloc[0] == [0.5, 0.5] and set(turns["step"]) == {0, 1}
+    assert "reinforced" in lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
+    assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
+    table, path = pd.DataFrame(PLAIN), tmp_path / f"log.{ending}"
+    {"csv": lambda: table.to_csv(path, index=False), "parquet": lambda: table.to_parquet(path),
+     "jsonl": lambda: table.to_json(path, orient="records", lines=True)}[ending]()  # fmt: skip
+    turns, line = said(path, columns=NAMES)
+    assert turns["team_reward"].tolist() == PLAIN["score"] and turns["agent"].tolist() == PLAIN["role"]
+    assert "format 'table'" in line and "no turns" in line and "no policy names" in line and "no texts" in line
+    assert said(tmp_path, columns=NAMES)[0].equals(turns)
+
+
+def test_a_reward_that_is_repeated_in_an_episode_is_pointed_out(tmp_path):
+    earned = ((0, 1.0), (1, 0.0))
+    rows = [{"task": "a", "episode": episode, "agent": agent, "turn": 0, "team_reward": reward}
+            for episode, reward in earned for agent in "xy"]  # fmt: skip
+    turns, line = said(written(tmp_path / "log.jsonl", rows))
+    assert "every row of an episode has the same team_reward, and the credit adds them up" in line
+    assert turns["credit"].tolist() == [2.0, 2.0, 0.0, 0.0]
+
+
+def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
+    turns, _ = said(RECORDED / "verl")
+    turns.to_parquet(tmp_path / "turns.parquet")
+    again, line = said(tmp_path)
+    assert "format 'table'" in line
+    assert again["credit"].equals(turns["credit"]) and again["group"].tolist() == turns["group"].tolist()
+
+
+def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
+    rows = [{"input": "q", "output": "a", "score": 1.0, "step": 1, "credit": "paid"}]
+    turns, _ = said(written(tmp_path / "1.jsonl", rows))
+    assert turns["verl.credit"].tolist() == ["paid"] and turns["credit"].tolist() == [1.0]
+
+
+def test_messages_become_text():
+    assert text("as it is") == "as it is"
+    assert text([{"role": "assistant", "content": "5"}]) == "5"
+    assert text([1, 2]) == "[1, 2]"
+    parts = [{"type": "text", "text": "look"}, {"type": "image"}]
+    assert text([{"role": "user", "content": parts}, {"role": "assistant", "content": None}]) == (
+        "user: look\n[image]\nassistant: "
+    )
+
+
+VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
+
+
+@pytest.mark.parametrize(("name", "rows", "arguments", "message"), [
+    ("1.jsonl", [VERL_ROW, '{"input": "q", "out'], {}, r"1\.jsonl, line 2 is not a JSON object .*remove this line"),
+    ("1.jsonl", [VERL_ROW, "[1]"], {}, r"1\.jsonl, line 2 is not a JSON object"),
+    ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": "good"}], {},
+     r"1\.jsonl, line 2: column 'score' \(team_reward\) is not a finite number \('good'\); correct .*columns="),
+    ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": float("nan")}], {}, r"line 2: column 'score' .*\(nan\)"),
+    ("1.jsonl", [VERL_ROW | {"output": None}], {}, r"line 1: column 'output' \(completion\) is empty \(None\)"),
+    ("1.jsonl", [VERL_ROW], {"columns": {"agent": "rolle"}},
+     r"1\.jsonl, line 1: column 'rolle' for 'agent' is missing; the columns are 'input', .*columns=\{'agent': "),
+    ("1.jsonl", [VERL_ROW], {"columns": {"reward": "score"}}, r"'reward': .* is no column of ours; lab\.schema"),
+    ("1.jsonl", [VERL_ROW], {"format": "varl"}, "'varl' is unknown; known are table, trl, verl, tinker, verifiers"),
+    ("1.jsonl", [VERL_ROW | {"score": [1.0]}], {}, r"line 1: column 'score' .* not a finite number \(\[1\.0\]\)"),
+    ("1.jsonl", [VERL_ROW | {"step": 0.5}], {}, r"line 1: column 'step' \(step\) is not a whole number \(0\.5\)"),
+    ("1.jsonl", [VERL_ROW], {"format": "trl", "columns": {"agent": "gts"}}, r"has another format: .*'input'"),
+    ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"id": "t", "agent": {"name": "a"}, "nodes": [
+     {"parent": 0, "sampled": True, "message": {}, "timestamp": 0.0}]}]}], {}, "node 0 has parent 0"),
+    ("log.jsonl", [{"text": "a", "r": 1.0}], {},
+     r"no known format: .*log\.jsonl has the columns 'text', 'r'\. Known are .*trl .*columns=\{'team_reward': "),
+    ("log.csv", ["a,score", "x,1", "y,bad"], {"columns": {"team_reward": "score", "task": "a"}},
+     r"log\.csv, row 2: column 'score' \(team_reward\) is not a finite number \('bad'\)"),
+    ("log.csv", ["a,score", "x,1"], {"columns": {"task": "a"}}, r"log\.csv, row 1 has no reward; .*'team_reward'"),
+    ("log.csv", ["a,score", "x,1"], {"columns": {"team_reward": "score"}}, r"no tasks and no prompts; .*'task'"),
+    ("log.parquet", ["no parquet"], {}, r"log\.parquet is not a readable parquet file"),
+    ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"nodes": []}]}], {},
+     r"traces\.jsonl, line 1: the record cannot be read \('agent' is missing"),
+    ("train_rollout_summaries.jsonl", [{"split": "train", "iteration": 0, "group_idx": 0, "traj_idx": 0, "tags": [],
+     "steps": [{"reward": 0.0, "metrics": {}, "logs": {}}], "final_reward": None}], {}, "line 1: the record cannot be"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_read_is_named_with_its_line(name, rows, arguments, message, tmp_path):
+    with pytest.raises(lab.TableError, match=message):
+        lab.read(written(tmp_path / name, rows), **arguments)
+
+
+def test_a_path_without_files(tmp_path):
+    with pytest.raises(lab.TableError, match="there is no file or folder"):
+        lab.read(tmp_path / "none")
+    (tmp_path / "1.jsonl").touch()
+    with pytest.raises(lab.TableError, match=r"no file has a known name, or all are empty.*completions/"):
+        lab.read(tmp_path)
+
+
+def test_files_are_read_in_the_order_of_their_numbers_and_stay_as_they_are(tmp_path):
+    for step in (10, 9, 2):
+        written(tmp_path / f"{step}.jsonl", [VERL_ROW | {"step": step}])
+    before = {file: (file.read_bytes(), os.stat(file).st_mtime_ns) for file in tmp_path.iterdir()}
+    turns, _ = said(tmp_path)
+    assert turns["step"].tolist() == [2, 9, 10]
+    assert before == {file: (file.read_bytes(), os.stat(file).st_mtime_ns) for file in tmp_path.iterdir()}
+
+
+def test_the_page_names_every_format_and_its_blocks_run(tmp_path, monkeypatch):
+    page, names = (RECORDED.parents[1] / "docs/foreign.md").read_text(encoding="utf-8"), {}
+    assert all(f'| `"{name}"` |' in page for name in FORMATS)
+    shutil.copytree(RECORDED, tmp_path / "data/foreign")
+    monkeypatch.chdir(tmp_path)
+    with pytest.warns(UserWarning, match="format 'table', 1 file, 2 rows"):
+        for block in page.split("```python\n")[1:]:
+            exec(block.partition("```")[0], names)
+    assert names["turns"]["team_reward"].tolist() == pytest.approx([1.05, 0.1])
