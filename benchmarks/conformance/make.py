@@ -272,8 +272,8 @@ def who_is_compared():
 
 def which_number():
     """Add the cases about rewards."""
-    one = [{"node": "n", "parent": ""}] * 3
-    two = [{"node": f"n{i}", "parent": f"n.{i}"} for i in range(3) for _ in range(3)]
+    one = [{"node": "n", "parent": "", "parent_action": 0}] * 3
+    two = [{"node": f"n{i}", "parent": "n", "parent_action": i} for i in range(3) for _ in range(3)]
     first, then = [1.0, 0.0, 2.0], [[0.0, 3.0, 0.0], [6.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
     rows = []
     for agent in ("s", "v"):
@@ -314,9 +314,13 @@ def which_number():
     compare("rounding_is_not_a_signal", "NVIDIA-NeMo/RL pull requests 4158 and 4161",
             "Rewards that differ by the rounding of float32 alone are equal, and every advantage is 0.",
             table(near), group(), std(1), [0.0] * 4, 1e-3)  # fmt: skip
-    compare("huge_rewards", "numerics: 1e8 + 1 has no float32 of its own",
-            "Rewards of one hundred million that differ by 1. The differences decide, not the size.",
-            table([1e8 + 1, 1e8 + 2, 1e8 + 3, 1e8 + 4]), group(), std(1))  # fmt: skip
+    compare("rewards_far_from_zero", "NVIDIA-NeMo/RL pull request 4161",
+            "Rewards of one million that differ by 1. A variance as mean square minus squared mean would lose the "
+            "difference in float32.",
+            table([1e6 + 1, 1e6 + 2, 1e6 + 3, 1e6 + 4]), group(), std(1))  # fmt: skip
+    compare("huge_rewards", f"{GRPO}, section 4.1.2: advantages do not depend on the unit of the rewards",
+            "Rewards of the size 1e20. Their squares exceed float32, and the advantages are those of 1, 0, 0, 3.",
+            table([1e20, 0.0, 0.0, 3e20]), group(), std(1))  # fmt: skip
     broken = table([1.0, 0.0, None, 0.0])
     kept = advantages([row for row in broken if row["reward"] is not None], group(), std(1))
     compare("reward_is_missing", "modelscope/ms-swift issue 8123; huggingface/trl pull request 5773",
@@ -389,19 +393,19 @@ def which_tokens():
 def which_ratio():
     """Add the cases about ratios, clips, penalties and bonuses."""
     steps = [0.5, 0.9, 1.1, 1.5, 4.0]
-    up, down = said(LONG, 1.0, ratios=steps), said(LONG, -1.0, ratios=steps)
+    up, down = ([said(LONG, a, ratios=steps), said(SHORT, -0.5 * a)] for a in (1.0, -1.0))
     learn("clip_of_a_positive_advantage", "arXiv 1707.06347 (PPO), equation 7",
-          "Ratios from 0.5 to 4 under A = 1. Only ratios above 1.2 lose their gradient.", [up])  # fmt: skip
+          "Ratios from 0.5 to 4 under A = 1. Only ratios above 1.2 lose their gradient.", up)  # fmt: skip
     learn("clip_of_a_negative_advantage", "openai/spinningup issue 255; arXiv 1707.06347 (PPO), equation 7",
-          "The same ratios under A = -1. Only ratios below 0.8 lose their gradient; a ratio of 4 costs 4.", [down])  # fmt: skip
+          "The same ratios under A = -1. Only ratios below 0.8 lose their gradient; a ratio of 4 costs 4.", down)  # fmt: skip
     learn("asymmetric_clip", "arXiv 2503.14476 (DAPO), section 3.1",
           "Ratios up to 1.28 and down to 0.8 keep their gradient.",
           [said((4, 5, 6, 0), 1.0, ratios=[0.7, 1.25, 1.3, 1.0]), said((3, 2, 0), -1.0, ratios=[0.75, 1.4, 0.85])],
           clip_high=0.28)  # fmt: skip
     learn("dual_clip_of_a_negative_advantage", "arXiv 1912.09729 (dual clip), equation 5; verl-project/verl pull request 784",
-          "Under A = -1 a token costs at most 3, so that a ratio of 4 loses its gradient.", [down], dual=3.0)  # fmt: skip
+          "Under A = -1 a token costs at most 3, so that a ratio of 4 loses its gradient.", down, dual=3.0)  # fmt: skip
     learn("dual_clip_leaves_positive_advantages", "thu-ml/tianshou issue 433",
-          "The second clip is for negative advantages alone. Under A = 1 it changes nothing.", [up], dual=3.0)  # fmt: skip
+          "The second clip is for negative advantages alone. Under A = 1 it changes nothing.", up, dual=3.0)  # fmt: skip
     halves = [said((4, 5, 0), 1.0, ratios=[1.1, 0.9, 1.5]), said((3, 0), -0.5, ratios=[0.7, 1.1])]
     learn("ratio_of_each_token", f"walkinglabs/hands-on-modern-rl issue 75; {GRPO}, equation 3",
           "One ratio and one clip for each token: 1.1, 0.9 and 1.5. Only the third is clipped.", halves, aggregate="row")  # fmt: skip
@@ -423,7 +427,7 @@ def which_ratio():
         learn(f"kl_{name}_in_the_loss", source,
               f"The penalty of a token is 0.1 times {name}: {equation}, where gap is the first of these. The policy's side "
               "carries the gradient, the reference has none.", away, kl={"estimator": name, "weight": 0.1})  # fmt: skip
-    still = [said((3, 5, 0), 0.0, reference=[1.6, 0.5, 1.0])]
+    still = [{**row, "advantage": 0.0} for row in away]
     learn("kl_without_advantage", "huggingface/trl pull request 7068",
           "All advantages are 0. The penalty (k3) still has a gradient.", still, kl={"estimator": "k3", "weight": 0.1})  # fmt: skip
     learn("truncated_importance_weights", "verl-project/verl pull request 2953; F. Yao et al. 2025 (fengyao.notion.site/off-policy-rl)",
