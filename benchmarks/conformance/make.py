@@ -103,8 +103,14 @@ def row_losses(table, row, settings):
             gain = torch.maximum(gain, torch.full_like(gain, settings["dual"] * advantage))
         losses = -weight * gain
     if "kl" in settings:
-        reference = torch.tensor(row["reference_logprobs"], dtype=torch.float64)
-        losses = losses + settings["kl"]["weight"] * penalty(settings["kl"]["estimator"], logprobs - reference)
+        kl, gap = settings["kl"], logprobs - torch.tensor(row["reference_logprobs"], dtype=torch.float64)
+        extra = penalty(kl["estimator"], gap)
+        if kl.get("gradient_of"):
+            other = penalty(kl["gradient_of"], gap)
+            extra = other - other.detach() + extra.detach()
+        if kl.get("times_ratio"):
+            extra = extra * (logprobs - torch.tensor(row["old_logprobs"], dtype=torch.float64)).exp()
+        losses = losses + kl["weight"] * extra
     return losses - settings.get("entropy", 0.0) * entropies
 
 
@@ -215,7 +221,7 @@ def who_is_compared():
             table([1.0, 0.0, 2.0], task=["t", "t", "u"]), group(), std(1))  # fmt: skip
     compare("flat_group", "OpenRLHF/OpenRLHF issue 1272; arXiv 2503.14476 (DAPO), section 3.2",
             "All rewards of a group are equal. Nothing is compared, and every advantage is 0.",
-            table([0.7] * 4 + [1.0, 0.0, 1.0, 0.0], task=["t"] * 4 + ["u"] * 4), group(), std(1))  # fmt: skip
+            table([0.7] * 4 + [0.1] * 4, task=["t"] * 4 + ["u"] * 4), group(), std(1))  # fmt: skip
     compare("shuffled_batch", "THUDM/slime pull request 2062",
             "Rows of two tasks alternate. A group is defined by its task, not by its place in the batch.",
             table([1.0, 5.0, 0.0, 5.0, 0.0, 8.0, 3.0, 2.0], task=["t", "u"] * 4), group(), std(1))  # fmt: skip
@@ -245,22 +251,22 @@ def who_is_compared():
     mixed = [1.0, 0.9, 0.0, 0.1, 0.0, 0.4, 1.0, 0.6]
     compare("own_mean_and_deviation", f"{DR_MAS}, equations 4-6",
             "Each agent is compared with its own rows of the task.",
-            table(mixed, **team), group(by=("task", "agent")), std(0, by=("task", "agent")))  # fmt: skip
+            table(mixed, **team), group(by=("task", "agent")), std(1, by=("task", "agent")))  # fmt: skip
     compare("global_mean_and_deviation", f"{DR_MAS}, section 3: the baseline that it replaces",
             "All agents share one mean and one deviation of the task.",
-            table(mixed, **team), group(), std(0))  # fmt: skip
+            table(mixed, **team), group(), std(1))  # fmt: skip
     long = {"episode": ["e0"] * 3 + ["e1"], "turn": [0, 1, 2, 0]}
     compare("long_episode_counts_once", "THUDM/slime pull request 2062; radixark/miles issue 2378",
             "An episode of three rows and one of a single row. Each episode enters the statistics once.",
             table([1.0, 1.0, 1.0, 0.0], **long), group(once_per="episode"), std(0, once_per="episode"))  # fmt: skip
-    compare("every_turn_counts", "rllm-org/rllm issue 605",
+    compare("every_turn_counts", "THUDM/slime pull request 2062: the rule that it replaces",
             "The same rows, all counted: a long episode pulls the mean towards its own reward.",
-            table([1.0, 1.0, 1.0, 0.0], **long), group(), std(0))  # fmt: skip
+            table([1.0, 1.0, 1.0, 0.0], **long), group(), std(1))  # fmt: skip
     tree = {"agent": ["s"] * 4 + ["v"] * 4, "turn": [0, 0, 1, 1] * 2, "episode": ["e"] * 8}
     compare("tree_groups", "arXiv 2510.11062 (AT-GRPO), equation 3",
             "Candidates of one agent at one turn form a group, because they answer the same prompt.",
             table([1.0, 0.0, 3.0, 2.0, 0.5, 0.0, 0.25, 0.75], **tree),
-            group(by=("episode", "agent", "turn")), std(0, by=("episode", "agent", "turn")))  # fmt: skip
+            group(by=("episode", "agent", "turn")), std(1, by=("episode", "agent", "turn")))  # fmt: skip
     cut = table([1.0, 0.0, 0.0, 5.0])
     kept = advantages(cut[:3], group(), std(1))
     for row in cut:
@@ -322,11 +328,11 @@ def which_number():
             "Rewards of the size 1e20. Their squares exceed float32, and the advantages are those of 1, 0, 0, 3.",
             table([1e20, 0.0, 0.0, 3e20]), group(), std(1))  # fmt: skip
     broken = table([1.0, 0.0, None, 0.0])
-    kept = advantages([row for row in broken if row["reward"] is not None], group(), std(1))
+    kept = advantages([row for row in broken if row["reward"] is not None], group())
     compare("reward_is_missing", "modelscope/ms-swift issue 8123; huggingface/trl pull request 5773",
             "One reward is NaN (null in this file). Either an error names it, or the row gets 0 and is no peer of the "
             "others. No advantage becomes NaN.",
-            broken, group(), std(1), {"refused": True, "advantages": [kept[0], kept[1], 0.0, kept[2]]})  # fmt: skip
+            broken, group(), None, {"refused": True, "advantages": [kept[0], kept[1], 0.0, kept[2]]})  # fmt: skip
     scaled = table([1.0, 0.0, 0.0, 3.0, 10.0, 0.0, 0.0, 30.0], task=["t"] * 4 + ["u"] * 4)
     compare("normalised_once", "axon-rl/gem issue 113",
             "A task with ten times the rewards has the same advantages. A second division, by the deviation of the batch, "
@@ -427,6 +433,12 @@ def which_ratio():
         learn(f"kl_{name}_in_the_loss", source,
               f"The penalty of a token is 0.1 times {name}: {equation}, where gap is the first of these. The policy's side "
               "carries the gradient, the reference has none.", away, kl={"estimator": name, "weight": 0.1})  # fmt: skip
+    learn("kl_k3_times_the_ratio", "arXiv 2512.02556 (DeepSeek-V3.2); huggingface/trl pull request 4638",
+          "The penalty is 0.1 times k3 times p / p_old. The ratio has a gradient, too, so that the expected gradient is that "
+          "of the KL divergence.", away, kl={"estimator": "k3", "weight": 0.1, "times_ratio": True})  # fmt: skip
+    learn("kl_k3_with_the_gradient_of_k2", "verl 0.9.1, `kl_penalty` \"k3+\"; arXiv 2510.01555",
+          "The penalty has the value of k3 and the gradient of k2, whose expectation is that of the KL divergence.",
+          away, kl={"estimator": "k3", "weight": 0.1, "gradient_of": "k2"})  # fmt: skip
     still = [{**row, "advantage": 0.0} for row in away]
     learn("kl_without_advantage", "huggingface/trl pull request 7068",
           "All advantages are 0. The penalty (k3) still has a gradient.", still, kl={"estimator": "k3", "weight": 0.1})  # fmt: skip

@@ -61,16 +61,24 @@ def advantages(case):
 
 @dataclass(frozen=True)
 class with_penalty(lab.clipped):
-    """The clipped loss plus weight times k1 or k2: a loss of one's own, as docs/extending.md describes it."""
+    """The clipped loss plus another penalty: a loss of one's own, as docs/extending.md describes it."""
 
     estimator: str = "k1"
     weight: float = 0.0
+    gradient_of: str = ""
+    times_ratio: bool = False
 
     needs_reference = True
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
         gap_N = logprobs_N - reference_N
-        extra_N = gap_N if self.estimator == "k1" else gap_N**2 / 2
+        known = {"k1": gap_N, "k2": gap_N**2 / 2, "k3": (-gap_N).exp() - 1 + gap_N}
+        extra_N = known[self.estimator]
+        if self.gradient_of:
+            other_N = known[self.gradient_of]
+            extra_N = other_N - other_N.detach() + extra_N.detach()
+        if self.times_ratio:
+            extra_N = extra_N * (logprobs_N - old_N).exp()
         return super().__call__(logprobs_N, old_N, advantages_N, row_N) + self.weight * extra_N
 
     def regularizer(self, *_):
@@ -84,7 +92,7 @@ def loss_of(settings):
     options = {"low": settings["clip_low"], "high": settings["clip_high"], "dual": settings.get("dual"),
                "ratio": settings["ratio"], "tis": settings.get("tis", 0.0)}  # fmt: skip
     kl = settings.get("kl", {"estimator": "k3", "weight": 0.0})
-    if kl["estimator"] != "k3":
+    if set(kl.values()) - {"k3", kl["weight"]}:
         return with_penalty(**options, **kl)
     return lab.clipped(**options, kl=kl["weight"], entropy=settings.get("entropy", 0.0))
 
