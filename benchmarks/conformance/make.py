@@ -459,6 +459,8 @@ def make():
     CASES.clear()
     for chapter in (who_is_compared, which_number, which_tokens, which_ratio):
         chapter()
+        for one in CASES.values():
+            one.setdefault("chapter", chapter.__name__.replace("_", " "))
     return {f"{number:02d}_{name}.json": one for number, (name, one) in enumerate(CASES.items(), 1)}
 
 
