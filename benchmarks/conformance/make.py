@@ -219,13 +219,13 @@ def who_is_compared():
             "A group of a single row has no baseline. Its advantage is 0; mean 0 and deviation 1 would train on the raw "
             "reward.",
             table([1.0, 0.0, 2.0], task=["t", "t", "u"]), group(), std(1))  # fmt: skip
-    compare("flat_group", "OpenRLHF/OpenRLHF issue 1272; arXiv 2503.14476 (DAPO), section 3.2",
+    compare("flat_group", "OpenRLHF/OpenRLHF issue 1270 and pull request 1272; arXiv 2503.14476 (DAPO), section 3.2",
             "All rewards of a group are equal. Nothing is compared, and every advantage is 0.",
             table([0.7] * 4 + [0.1] * 4, task=["t"] * 4 + ["u"] * 4), group(), std(1))  # fmt: skip
     compare("shuffled_batch", "THUDM/slime pull request 2062",
             "Rows of two tasks alternate. A group is defined by its task, not by its place in the batch.",
             table([1.0, 5.0, 0.0, 5.0, 0.0, 8.0, 3.0, 2.0], task=["t", "u"] * 4), group(), std(1))  # fmt: skip
-    compare("uneven_groups", "THUDM/slime pull request 2062",
+    compare("uneven_groups", "THUDM/slime pull requests 1918 and 2204",
             "Two rows of one task and four of another. No baseline may mix the tasks.",
             table([1.0, 0.0, 10.0, 12.0, 10.0, 12.0], task=["t"] * 2 + ["u"] * 4), group(), std(1))  # fmt: skip
     compare("group_cut_by_micro_batches", "tenstorrent/tt-metal pull request 46548",
@@ -256,10 +256,10 @@ def who_is_compared():
             "All agents share one mean and one deviation of the task.",
             table(mixed, **team), group(), std(1))  # fmt: skip
     long = {"episode": ["e0"] * 3 + ["e1"], "turn": [0, 1, 2, 0]}
-    compare("long_episode_counts_once", "THUDM/slime pull request 2062; radixark/miles issue 2378",
+    compare("long_episode_counts_once", "THUDM/slime pull request 2302, which has these rewards; radixark/miles issue 2378",
             "An episode of three rows and one of a single row. Each episode enters the statistics once.",
             table([1.0, 1.0, 1.0, 0.0], **long), group(once_per="episode"), std(0, once_per="episode"))  # fmt: skip
-    compare("every_turn_counts", "THUDM/slime pull request 2062: the rule that it replaces",
+    compare("every_turn_counts", "THUDM/slime pull request 2302: the rule that it replaces",
             "The same rows, all counted: a long episode pulls the mean towards its own reward.",
             table([1.0, 1.0, 1.0, 0.0], **long), group(), std(1))  # fmt: skip
     tree = {"agent": ["s"] * 4 + ["v"] * 4, "turn": [0, 0, 1, 1] * 2, "episode": ["e"] * 8}
@@ -267,13 +267,13 @@ def who_is_compared():
             "Candidates of one agent at one turn form a group, because they answer the same prompt.",
             table([1.0, 0.0, 3.0, 2.0, 0.5, 0.0, 0.25, 0.75], **tree),
             group(by=("episode", "agent", "turn")), std(1, by=("episode", "agent", "turn")))  # fmt: skip
-    cut = table([1.0, 0.0, 0.0, 5.0])
-    kept = advantages(cut[:3], group(), std(1))
-    for row in cut:
-        row["excluded"] = row["reward"] == 5.0
-    compare("excluded_row_is_no_peer", "NVIDIA-NeMo/RL pull request 4029",
-            "The last row is left out. It must not change the mean and the deviation of its siblings.",
-            cut, group(), std(1), [*kept, 0.0])  # fmt: skip
+    cut = table([1.0, 1.0, 0.0, 0.0])
+    for number, row in enumerate(cut):
+        row["excluded"] = number == 1
+    kept = advantages([row for row in cut if not row["excluded"]], group(), std(1))
+    compare("excluded_row_is_no_peer", "NVIDIA-NeMo/RL issue 4061 and pull request 3467, which has these numbers",
+            "The second row is left out. It must not change the mean and the deviation of its siblings.",
+            cut, group(), std(1), [kept[0], 0.0, *kept[1:]])  # fmt: skip
 
 
 def which_number():
@@ -363,7 +363,7 @@ def which_tokens():
     learn("truncated_row_is_not_counted", "huggingface/trl issue 6369 and pull request 6439",
           "The second completion was cut off and is masked. Its tokens enter neither the sum nor the number of tokens.", cut)  # fmt: skip
     zero = [said(SHORT, 1.0), said((4, 5, 6, 1), 0.0)]
-    learn("zero_advantage_is_counted", f"{GRPO}, equation 3; huggingface/trl pull request 7068",
+    learn("zero_advantage_is_counted", f"{GRPO}, equation 3; huggingface/trl pull request 6365",
           "A row with advantage 0 adds nothing to the sum. Its tokens still count in the mean.", zero)  # fmt: skip
     learn("unequal_micro_batches", "verl-project/verl pull request 906; huggingface/transformers pull request 34191",
           "Three rows in micro-batches of equal rows and unequal tokens. Accumulated gradients are those of the whole batch; "
@@ -377,6 +377,9 @@ def which_tokens():
     learn("prompt_is_not_trained", "asuzukosi/post-training-experiments issue 19; modelscope/ms-swift pull request 7838",
           "Prompts of two and four tokens before completions of two. No token of a prompt has a loss.",
           [said((3, 0), 1.0, (1, 2)), said((5, 0), -0.5, (7, 6, 4, 5))], **gradient)  # fmt: skip
+    learn("padding_is_not_trained", "huggingface/trl pull request 2708; Tencent-Hunyuan/UniRL pull request 409",
+          "Completions of two and five tokens, padded to eight. What stands behind the token that ends a completion has no "
+          "loss.", [said(SHORT, 1.0), said(LONG, -0.5)], pad_completions_to=8, **gradient)  # fmt: skip
     learn("logits_of_the_token_before", "lucidrains/PaLM-rlhf-pytorch issue 31; PrimeIntellect-ai/prime-rl pull request 1525",
           "A token is predicted by the logits of the token before it. The first one of a completion is predicted by the last "
           "one of the prompt.",
@@ -423,7 +426,7 @@ def which_ratio():
     learn("ratio_of_an_action", f"{DR_MAS}, equation 3",
           "The ratio of an answer is the product of its tokens' ratios, 1.485 and 0.77: the first is clipped.",
           [{**row, "agent": agent} for row, agent in zip(halves, "sv", strict=True)], ratio="action", aggregate="agent")  # fmt: skip
-    learn("ratio_to_the_weights_that_sampled", "radixark/miles issue 1829",
+    learn("ratio_to_the_weights_that_sampled", "tensorforce/tensorforce issue 312; thu-ml/tianshou issue 745",
           "In the second optimizer step of a batch the weights have moved: p / p_old is not 1.",
           [said((3, 0), 1.0, ratios=[1.15, 1.05]), said((4, 0), -1.0, ratios=[0.9, 0.95])])  # fmt: skip
     kinds = {"k1": "log p - log p_reference", "k2": "half of its square", "k3": "exp(-gap) - 1 + gap"}
@@ -440,7 +443,7 @@ def which_ratio():
           "The penalty has the value of k3 and the gradient of k2, whose expectation is that of the KL divergence.",
           away, kl={"estimator": "k3", "weight": 0.1, "gradient_of": "k2"})  # fmt: skip
     still = [{**row, "advantage": 0.0} for row in away]
-    learn("kl_without_advantage", "huggingface/trl pull request 7068",
+    learn("kl_without_advantage", "huggingface/trl issue 5588 and pull request 7068",
           "All advantages are 0. The penalty (k3) still has a gradient.", still, kl={"estimator": "k3", "weight": 0.1})  # fmt: skip
     learn("truncated_importance_weights", "verl-project/verl pull request 2953; F. Yao et al. 2025 (fengyao.notion.site/off-policy-rl)",
           "`old_logprobs` are the sampler's. The trainer computes others for the same weights, a factor of 0.5 to 4. A token's "

@@ -11,7 +11,8 @@ ours: tokens, log-probabilities, rewards and settings, and the expected advantag
 `benchmarks/conformance/make.py` works all numbers out in plain Python and torch, in float64. If you maintain a trainer,
 take the files for your own tests.
 
-{trainers} answered with their own code on one CPU. Each answer is one of four words:
+{trainers} answered with their own code on one CPU. Each answer
+is one of four:
 
 - **pass**: every compared number is within the tolerance. A case that allows an error is also passed by an error that
   names what is wrong.
@@ -24,7 +25,8 @@ take the files for your own tests.
 |---|{dashes}|
 {counts}
 
-A pass is about the functions that were called, on these batches and in these versions. It says nothing about sampling,
+The authors of mas_lab chose the cases. So the first column is a test of this kit, and the table is no ranking. A pass is
+about the functions that were called, on these batches and in these versions. It says nothing about sampling,
 several processes, or a whole training. What was called stands [below](#what-was-called).
 """
 OUTRO = """
@@ -109,7 +111,7 @@ def write_page(path, cases, results, trainers):
             kind, _, rest = answer["verdict"].partition(": ")
             title = records[name]["trainer"]
             if kind == "fail":
-                parts.append(f"- {title}, `{case}`: {rest}.")
+                parts.append(f"- {title}, `{case}`: {rest}. {answer.get('note', '')}".rstrip())
             elif kind == "differs by design":
                 parts.append(f"- {title}, `{case}`, by design: {rest} It gives {answer['numbers']}.")
     parts.append("\n## What cannot be expressed, and why\n")

@@ -5,7 +5,8 @@
 
 Each trainer runs in an environment of its own; README.md says how to make one. A module `with_TRAINER.py` has the two
 functions `advantages(case)` and `loss(case)`, which return numbers under the names of the case's `expected`. They raise
-`Refused` if the trainer stops with an error that says what is wrong, and `Inexpressible` if it has no such setting.
+`Refused` if the trainer stops with an error that says what is wrong, and `Inexpressible` if it has no such setting. Its
+`DESIGN` says why the trainer answers something else on purpose, and `NOTES` what causes a failure.
 """
 
 import argparse
@@ -68,7 +69,8 @@ def judge(case, trainer):
     numbers = f"{b:.4g} against {a:.4g} ({bad.replace('_', ' ')})"
     if name in trainer.DESIGN:
         return {"verdict": f"differs by design: {trainer.DESIGN[name]}", "numbers": numbers, **answer}
-    return {"verdict": f"fail: {numbers}", **answer}
+    note = {"note": trainer.NOTES[name]} if name in trainer.NOTES else {}
+    return {"verdict": f"fail: {numbers}", **note, **answer}
 
 
 def finite(value):
@@ -84,9 +86,10 @@ def run(name):
     versions = {package: importlib.metadata.version(package) for package in trainer.PACKAGES}
     versions["python"] = platform.python_version()
     found = {case["name"]: finite(judge(case, trainer)) for case in cases()}
-    unused = [case for case in trainer.DESIGN if not found[case]["verdict"].startswith("differs")]
+    unused = [case for case in trainer.DESIGN if word(found[case]["verdict"]) != "differs by design"]
+    unused += [case for case in trainer.NOTES if word(found[case]["verdict"]) != "fail"]
     if unused:
-        raise SystemExit(f"{name}: `DESIGN` explains cases that do not differ: {', '.join(unused)}")
+        raise SystemExit(f"{name}: a sentence explains cases that do not differ: {', '.join(unused)}")
     command = f"python benchmarks/conformance/run.py --trainer {name}"
     return {"trainer": TRAINERS[name], "command": command, "versions": versions, "cases": found}
 

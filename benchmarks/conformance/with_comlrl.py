@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import accelerate  # noqa: F401  before the stand-in for wandb, which it would look for
 import torch
-from answers import require, varies
-from table_model import make_model, table_gradient
+from answers import padded, require, varies
+from table_model import make_model, make_tokenizer, table_gradient
 
 sys.modules.setdefault("wandb", SimpleNamespace())  # it only logs
 from comlrl.trainers.reinforce.magrpo import MAGRPOConfig, MAGRPOTrainer  # noqa: E402
@@ -21,6 +21,16 @@ DESIGN = {
     "not applied to them.",
     "reward_is_missing": "a loss that is NaN is replaced by a constant, so that the whole group has no gradient.",
 }
+NOTES = {
+    "rounding_is_not_a_signal": "The deviation is taken as at least 1e-6, and the rounding of float32, 2e-8, is 0.02 of "
+    "that.",
+    "padding_is_not_trained": "The loss reads all tokens that `generate` returns, those behind the end included.",
+    "end_of_sequence_is_trained": "The input of the loss ends before the last token of a completion, and the last logits "
+    "are cut off once more.",
+    "temperature_of_sampling": "Log-probabilities in the loss are those of the logits as they are; sampling divides them "
+    "by `temperature`.",
+}
+"""Case -> the cause of a failure, as the code has it."""
 MODES = {"mean": "mean", "others": "rloo", "max": "max", "none": "raw"}
 
 
@@ -107,6 +117,16 @@ def tree(case):
     return found
 
 
+def generated(made, model, rows, length):
+    """Return what CoMLRL keeps of completions that `generate` returns, padded to one length as `generate` does."""
+    tokenizer = make_tokenizer(8)
+    made.tokenizer, made.tokenizers = tokenizer, [tokenizer]
+    made.formatters = [lambda item: " ".join(f"t{token}" for token in rows[0]["prompt_ids"])]
+    ids = padded([row["prompt_ids"] + row["completion_ids"] for row in rows], len(rows[0]["prompt_ids"]) + length, 0)
+    model.generate = lambda **_: SimpleNamespace(sequences=torch.tensor(ids))
+    return made._pack_completions_for_buffer(made._generate_completions(model, [{}], num_return_sequences=len(rows)))
+
+
 def loss(case):
     """Return the gradient.
 
@@ -124,7 +144,8 @@ def loss(case):
     require(not moved and settings.get("ratio", "token") == "token", "the loss is REINFORCE, without a ratio")
     require("kl" not in settings and "entropy" not in settings, "the loss has no penalty and no bonus")
     require(not any(row.get("trained") is False for row in rows), "all completions of a prompt are trained on")
-    require(settings["aggregate"] == "sum" and not set(settings) - simple, "the loss adds up the tokens of a row")
+    length = settings.get("pad_completions_to")
+    require(settings["aggregate"] == "sum" and not set(settings) - simple - {"pad_completions_to"}, "the loss adds up the tokens of a row")
     model = make_model(case["inputs"]["logits"])
     made, samples = trainer("raw"), {}
     behind = [] if case["name"] == "end_of_sequence_is_trained" else [0]
@@ -134,6 +155,8 @@ def loss(case):
     for prompt, own in samples.items():
         data = {"prompt_input_ids": torch.tensor([prompt]),
                 "completion_input_ids": [[torch.tensor(row["completion_ids"] + behind) for row in own]]}  # fmt: skip
+        if length:
+            data = generated(made, model, own, length)
         value = made._compute_loss_with_gradients(model, data, [row["advantage"] for row in own])
         (value / len(samples)).backward()
     return {"gradient": table_gradient(model)}

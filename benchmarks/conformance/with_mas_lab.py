@@ -13,6 +13,7 @@ from table_model import load_table, reference_table, save_model, table_gradient
 import mas_lab as lab
 
 PACKAGES = ("mas_lab", "torch", "transformers")
+NOTES = {}
 AGGREGATES = {"token": "token", "row": "turn", "agent": "agent", "sum": "sum"}
 DESIGN = {}
 """Case -> why mas_lab answers something else on purpose."""

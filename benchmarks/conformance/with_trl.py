@@ -19,6 +19,7 @@ PACKAGES = ("trl", "torch", "transformers")
 DESIGN = {
     "huge_rewards": "rewards are float32, and the squares of such rewards exceed its largest number; all advantages are 0.",
 }
+NOTES = {}
 LOSSES = {"token": "dapo", "row": "grpo", "sum": "luspo"}
 LOGITS = [[0.0] * 8] * 8
 REWARDS = []

@@ -17,6 +17,10 @@ PACKAGES = ("verl", "torch", "tensordict")
 DESIGN = {
     "lone_row": "a group of a single row has mean 0 and deviation 1, so that its raw reward is its advantage.",
 }
+NOTES = {
+    "rounding_is_not_a_signal": "The deviation of the rounding, 3e-8, stands above an epsilon of 1e-6.",
+    "reward_is_missing": "A NaN enters the mean of its group. Reward functions have to give a number.",
+}
 MODES = {"token": "token-mean", "row": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
 
 
