@@ -5,6 +5,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_mas_lab_gives_the_expected_numbers(parts, path):
 def test_a_number_beyond_the_tolerance_fails(parts, found, verdict):
     case = {"name": "one", "kind": "advantages", "expected": {"advantages": [1.0, -1.0]},
             "tolerance": {"absolute": 0.2}}  # fmt: skip
-    trainer = type("Trainer", (), {"DESIGN": {}, "NOTES": {}, "advantages": staticmethod(lambda case: {"advantages": found})})
+    trainer = SimpleNamespace(DESIGN={}, NOTES={}, advantages=lambda case: {"advantages": found})
     assert parts["run"].judge(case, trainer)["verdict"] == verdict
 
 

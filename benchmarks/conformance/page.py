@@ -5,47 +5,49 @@ import re
 
 INTRO = """# Conformance
 
-{count} golden batches: tiny batches with the numbers that a trainer of language models should give. Each comes from a
-published bug or a published equation. `benchmarks/conformance/cases/` has a JSON file per case, which needs no code of
-ours: tokens, log-probabilities, rewards and settings, and the expected advantages, losses and gradients with a tolerance.
-`benchmarks/conformance/make.py` works all numbers out in plain Python and torch, in float64. If you maintain a trainer,
-take the files for your own tests.
+{count} golden batches: tiny batches with the numbers that a trainer of language models should give. Each comes from
+a published bug or a published equation. `benchmarks/conformance/cases/` has a JSON file per case, which needs no
+code of ours: tokens, log-probabilities, rewards and settings, and the expected advantages, losses and gradients
+with a tolerance. `benchmarks/conformance/make.py` works all numbers out in plain Python and torch, in float64. If
+you maintain a trainer, take the files for your own tests.
 
-{trainers} answered with their own code on one CPU. Each answer
-is one of four:
+{trainers} answered with their own code on one CPU. The answers:
 
-- **pass**: every compared number is within the tolerance. A case that allows an error is also passed by an error that
-  names what is wrong.
+- **pass**: every compared number is within the tolerance. A case that allows an error is also passed by an error
+  that names what is wrong.
+- **pass\\***: the same, by a part of one's own, a few lines in `benchmarks/conformance/with_mas_lab.py`. The other
+  trainers can be extended, too; only what they ship was tried.
 - **fail**: a number differs. The page gives the trainer's number against the expected one.
 - **by design**: the trainer answers something else on purpose, or within a documented limit. A sentence says what.
-- **–**: cannot be expressed. The trainer has no such setting. This is no judgement: a trainer of one policy needs no
-  groups of agents.
+- **–**: cannot be expressed. The trainer has no such setting. This is no judgement: a trainer of one policy needs
+  no groups of agents.
 
 | | {names} |
 |---|{dashes}|
 {counts}
 
-The authors of mas_lab chose the cases. So the first column is a test of this kit, and the table is no ranking. A pass is
-about the functions that were called, on these batches and in these versions. It says nothing about sampling,
-several processes, or a whole training. What was called stands [below](#what-was-called).
+The authors of mas_lab chose the cases. So the first column is a test of this kit, and the table is no ranking. A
+pass is about the functions that were called, on these batches and in these versions. It says nothing about
+sampling, several processes, or a whole training. What was called stands [below](#what-was-called).
 """
 OUTRO = """
 ## What was called
 
-- **mas_lab**: the cells `group`, `select`, `normalize` and `update`, on a Hugging Face model whose logits are the table of
-  the case. The penalties k1, k2 and the two variants of k3 are a loss of one's own
-  ([extending](extending.md)). Rewards that differ by at most 2⁻²¹ of the larger count as equal, so that 1e8 + 1 and 1e8 + 4
-  are a flat group.
+- **mas_lab**: the cells `group`, `select`, `normalize` and `update`, on a Hugging Face model whose logits are the
+  table of the case. The parts of one's own are a credit with the penalty, and a loss with k1, k2 and the two
+  variants of k3 ([extending](extending.md)). Rewards that differ by at most 2⁻²¹ of the larger count as equal, so
+  that 1e8 + 1 and 1e8 + 4 are a flat group.
 - **TRL**: `GRPOTrainer` and `RLOOTrainer` on the same model. `_generate` returns the tokens of the case;
-  `_generate_and_score_completions` and `_compute_loss` are its own. A missing or excluded reward is `None` there. The sum
-  over tokens is its loss type `luspo` with a ratio per token, the mean over tokens `dapo`, and the mean over rows `grpo`.
+  `_generate_and_score_completions` and `_compute_loss` are its own. A missing or excluded reward is `None` there.
+  The sum over tokens is its loss type `luspo` with a ratio per token, the mean over tokens `dapo`, and the mean
+  over rows `grpo`.
 - **CoMLRL**: `MAGRPOTrainer` without its constructor. `_train_step_returns` plays the tree of joint actions, and
-  `_compute_loss_with_gradients` gives loss and advantages. Its loss leaves out the last token of a completion, which
-  `end_of_sequence_is_trained` shows. In the other cases of a loss a token was appended, so that they are about their own
-  subject.
-- **verl**: `compute_grpo_outcome_advantage`, `compute_rloo_outcome_advantage`, the policy losses "vanilla", "gspo" and
-  REINFORCE, `agg_loss`, `kl_penalty` and `compute_rollout_correction_weights`. Log-probabilities come from the table of
-  the case in float64, and rewards are float32. Its workers were not run.
+  `_compute_loss_with_gradients` gives loss and advantages. Its loss leaves out the last token of a completion,
+  which `end_of_sequence_is_trained` shows. In the other cases of a loss a token was appended, so that they are
+  about their own subject.
+- **verl**: `compute_grpo_outcome_advantage`, `compute_rloo_outcome_advantage`, the policy losses "vanilla", "gspo"
+  and REINFORCE, `agg_loss`, `kl_penalty` and `compute_rollout_correction_weights`. Log-probabilities come from the
+  table of the case in float64, and rewards are float32. Its workers were not run.
 
 Commands and versions stand in `data/results/conformance/`, `benchmarks/README.md` says how to run them again.
 """
@@ -61,7 +63,8 @@ def linked(source):
 
 
 def threads(repository, kind, first, request, second):
-    links = [f"[{repository}#{first}](https://github.com/{repository}/{'issues' if kind == 'issue' else 'pull'}/{first})"]
+    place = f"{repository}/{'issues' if kind == 'issue' else 'pull'}/{first}"
+    links = [f"[{repository}#{first}](https://github.com/{place})"]
     for other in filter(None, (request, second)):
         links.append(f"[#{other}](https://github.com/{repository}/pull/{other})")
     return ", ".join(links)
@@ -69,6 +72,8 @@ def threads(repository, kind, first, request, second):
 
 def cell(answer):
     kind, _, rest = answer["verdict"].partition(": ")
+    if answer.get("own_part"):
+        return "pass\\*"
     short = {"cannot be expressed": "–", "differs by design": "by design"}
     return short.get(kind, f"**fail**: {rest}" if kind == "fail" else kind)
 
@@ -100,8 +105,8 @@ def write_page(path, cases, results, trainers):
         own = [case for case in cases if case["chapter"] == chapter]
         parts.append(f"\n## {chapter.capitalize()}\n")
         parts.append(table(["", "case", *[record["trainer"] for record in records.values()]], [
-            [str(numbers[case["name"]]), f"`{case['name']}`", *[cell(found[case["name"]]) for found in answers.values()]]
-            for case in own]))  # fmt: skip
+            [str(numbers[name]), f"`{name}`", *[cell(found[name]) for found in answers.values()]]
+            for name in (case["name"] for case in own)]))  # fmt: skip
         parts.append("")
         parts.append(table(["", "what is asked", "source"], [
             [str(numbers[case["name"]]), case["what"], linked(case["source"])] for case in own]))  # fmt: skip

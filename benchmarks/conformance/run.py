@@ -64,7 +64,7 @@ def judge(case, trainer):
     answer = {"compared": compared, "largest_gap": {key: gap for key, (gap, _, _) in worst.items()}}
     bad = next((key for key in compared if worst[key][0] > limit), None)
     if bad is None:
-        return {"verdict": "pass", **answer}
+        return {"verdict": "pass", **({"own_part": True} if name in getattr(trainer, "OWN", ()) else {}), **answer}
     _, a, b = worst[bad]
     numbers = f"{b:.4g} against {a:.4g} ({bad.replace('_', ' ')})"
     if name in trainer.DESIGN:

@@ -17,18 +17,18 @@ from comlrl.trainers.reinforce.magrpo import MAGRPOConfig, MAGRPOTrainer  # noqa
 
 PACKAGES = ("comlrl", "torch", "transformers")
 DESIGN = {
-    "discounted_joint_actions": "training returns are undiscounted sums, as a comment in its code says; `discount` is "
-    "not applied to them.",
+    "discounted_joint_actions": "training returns are undiscounted sums, as a comment in its code says; `discount` "
+    "is not applied to them.",
     "reward_is_missing": "a loss that is NaN is replaced by a constant, so that the whole group has no gradient.",
 }
 NOTES = {
-    "rounding_is_not_a_signal": "The deviation is taken as at least 1e-6, and the rounding of float32, 2e-8, is 0.02 of "
-    "that.",
+    "rounding_is_not_a_signal": "The deviation is taken as at least 1e-6, and the rounding of float32, 2e-8, is 0.02 "
+    "of that.",
     "padding_is_not_trained": "The loss reads all tokens that `generate` returns, those behind the end included.",
-    "end_of_sequence_is_trained": "The input of the loss ends before the last token of a completion, and the last logits "
-    "are cut off once more.",
-    "temperature_of_sampling": "Log-probabilities in the loss are those of the logits as they are; sampling divides them "
-    "by `temperature`.",
+    "end_of_sequence_is_trained": "The input of the loss ends before the last token of a completion, and the last "
+    "logits are cut off once more.",
+    "temperature_of_sampling": "Log-probabilities in the loss are those of the logits as they are; sampling divides "
+    "them by `temperature`.",
 }
 """Case -> the cause of a failure, as the code has it."""
 MODES = {"mean": "mean", "others": "rloo", "max": "max", "none": "raw"}
@@ -42,7 +42,7 @@ def trainer(mode="mean", normalise=False, **options):
 
 
 class Probe(torch.nn.Module):
-    """A model whose k-th call has logits of its own at each place, so that their gradients tell the advantages apart."""
+    """A model whose k-th call has logits of its own at each place: their gradients tell the advantages apart."""
 
     def __init__(self, calls, places=2, size=2):
         super().__init__()
@@ -75,7 +75,7 @@ def advantages(case):
     require(not scale or scale["ddof"] == 0 or not varies(rows), "the deviation divides by n")
     if credit == "return_to_go":
         return {"advantages": tree(case)}
-    require("turn" not in center["by"], "a turn has as many prompts as joint actions before it, each with its own group")
+    require("turn" not in center["by"], "a turn has a group per joint action before it")
     groups = {}
     for number, row in enumerate(rows):
         groups.setdefault(tuple(row[name] for name in center["by"]), []).append(number)
@@ -145,7 +145,8 @@ def loss(case):
     require("kl" not in settings and "entropy" not in settings, "the loss has no penalty and no bonus")
     require(not any(row.get("trained") is False for row in rows), "all completions of a prompt are trained on")
     length = settings.get("pad_completions_to")
-    require(settings["aggregate"] == "sum" and not set(settings) - simple - {"pad_completions_to"}, "the loss adds up the tokens of a row")
+    known = not set(settings) - simple - {"pad_completions_to"}
+    require(settings["aggregate"] == "sum" and known, "the loss adds up the tokens of a row")
     model = make_model(case["inputs"]["logits"])
     made, samples = trainer("raw"), {}
     behind = [] if case["name"] == "end_of_sequence_is_trained" else [0]

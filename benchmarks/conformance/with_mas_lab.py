@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from answers import Refused
 from table_model import load_table, reference_table, save_model, table_gradient
@@ -14,9 +15,20 @@ import mas_lab as lab
 
 PACKAGES = ("mas_lab", "torch", "transformers")
 NOTES = {}
+OWN = {
+    "kl_in_the_reward", "kl_k1_in_the_loss", "kl_k2_in_the_loss", "kl_k3_times_the_ratio",
+    "kl_k3_with_the_gradient_of_k2",
+}  # fmt: skip
+"""Cases that take a part of one's own: `shaped` or `with_penalty`."""
 AGGREGATES = {"token": "token", "row": "turn", "agent": "agent", "sum": "sum"}
 DESIGN = {}
 """Case -> why mas_lab answers something else on purpose."""
+
+
+def shaped(turns):
+    """Return the reward less 0.4 times the sum of log p - log p_reference over the row's tokens."""
+    pairs = zip(turns["old_logprobs"], turns["reference_logprobs"], strict=True)
+    return turns["team_reward"] - 0.4 * pd.Series([np.subtract(*pair).sum() for pair in pairs], turns.index)
 
 
 def credit_of(settings):
@@ -27,9 +39,7 @@ def credit_of(settings):
     if kind.startswith("reward - 0.1"):
         return lab.episode_return(invalid=0.1)
     if kind.startswith("reward - 0.4"):
-        return lambda turns: turns["team_reward"] - 0.4 * pd.Series(
-            [sum(a - b for a, b in zip(*pair, strict=True))
-             for pair in zip(turns["old_logprobs"], turns["reference_logprobs"], strict=True)], turns.index)  # fmt: skip
+        return shaped
     return lambda turns: turns["team_reward"]
 
 

@@ -1,8 +1,8 @@
 """Answer the cases with TRL's `GRPOTrainer` and `RLOOTrainer` on a CPU.
 
 The trainers are whole; only their sampling (`_generate`) is replaced, by the tokens of the case. Their own
-`_generate_and_score_completions` pads, masks and computes advantages, and their own `_compute_loss` the loss. In cases of
-a loss, the advantages and the old log-probabilities of the case take the place of the computed ones.
+`_generate_and_score_completions` pads, masks and computes advantages, and their own `_compute_loss` the loss. In cases
+of a loss, the advantages and the old log-probabilities of the case take the place of the computed ones.
 """
 
 import json
@@ -17,7 +17,8 @@ from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 
 PACKAGES = ("trl", "torch", "transformers")
 DESIGN = {
-    "huge_rewards": "rewards are float32, and the squares of such rewards exceed its largest number; all advantages are 0.",
+    "huge_rewards": "rewards are float32, and the squares of such rewards exceed its largest number; all advantages "
+    "are 0.",
 }
 NOTES = {}
 LOSSES = {"token": "dapo", "row": "grpo", "sum": "luspo"}
@@ -43,10 +44,12 @@ def trainer_of(kind, logits, rows, generations, reference=None, **options):
     settings = (GRPOConfig if kind is GRPOTrainer else RLOOConfig)(
         output_dir=tempfile.mkdtemp(prefix="conformance"), num_generations=generations, use_cpu=True, bf16=False,
         report_to="none", save_strategy="no", gradient_checkpointing=False, max_completion_length=16,
-        model_init_kwargs={"dtype": "float32"}, **{"per_device_train_batch_size": len(rows), "gradient_accumulation_steps": 1, "beta": 0.0, **options},
+        model_init_kwargs={"dtype": "float32"},
+        **{"per_device_train_batch_size": len(rows), "gradient_accumulation_steps": 1, "beta": 0.0, **options},
     )  # fmt: skip
     made = kind(
-        model=str(folder_of(json.dumps(reference or logits))), reward_funcs=rewards, args=settings, processing_class=make_tokenizer(len(logits)),
+        model=str(folder_of(json.dumps(reference or logits))), reward_funcs=rewards, args=settings,
+        processing_class=make_tokenizer(len(logits)),
         train_dataset=Dataset.from_list([{"prompt": "t1"}] * len(rows)),
     )  # fmt: skip
     load_table(made.model, logits)
@@ -56,7 +59,8 @@ def trainer_of(kind, logits, rows, generations, reference=None, **options):
     if kind is RLOOTrainer:
         made._generate = lambda _: (prompts, completions, texts)
     else:
-        made._generate = lambda _: (prompts, completions, None, texts, None if None in sampled else sampled, {}, None, None)
+        logprobs = None if None in sampled else sampled
+        made._generate = lambda _: (prompts, completions, None, texts, logprobs, {}, None, None)
     made.current_gradient_accumulation_steps = settings.gradient_accumulation_steps
     made.model.train()
     return made
@@ -71,7 +75,7 @@ def advantages(case):
     require(center["by"] == ["task"] and "once_per" not in center, "every completion counts once in its prompt's group")
     tasks = [row["task"] for row in rows]
     sizes = {tasks.count(task) for task in tasks}
-    require(len({row["episode"] for row in rows}) == len(rows), "a row is a whole completion, and episodes have one row")
+    require(len({row["episode"] for row in rows}) == len(rows), "an episode has one row, a whole completion")
     require(len(sizes) == 1, "all groups have `num_generations` rows")
     require(tasks == sorted(tasks), "a group is `num_generations` rows that stand side by side")
     require(center["statistic"] in ("mean", "others"), "baselines are the mean (GRPO) or that of the others (RLOO)")
@@ -96,7 +100,8 @@ def loss(case):
     require(settings.get("ratio", "token") != "action", "a ratio is per token or the geometric mean of the sequence")
     require(settings["aggregate"] in LOSSES, "there are no agents to average over")
     kl = settings.get("kl", {"estimator": "k3", "weight": 0.0})
-    require(kl["estimator"] == "k3" and "gradient_of" not in kl, "the penalty of the loss is k3, by itself or times the ratio")
+    plain = kl["estimator"] == "k3" and "gradient_of" not in kl
+    require(plain, "the penalty of the loss is k3, by itself or times the ratio")
     require("repeated" not in case["name"], "rows have no identity: a completion that was drawn twice counts twice")
     micro = settings.get("micro_batches", [list(range(len(rows)))])
     require(len({len(part) for part in micro}) == 1, "micro-batches have equal numbers of rows")
@@ -105,7 +110,8 @@ def loss(case):
         "loss_type": LOSSES[settings["aggregate"]], "temperature": temperatures.pop(),
         "importance_sampling_level": settings.get("ratio", "token"), "delta": settings.get("dual"),
         "epsilon": settings.get("clip_low", 0.2), "epsilon_high": settings.get("clip_high", 0.2),
-        "beta": kl["weight"], "use_bias_correction_kl": kl.get("times_ratio", False), "entropy_coef": settings.get("entropy", 0.0),
+        "beta": kl["weight"], "use_bias_correction_kl": kl.get("times_ratio", False),
+        "entropy_coef": settings.get("entropy", 0.0),
         "mask_truncated_completions": any(row.get("trained") is False for row in rows),
         "pad_to_multiple_of": settings.get("pad_completions_to"),
         "per_device_train_batch_size": len(micro[0]), "gradient_accumulation_steps": len(micro),
@@ -114,7 +120,8 @@ def loss(case):
     if tis:
         options |= {"vllm_importance_sampling_mode": "token_truncate", "vllm_importance_sampling_clip_max": tis}
     REWARDS[:] = [0.0] * len(rows)
-    made = trainer_of(GRPOTrainer, logits, rows, len(rows), reference_table(case) if "kl" in settings else None, **options)
+    reference = reference_table(case) if "kl" in settings else None
+    made = trainer_of(GRPOTrainer, logits, rows, len(rows), reference, **options)
     made.use_vllm = bool(tis)  # the correction of the sampler's log-probabilities; nothing is sampled here
     batch = made._generate_and_score_completions([{"prompt": "t1"} for _ in rows])
     length = batch["completion_ids"].shape[1]
@@ -135,5 +142,6 @@ def loss(case):
         total += own.item()
     found = {"gradient": table_gradient(made.model)}
     if all(row.get("trained", True) for row in rows):
-        found["logprobs"] = [own[: len(row["completion_ids"])].tolist() for own, row in zip(logprobs, rows, strict=True)]
+        lengths = [len(row["completion_ids"]) for row in rows]
+        found["logprobs"] = [own[:n].tolist() for own, n in zip(logprobs, lengths, strict=True)]
     return found if settings["loss"] == "policy_gradient" else {**found, "loss": total}

@@ -90,16 +90,15 @@ def loss(case):
     sizes = {"batch_num_tokens": mask.sum(), "global_batch_size": len(rows), "dp_size": 1}
     if any(row.get("trained") is False for row in rows):
         sizes.pop("global_batch_size")
-    name = "gspo" if settings.get("ratio") == "sequence" else "vanilla"
+    function = core_algos.get_policy_loss_fn("gspo" if settings.get("ratio") == "sequence" else "vanilla")
     if settings["loss"] == "policy_gradient":
-        name = "reinforce"
+        function = core_algos.compute_policy_loss_reinforce
     total = 0.0
     for part in settings.get("micro_batches", [list(range(len(rows)))]):
         config.global_batch_info.clear()
         config.global_batch_info.update(sizes)
         arguments = {"response_mask": mask[part], "loss_agg_mode": mode, "config": config,
                      "rollout_is_weights": None if weights is None else weights[part]}  # fmt: skip
-        function = core_algos.compute_policy_loss_reinforce if name == "reinforce" else core_algos.get_policy_loss_fn(name)
         own, _ = function(old[part], logprobs[part], advantage[part], **arguments)
         if "kl" in settings:
             reference = torch.tensor(padded([row["reference_logprobs"] for row in rows], longest), dtype=torch.float64)
@@ -111,6 +110,7 @@ def loss(case):
             own = own - settings["entropy"] * core_algos.agg_loss(entropies, mask[part], mode, **sizes)
         own.backward(retain_graph=True)
         total += own.item()
-    found = {"gradient": table.grad.tolist(),
-             "logprobs": [own[: len(ids)].tolist() for own, ids in zip(logprobs, completions, strict=True)]}  # fmt: skip
+    lengths = [len(ids) for ids in completions]
+    found = {"logprobs": [own[:n].tolist() for own, n in zip(logprobs, lengths, strict=True)]}
+    found["gradient"] = table.grad.tolist()
     return found if settings["loss"] == "policy_gradient" else {**found, "loss": total}
