@@ -250,7 +250,7 @@ def who_is_compared():
     compare("no_baseline", "CoMLRL 1.4.3, `MAREINFORCETrainer`", "REINFORCE: the advantage is the return itself.",
             table([1.0, 0.0, -0.5, 3.0]), group("none"))
     team = {"agent": ["s", "v"] * 4, "episode": [f"e{i // 2}" for i in range(8)]}
-    mixed = [1.0, 0.9, 0.0, 0.1, 0.0, 0.4, 1.0, 0.6]
+    mixed = [1.0, 0.9, 0.0, 0.7, 0.0, 0.4, 1.0, 0.6]
     compare("own_mean_and_deviation", f"{DR_MAS}, equations 4-6",
             "Each agent is compared with its own rows of the task.",
             table(mixed, **team), group(by=("task", "agent")), std(1, by=("task", "agent")))
@@ -371,7 +371,7 @@ def which_tokens():
     learn("zero_advantage_is_counted", f"{GRPO}, equation 3; huggingface/trl pull request 6365",
           "A row with advantage 0 adds nothing to the sum. Its tokens still count in the mean.", zero)
     learn("unequal_micro_batches", "verl-project/verl pull request 906; huggingface/transformers pull request 34191",
-          "Three rows in micro-batches of equal rows and unequal tokens. Accumulated gradients are those of the whole "
+          "Four rows in micro-batches of equal rows and unequal tokens. Accumulated gradients are those of the whole "
           "batch; a mean of the micro-batches' means is not.",
           [said(SHORT, 1.0), said((2, 0), -0.25), said(LONG, -0.5), said((6, 6, 3, 0), 0.75)],
           micro_batches=[[0, 1], [2, 3]])
@@ -439,13 +439,13 @@ def which_ratio():
     learn("ratio_to_the_weights_that_sampled", "tensorforce/tensorforce issue 312; thu-ml/tianshou issue 745",
           "In the second optimizer step of a batch the weights have moved: p / p_old is not 1.",
           [said((3, 0), 1.0, ratios=[1.15, 1.05]), said((4, 0), -1.0, ratios=[0.9, 0.95])])
-    kinds = {"k1": "log p - log p_reference", "k2": "half of its square", "k3": "exp(-gap) - 1 + gap"}
+    kinds = {"k1": "gap", "k2": "gap squared, over 2", "k3": "exp(-gap) - 1 + gap"}
     away = [said((3, 5, 0), 0.5, reference=[1.6, 0.5, 1.0]), said((4, 0), -0.5, reference=[2.0, 0.8])]
     for name, equation in kinds.items():
         sources = {"k1": KL, "k2": f"{KL}; arXiv 2510.01555", "k3": f"{GRPO}, equation 4; huggingface/trl issue 2854"}
         learn(f"kl_{name}_in_the_loss", sources[name],
-              f"The penalty of a token is 0.1 times {name}: {equation}, where gap is the first of these. The policy's "
-              "side carries the gradient, the reference has none.", away, kl={"estimator": name, "weight": 0.1})
+              f"The penalty of a token is 0.1 times {name}, {equation}, with gap = log p - log p_reference. The "
+              "policy's side carries the gradient, the reference has none.", away, kl={"estimator": name, "weight": 0.1})
     learn("kl_k3_times_the_ratio", "arXiv 2512.02556 (DeepSeek-V3.2); huggingface/trl pull request 4638",
           "The penalty is 0.1 times k3 times p / p_old. The ratio has a gradient, too, so that the expected gradient "
           "is that of the KL divergence.", away, kl={"estimator": "k3", "weight": 0.1, "times_ratio": True})

@@ -18,7 +18,7 @@ you maintain a trainer, take the files for your own tests.
 - **pass\\***: the same, by a part of one's own, a few lines in `benchmarks/conformance/with_mas_lab.py`. The other
   trainers can be extended, too; only what they ship was tried.
 - **fail**: a number differs. The page gives the trainer's number against the expected one.
-- **by design**: the trainer answers something else on purpose, or within a documented limit. A sentence says what.
+- **by design**: the trainer answers something else on purpose, or by its type of numbers. A sentence says what.
 - **–**: cannot be expressed. The trainer has no such setting. This is no judgement: a trainer of one policy needs
   no groups of agents.
 
@@ -49,7 +49,7 @@ OUTRO = """
   and REINFORCE, `agg_loss`, `kl_penalty` and `compute_rollout_correction_weights`. Log-probabilities come from the
   table of the case in float64, and rewards are float32. Its workers were not run.
 
-Commands and versions stand in `data/results/conformance/`, `benchmarks/README.md` says how to run them again.
+Commands and versions stand in `data/results/conformance/`. `benchmarks/README.md` says how to run them again.
 """
 
 
