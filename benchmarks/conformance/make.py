@@ -445,7 +445,8 @@ def which_ratio():
         sources = {"k1": KL, "k2": f"{KL}; arXiv 2510.01555", "k3": f"{GRPO}, equation 4; huggingface/trl issue 2854"}
         learn(f"kl_{name}_in_the_loss", sources[name],
               f"The penalty of a token is 0.1 times {name}, {equation}, with gap = log p - log p_reference. The "
-              "policy's side carries the gradient, the reference has none.", away, kl={"estimator": name, "weight": 0.1})
+              "policy's side carries the gradient, the reference has none.", away,
+              kl={"estimator": name, "weight": 0.1})
     learn("kl_k3_times_the_ratio", "arXiv 2512.02556 (DeepSeek-V3.2); huggingface/trl pull request 4638",
           "The penalty is 0.1 times k3 times p / p_old. The ratio has a gradient, too, so that the expected gradient "
           "is that of the KL divergence.", away, kl={"estimator": "k3", "weight": 0.1, "times_ratio": True})
