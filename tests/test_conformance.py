@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "benchmarks" / "conformance"
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="benchmarks/ is part of the checkout alone")
 FILES = sorted((FOLDER / "cases").glob("*.json"))
-PARTS = ("answers", "make", "page", "run", "table_model", "with_mas_lab")
+PARTS = ("golden", "make", "page", "run", "table_model", "with_mas_lab")
 
 
 @pytest.fixture(scope="module")

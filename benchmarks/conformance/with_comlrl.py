@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import accelerate  # noqa: F401  before the stand-in for wandb, which it would look for
 import torch
-from answers import padded, require, varies
+from golden import padded, require, varies
 from table_model import make_model, make_tokenizer, table_gradient
 
 sys.modules.setdefault("wandb", SimpleNamespace())  # it only logs

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from answers import Refused
+from golden import Refused
 from table_model import load_table, reference_table, save_model, table_gradient
 
 import mas_lab as lab

@@ -10,8 +10,8 @@ import tempfile
 from functools import cache
 
 import torch
-from answers import padded, require, varies
 from datasets import Dataset
+from golden import padded, require, varies
 from table_model import load_table, make_tokenizer, reference_table, save_model, table_gradient
 from trl import GRPOConfig, GRPOTrainer, RLOOConfig, RLOOTrainer
 

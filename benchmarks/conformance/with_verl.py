@@ -7,7 +7,7 @@ and are float32, as its reward managers write them. Log-probabilities are float6
 
 import numpy as np
 import torch
-from answers import padded, require, varies
+from golden import padded, require, varies
 from verl.trainer.ppo import core_algos
 from verl.trainer.ppo.rollout_corr_helper import compute_rollout_correction_weights
 from verl.utils import torch_functional
