@@ -352,7 +352,9 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     Returns:
         A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
         row per (`step`, group, agent), because a task that is drawn again is compared anew. After `normalize` there is
-        also `dropped`, the number of rows with advantage 0 though their credit is not their center.
+        also `dropped`, the number of rows with advantage 0 though their credit is not their center. With `local_reward`
+        there is `wrong_way`: the share of |advantage| that reinforces less own reward than the agent's mean in the
+        step, or discourages more. NaN without advantages.
 
     Raises:
         TableError: A column is missing, or a credit is not a finite number.
@@ -370,4 +372,15 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
         low, high = turns[["credit", "center"]].min(axis=1), turns[["credit", "center"]].max(axis=1)
         dropped = (turns["advantage"] == 0) & ~is_flat(low, high)
         stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
+        if {"agent", "local_reward"} <= set(turns.columns):
+            stats["wrong_way"] = wrong_way_share(turns[trained(turns)], turns["advantage"], by)
     return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
+
+
+def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str]) -> pd.Series:
+    """Return the share of each group's |advantage| whose sign is not that of the own reward minus the agent's mean."""
+    own = rows.groupby([name for name in by if name != "group"], sort=False, observed=True)["local_reward"]
+    size = advantage[rows.index].abs()
+    wrong = size.where(advantage[rows.index] * (rows["local_reward"] - own.transform("mean")) < 0, 0.0)
+    total, wrong = (one.groupby([rows[name] for name in by], sort=False, observed=True).sum() for one in (size, wrong))
+    return wrong / total.where(total > 0)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from mas_lab.cells.normalization import wrong_way_share
 from mas_lab.display.documented_frame import documented
 from mas_lab.recipes import Recipe, find
 from mas_lab.table import require, trained
@@ -46,13 +47,9 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     away = away - away.groupby(keys, sort=False, observed=True).transform("mean")
     tables = []
     for name, advantage in compared.items():
-        size = advantage[rows.index].abs()
-        parts = pd.DataFrame({
-            "mass": size, "wrong_way": size.where(advantage[rows.index] * away < 0, 0.0), "wrong": away < 0,
-            "reinforced": (away < 0) & (advantage[rows.index] > 0),
-        })  # fmt: skip
-        table = parts.groupby(keys, sort=False, observed=True).sum().reset_index()
-        table["wrong_way"] /= table["mass"].where(table["mass"] > 0)
+        parts = pd.DataFrame({"wrong": away < 0, "reinforced": (away < 0) & (advantage[rows.index] > 0)})
+        table = parts.groupby(keys, sort=False, observed=True).sum()
+        table = table.assign(wrong_way=wrong_way_share(rows, advantage, by)).reset_index()
         table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
         tables.append(table.assign(recipe=name)[[*by, "recipe", "wrong_way", "reinforced", "wrong"]])
     return documented(pd.concat(tables, ignore_index=True), "wrong_way")

@@ -358,6 +358,14 @@ def test_group_stats_by_hand():
     assert stats["flat"].tolist() == [False, True, True, True]
 
 
+def test_group_stats_say_how_much_goes_the_wrong_way():
+    """Agent a is right in half of its rows. In x the signs are right, in y a wrong answer gets +1."""
+    turns = table(agent="a", group=list("xxyz"), credit=0.0, local_reward=[1.0, 0.0, 0.0, 1.0])
+    turns = turns.assign(center=0.0, scale=1.0, advantage=[2.0, -1.0, 1.0, 0.0])
+    found = group_stats(turns).set_index("group")["wrong_way"]
+    assert found[["x", "y"]].tolist() == [0.0, 1.0] and np.isnan(found["z"])
+
+
 def test_group_stats_keep_the_steps_of_a_recurring_task_apart():
     turns = table(step=[0, 0, 1, 1], group=["g"] * 4, agent=list("xxxx"), credit=[1.0, 1.0, 0.0, 1.0])
     stats = group_stats(turns)
