@@ -33,7 +33,7 @@ from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.describe import describe
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.table import selected
+from mas_lab.table import COMPARED, selected
 from mas_lab.team import Team, arguments_of
 
 
@@ -108,7 +108,7 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
             ValueError: A part needs the team, and there is none.
         """
-        bare = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
+        bare = turns.drop(columns=COMPARED, errors="ignore")
         return self.normalize(self.group(bare, team), team)
 
     def group(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:

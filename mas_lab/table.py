@@ -109,6 +109,8 @@ NORMALIZATION = {
         **NUMBERS,
     ),
 }
+COMPARED = [*GROUPING, *NORMALIZATION]
+"""The columns that cells 2 and 3 add."""
 SELECTION = {
     "selected": Column("does `update` train on the row; without the column, on every row", required=False, **FLAG)
 }

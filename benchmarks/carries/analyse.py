@@ -1,4 +1,4 @@
-"""Compare what was predicted with what came of it, and draw differences against size.
+"""Compare what was predicted with what came of it.
 
     python benchmarks/carries/analyse.py
 
@@ -29,13 +29,12 @@ MEASURES = ("asked", "success", "largest_norm", "reinforced")
 def scores(size: str, setting: str) -> pd.DataFrame:
     """Return a row per arm and seed: each measure, averaged over the agents that a condition calls."""
     folder = OUT / size / setting
-    record, called = Recorded(folder), CALLED[setting.removesuffix("-shared")]
+    record, called = Recorded(folder), CALLED[setting]
     agents = record.agents.query("window == 'end'").merge(pd.read_csv(folder / "measures.csv").drop(
         columns="largest_norm"), on=["arm", "seed", "agent"], how="left")  # fmt: skip
     agents = agents[agents["agent"].isin(called)]
     table = agents.groupby(["arm", "seed"]).agg(
-        asked=("quiz_after", "mean"), before=("quiz_before", "mean"), largest_norm=("largest_norm", "max"),
-        mean_norm=("mean_norm", "mean"), reinforced=("reinforced", "mean"),
+        asked=("quiz_after", "mean"), largest_norm=("largest_norm", "max"), reinforced=("reinforced", "mean")
     )  # fmt: skip
     return table.join(record.table.set_index(["arm", "seed"])["final"].rename("success")).reset_index()
 

@@ -135,6 +135,14 @@ def _rank(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
+def by_return(name: str) -> str:
+    """Return what came of `TOLD` in the team's return, which is what all arms train."""
+    last = (
+        Recorded(OUT / slug(name)).curves.sort_values("step").groupby(["arm", "seed"])["return"].last().unstack("arm")
+    )
+    return came((last["dr_mas"] - last["grpo"]).to_numpy())
+
+
 def main() -> None:
     names = [name for name in SETTINGS if (OUT / slug(name) / "runs.csv").is_file()]
     if not names:
@@ -144,6 +152,7 @@ def main() -> None:
     for name, part in (("agents", agents), ("hits", table)):
         part.to_csv(OUT / f"{name}.csv", index=False, float_format="%.5g")
     print(agents.round(2).to_string(index=False), table.round(2).to_string(index=False), sep="\n\n")
+    print(f"{TOLD} by the team's return: {pd.Series(map(by_return, names)).value_counts().to_dict()} settings")
     for contrast in CONTRASTS:
         print(f"{contrast}: {agents.groupby(f'{contrast}, came')['setting'].count().to_dict()} agents")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.stats import rankdata
+from scipy.stats import spearmanr
 
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded, is_record
@@ -49,7 +49,7 @@ def rank(x: np.ndarray, y: np.ndarray) -> float:
     known = np.isfinite(x) & np.isfinite(y)
     if known.sum() < 3 or not np.ptp(x[known]) or not np.ptp(y[known]):
         return np.nan
-    return float(np.corrcoef(rankdata(x[known]), rankdata(y[known]))[0, 1])
+    return float(spearmanr(x[known], y[known]).statistic)
 
 
 def over_teams(table: pd.DataFrame, number) -> tuple[float, float, float]:

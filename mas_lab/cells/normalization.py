@@ -379,8 +379,13 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
 
 def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str]) -> pd.Series:
     """Return the share of each group's |advantage| whose sign is not that of the own reward minus the agent's mean."""
-    own = rows.groupby([name for name in by if name != "group"], sort=False, observed=True)["local_reward"]
     size = advantage[rows.index].abs()
-    wrong = size.where(advantage[rows.index] * (rows["local_reward"] - own.transform("mean")) < 0, 0.0)
+    wrong = size.where(advantage[rows.index] * centered_own_reward(rows) < 0, 0.0)
     total, wrong = (one.groupby([rows[name] for name in by], sort=False, observed=True).sum() for one in (size, wrong))
     return wrong / total.where(total > 0)
+
+
+def centered_own_reward(rows: pd.DataFrame) -> pd.Series:
+    """Return the own reward of each row minus the mean of its agent's rows in the step."""
+    by = [rows[name] for name in ("step", "agent") if name in rows.columns]
+    return rows["local_reward"] - rows["local_reward"].groupby(by, sort=False, observed=True).transform("mean")

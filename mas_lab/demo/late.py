@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.explain.moments import COMPARED
 from mas_lab.recipes import RECIPES
 from mas_lab.widgets.document import escape, folded, table_html
 from mas_lab.widgets.figures import NEUTRAL, PALETTE, dialogue
@@ -29,8 +28,7 @@ def late_wrong(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
 
     The largest advantage under `grpo` comes first. Each step is compared by itself.
     """
-    bare = turns.drop(columns=COMPARED)
-    steps = [own.reset_index(drop=True) for _, own in bare.groupby("step")]
+    steps = [own.reset_index(drop=True) for _, own in turns.groupby("step")]
     compared = {name: pd.concat([RECIPES[name].advantages(own) for own in steps]) for name in COMPARES}
     table = compared["grpo"].assign(**{name: own["advantage"] for name, own in compared.items()})
     late = table["agent"].isin(agents[len(agents) // 2 :]) & (table["local_reward"] == 0)

@@ -14,9 +14,9 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.cells.update import policy_batches
 from mas_lab.explain.diagnostics import norms_with, squared_scores
-from mas_lab.explain.moments import COMPARED, both_baselines, inflation
+from mas_lab.explain.moments import both_baselines, inflation
 from mas_lab.losses import clipped
-from mas_lab.table import TableError, require
+from mas_lab.table import COMPARED, TableError, require
 from mas_lab.team import Team
 
 
@@ -59,7 +59,7 @@ def controlled(turns: pd.DataFrame, agent: str, called: int, shift: float, seed:
             noise = rng.normal(size=len(side))
             credits.update(zip(side, (noise - noise.mean()) / noise.std() + offset, strict=True))
     rows = turns[(turns["agent"] != agent) | turns["episode"].isin(called_in)].reset_index(drop=True)
-    rows = rows.drop(columns=[name for name in COMPARED if name in rows.columns])
+    rows = rows.drop(columns=COMPARED, errors="ignore")
     return normalize(group(rows, by=("task",), credit=lambda table: table["episode"].map(credits)), once_per="episode")
 
 

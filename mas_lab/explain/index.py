@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.table import column, require, trained
 
 NEEDED = ["episode", "agent", "completion"]
@@ -102,8 +103,8 @@ def reduced(table: Any) -> pd.DataFrame:
     rows["invalid"] = ~rows["valid"].astype(bool)
     rows["lone"], rows["reinforced"], own = False, False, trained(rows)
     if "local_reward" in rows:
-        usual = rows["local_reward"].where(own).groupby([rows["step"], rows["agent"]]).transform("mean")
-        rows["reinforced"] = own & (rows["local_reward"] < usual) & (rows["advantage"] > 0)
+        wrong = (centered_own_reward(rows[own]) < 0).reindex(rows.index, fill_value=False)
+        rows["reinforced"] = wrong & (rows["advantage"] > 0)
     if "group" in rows:
         rows["lone"] = own & (own.groupby([rows["step"], rows["group"]]).transform("sum") == 1)
     return rows

@@ -16,9 +16,7 @@ import pandas as pd
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import is_flat, normalize
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, require, trained
-
-COMPARED = ["credit", "group", "center", "scale", "advantage"]
+from mas_lab.table import COMPARED, TableError, require, trained
 
 
 def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
@@ -129,7 +127,7 @@ def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
     Each row gets one number. The table's own advantages are not used, even if they are lists with one number per token.
     """
     require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
-    bare, credit = turns.drop(columns=[name for name in COMPARED if name in turns.columns]), turns["credit"]
+    bare, credit = turns.drop(columns=COMPARED, errors="ignore"), turns["credit"]
     task = [name for name in ("step", "task") if name in bare.columns]
     pooled = group(bare, by=task, credit=lambda _: credit)
     by_agent = group(bare, by=[*task, "agent"], credit=lambda _: credit)

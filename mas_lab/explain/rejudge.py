@@ -6,7 +6,6 @@ It needs rewards alone, so it works on a table that another trainer wrote. Leave
 from collections.abc import Sequence
 from itertools import chain
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.cells.update import compute_gradients, learners, policy_batches, restored_gradients
@@ -41,10 +40,10 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
     Raises:
         TableError: A column is missing, or a value in it cannot be used.
     """
-    chosen = [find(recipe) for recipe in recipes]
-    first, rows = None, []
-    wrong = pd.DataFrame(wrong_way(turns, chosen)) if "local_reward" in turns else None
-    for recipe in chosen:
+    columns = ["rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
+    columns += ["norm"] if team is not None else []
+    first, tables = None, []
+    for recipe in map(find, recipes):
         judged = recipe.advantages(turns)
         advantage = judged["advantage"][trained(judged)]
         first = advantage if first is None else first
@@ -53,19 +52,16 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
             "without_peer": (advantage == 0) & (first != 0), "size": advantage.abs(),
         }).loc[advantage.index]  # fmt: skip
         by_agent = parts.groupby("agent", sort=False, observed=True)
-        found = by_agent.mean(numeric_only=True).assign(rows=by_agent.size(), recipe=recipe.name)
+        found = by_agent.mean(numeric_only=True).assign(rows=by_agent.size())
+        if "local_reward" in judged:
+            found = found.join(wrong_way(judged).groupby("agent", observed=True)[["wrong_way", "reinforced"]].mean())
         if team is not None:
             found["norm"] = pd.Series(_norms(team, judged, recipe), dtype=float)
-        rows.append(found.reset_index())
-    found = pd.concat(rows, ignore_index=True)
-    if wrong is not None:
-        mass = wrong[wrong["recipe"] != "trained"].groupby(["agent", "recipe"], observed=True)
-        found = found.merge(mass[["wrong_way", "reinforced"]].mean().reset_index(), on=["agent", "recipe"], how="left")
-    else:
-        found = found.assign(wrong_way=np.nan, reinforced=np.nan)
-    columns = ["agent", "recipe", "rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
-    columns += ["norm"] if team is not None else []
-    return documented(found[columns].sort_values("agent", kind="stable", ignore_index=True), "rejudge")
+        found = found.reindex(columns=columns)
+        found.insert(0, "recipe", recipe.name)
+        tables.append(found.reset_index())
+    found = pd.concat(tables).sort_values("agent", kind="stable", ignore_index=True)
+    return documented(found, "rejudge")
 
 
 def _norms(team: Team, judged: pd.DataFrame, recipe: Recipe) -> dict[str, float]:

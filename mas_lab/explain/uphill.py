@@ -27,7 +27,7 @@ from mas_lab.policy import Policy, samples_of
 from mas_lab.recipes import RECIPES, Recipe, find
 from mas_lab.team import Team
 
-COMPARED = ("grpo", "grpo_masked", "dr_mas", "own_robust")
+DEFAULTS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
 EXACT, SKETCH = 2**20, 2**16
 """A gradient of more numbers than the first is projected onto as many as the second."""
 WIDE = 0.5
@@ -35,7 +35,7 @@ WIDE = 0.5
 
 
 def uphill(
-    team: Team, env: Env, recipes: Sequence[str | Recipe] = COMPARED, rollouts: int = 12, tasks: int = 16, seed: int = 0
+    team: Team, env: Env, recipes: Sequence[str | Recipe] = DEFAULTS, rollouts: int = 12, tasks: int = 16, seed: int = 0
 ) -> pd.DataFrame:
     """Return for each agent and recipe how much of the recipe's gradient points uphill; weights stay as they are.
 

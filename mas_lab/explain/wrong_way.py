@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.cells.normalization import wrong_way_share
+from mas_lab.cells.normalization import centered_own_reward, wrong_way_share
 from mas_lab.display.documented_frame import documented
 from mas_lab.recipes import Recipe, find
 from mas_lab.table import require, trained
@@ -43,11 +43,9 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     if "advantage" in turns.columns:
         compared = {"trained": turns["advantage"].map(_mean), **compared}
     rows = turns[trained(turns)]
-    keys, away = [rows[name] for name in by], rows["local_reward"]
-    away = away - away.groupby(keys, sort=False, observed=True).transform("mean")
-    tables = []
+    keys, wrong, tables = [rows[name] for name in by], centered_own_reward(rows) < 0, []
     for name, advantage in compared.items():
-        parts = pd.DataFrame({"wrong": away < 0, "reinforced": (away < 0) & (advantage[rows.index] > 0)})
+        parts = pd.DataFrame({"wrong": wrong, "reinforced": wrong & (advantage[rows.index] > 0)})
         table = parts.groupby(keys, sort=False, observed=True).sum()
         table = table.assign(wrong_way=wrong_way_share(rows, advantage, by)).reset_index()
         table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)

@@ -57,7 +57,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
 
   const search = h("input.filter", { type: "search", placeholder: "Filter episodes", "aria-label": "Filter episodes",
     spellcheck: "false", autocomplete: "off", oninput: () => ask(90) });
-  const chips = CHIPS.map((flag) => button(flag === "reinforced" ? "reinforced although wrong" : flag, () => chip(flag), { class: "chip", "aria-pressed": "false" }));
+  const labelOf = (flag) => (flag === "reinforced" ? "reinforced although wrong" : flag);
+  const chips = CHIPS.map((flag) => button(labelOf(flag), () => chip(flag), { class: "chip", "aria-pressed": "false" }));
   const sorts = h("select", { "aria-label": "Sort by", onchange: () => sortBy(sorts.value, true) },
     columns.map(({ name, head, says }) =>
     h("option", { value: name }, name === "telling" ? "what tells most" : head || says)));
