@@ -45,13 +45,13 @@ LOOK = """
 body { font: 8.1pt/1.27 system-ui, "DejaVu Sans", sans-serif; color: #111; margin: 0 auto; max-width: 192mm; }
 h1 { font-size: 14pt; margin: 0 0 1mm; } h2 { font-size: 9pt; margin: 1.8mm 0 0.6mm; }
 pre, code { font-family: ui-monospace, Menlo, "DejaVu Sans Mono", monospace; font-size: 7pt; }
-pre { background: #f2f4f6; padding: 1.4mm 2mm; margin: 0; border-radius: 1mm; line-height: 1.32; }
+pre { background: #f2f4f6; padding: 1.4mm 2mm; margin: 0; border-radius: 1mm; line-height: 1.28; }
 table { border-collapse: collapse; width: 100%; }
-td, th { text-align: left; vertical-align: top; padding: 0.25mm 1.2mm 0.25mm 0; border-bottom: 0.2pt solid #ccc; }
+td, th { text-align: left; vertical-align: top; padding: 0.2mm 1.2mm 0.2mm 0; border-bottom: 0.2pt solid #ccc; }
 p { margin: 0.6mm 0; } .recipes td { white-space: nowrap; }
-.recipes td, .recipes th { font-size: 7pt; } .recipes code { font-size: 6pt; }
+.recipes td, .recipes th { font-size: 7pt; } .recipes code { font-size: 5.6pt; }
 .two { display: grid; grid-template-columns: 5fr 6fr; gap: 0 5mm; }
-.columns { columns: 3; column-gap: 4mm; font-size: 7pt; line-height: 1.2; }
+.columns { columns: 3; column-gap: 4mm; font-size: 6.8pt; line-height: 1.18; }
 .columns p { margin: 0; break-inside: avoid; padding-left: 3mm; text-indent: -3mm; }
 .columns code { font-size: 6.4pt; }
 .columns h3 { font-size: 7.6pt; margin: 0.6mm 0 0; color: #2f5d8a; }
@@ -79,7 +79,7 @@ def _recipes() -> str:
     rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in _row(recipe))}</tr>" for recipe in RECIPES.values())
     note = (
         "<p>* an episode counts once, however many rows it has. by …: over those rows, not over the group. "
-        "mean over: what the losses are averaged over.</p>"
+        "alone 0: a row without a peer keeps its whole credit. mean over: what the losses are averaged over.</p>"
     )
     return f"<table class=recipes><tr>{''.join(f'<th>{head}</th>' for head in heads)}</tr>{rows}</table>{note}"
 
@@ -103,7 +103,8 @@ def _statistic(recipe: Recipe, which: str, names: Mapping[Any, str]) -> str:
         return f"<code>{escape(short(held))}</code>"
     told = f"by {' · '.join(held)}" if isinstance(held, tuple) else names[held]
     once = recipe.once_per.get(which) if isinstance(recipe.once_per, Mapping) else recipe.once_per
-    return f"{told}*" if once else told
+    lone = ", alone 0" if which == "center" and recipe.lone == "reward" else ""
+    return f"{told}{'*' if once else ''}{lone}"
 
 
 def short(part: Any, **usual: Any) -> str:
@@ -117,7 +118,7 @@ def short(part: Any, **usual: Any) -> str:
         usually = usual.get(name, parameter.default)
         if place == 0 and value and isinstance(value, int | float) and parameter.kind is not parameter.KEYWORD_ONLY:
             told.append(f"{value:g}")
-        elif value != usually and usually is not parameter.empty:
+        elif value not in (usually, {}) and usually is not parameter.empty:
             shown = short(value) if is_dataclass(value) else f"{value:g}" if isinstance(value, float) else value
             told.append(f"{name}={shown}")
     return f"{type(part).__name__}({', '.join(told)})"

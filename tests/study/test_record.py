@@ -62,7 +62,7 @@ def test_the_readme_says_how_often_agents_are_right_as_recorded():
     paid, finisher = ("paid help 0.2", "helper"), ("finisher 0.8", "finisher")
     readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
     for said in (
-        f"from {right(*top)} right answers to {right(*top, 'grpo')}.",
+        f"({right(*top)} right answers before, {right(*top, 'grpo')} after)",
         f"it reaches {right(*top, 'dr_mas')}.",
         f"right in {right(*paid, 'own mean')} instead of {right(*paid, 'grpo_masked')}",
         f"a finisher in {right(*finisher, 'own mean')} instead of {right(*finisher, 'grpo_masked')}",
