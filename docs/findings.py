@@ -252,7 +252,7 @@ def told_beforehand() -> str:
 
 TEST = data_dir() / "results" / "foretold"
 PREDICTORS = {
-    "progress": "progress, `advise` with the team", "weighted_gain": "weighted gain", "gain": "gain from credits",
+    "progress": "progress, gone since", "weighted_gain": "weighted gain", "gain": "gain from credits",
     "signal": "signal", "spoke": "rarely called", "F": "F of Dr. MAS", "norm_ratio": "ratio of squared norms",
     "constant": 'always "hardly matters"',
 }  # fmt: skip

@@ -101,6 +101,7 @@ from mas_lab.train.evaluate import evaluate as evaluate
 from mas_lab.train.evaluate import pass_at as pass_at
 from mas_lab.train.evaluate import summary as summary
 from mas_lab.train.imitate import imitate as imitate
+from mas_lab.train.verdict import verdict as verdict
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
 from mas_lab.widgets.baseline_inspector import BaselineInspector as BaselineInspector
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard

@@ -148,6 +148,10 @@ BOMBS = {
 }  # fmt: skip
 """What takes gigabytes if it is read, by the words of its refusal; under a limit of 128 MiB."""
 
+COSINES = json.dumps({"rows": [{
+    "agent": "asker", "recipe": "grpo", "cos_team": 0.1, "cos_own": None, "low": "x", "high": 0.2, "norm": 1.0,
+    "rows": 12.0, "verdict": "across",
+}]})  # fmt: skip
 HOSTILE = {
     "encrypted": (bytes_changed(encrypted), "is not a whole table .*encrypted"),
     "a list that makes a member shorter": (lie(TURNS, 10), f"{TURNS} cannot be read"),
@@ -165,6 +169,8 @@ HOSTILE = {
     "the seed is beyond counting": (field("seed", 10**30), "run.json: seed: Input should be less than"),
     "a watch of another form": (edited("watch.json", lambda w: w.update(spikes=5)), "watch.json: spikes: Input should"),
     "a watch without its rule": (edited("watch.json", lambda w: w.update(rule={})), "watch.json: rule.*: Field"),
+    "cosines without rows": (text("uphill.json", "{}"), "uphill.json: rows: Field required"),
+    "a cosine is text": (text("uphill.json", COSINES), r"uphill.json: rows.0.low: .* valid number \(got 'x'\)"),
     "tokens are a list": (text("tokens.json", "[]"), "tokens.json holds list"),
     "a token is a number": (edited("tokens.json", lambda t: t["shared"].update({"0": 5})), "shared.0: Input should"),
     "a pickle for a table": (text(TURNS, pickle.dumps({})), f"{TURNS} is not a whole table"),

@@ -5,7 +5,8 @@
     python benchmarks/foretold/analyse.py                                          # what came of it
 
 Writes `data/results/foretold/predictions/SETTING.csv` and the record of a study, `data/results/foretold/SETTING/`.
-`README.md` has the protocol. `--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the
+`README.md` has the protocol. The recorded predictions also hold `weighted_gain`, `snr` and `progress`, which `advise` had
+until they failed this test. `--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the
 analysis.
 """
 
@@ -34,7 +35,7 @@ LOOKS = (100, 101, 102)
 HELD_OUT, REPEATS = 64, 4
 EQUAL = 1e-9
 UNTRAINED = "grpo and dr_mas give the same advantages, so both are the same training"
-SEEN = ["gain", "policy_gain", "weighted_gain", "snr", "progress", "signal", "spoke", "peerless", "sigma_ratio"]
+SEEN = ["gain", "policy_gain", "signal", "spoke", "peerless", "sigma_ratio"]
 
 
 def slug(name: str) -> str:
@@ -81,7 +82,7 @@ def looked_at(name: str, model: str, seed: int, tasks: int = TASKS) -> pd.DataFr
     own = lab.RECIPES["dr_mas"].advantages(turns)["advantage"]
     turns = lab.RECIPES["grpo"].advantages(turns)
     apart = (turns["advantage"] - own).abs().max()
-    said = lab.advise(turns, env.agents, team=team)[["agent", "rows", *SEEN]]
+    said = lab.advise(turns, env.agents)[["agent", "rows", *SEEN]]
     size = pooled_inflation(lab.inflation(turns))[["agent", "F"]]
     norms = lab.baseline_ratio(team, turns, rows=1)[["agent", "measured"]].rename(columns={"measured": "norm_ratio"})
     return said.merge(size, on="agent", how="left").merge(norms, on="agent", how="left").assign(seed=seed, apart=apart)

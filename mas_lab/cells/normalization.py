@@ -48,7 +48,7 @@ class Center(Protocol):
 class Scale(Protocol):
     """A divisor, such as `pooled_deviation`: one number of 0 or more per row, under the rules of `Center`.
 
-    A row with divisor 0 gets advantage 0.
+    A row with divisor 0 gets advantage 0; a warning counts such rows.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
@@ -135,7 +135,10 @@ def normalize(
     if lone == "reward":
         baseline, divisor, dead = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), still & ~alone
     dead = dead | ~trained(rows) | _without_peer(statistics, peers)
-    advantage = ((turns["credit"] - baseline) / divisor).mask(dead, 0.0)
+    away = turns["credit"] - baseline
+    if callable(scale) and not type(scale).__module__.startswith("mas_lab."):
+        _warn_of_zeros(scale, int((still & ~alone & trained(rows) & (away != 0)).sum()), len(turns))
+    advantage = (away / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
 
@@ -245,6 +248,15 @@ def _scale(
     stats = statistics(_columns(scale, (), "scale"))
     still = _is_still(stats)
     return _deviation(stats, ddof).mask(still, 0.0), still
+
+
+def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
+    if zeros:
+        warnings.warn(
+            f"normalize: scale={scale!r} is 0 for {zeros} of {rows} rows whose credit is not their center, so that their "
+            "advantage is 0; return a larger number there if they should be trained on",
+            stacklevel=3,
+        )
 
 
 def _without_peer(statistics: Callable[..., pd.DataFrame], peers: Sequence[str] | None) -> pd.Series | bool:

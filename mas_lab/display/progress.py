@@ -71,6 +71,11 @@ def no_bars() -> Iterator[None]:
         _hidden -= 1
 
 
+def speaks() -> bool:
+    """Return whether this thread may say something about its work: not where something else shows it."""
+    return not _hidden and threading.current_thread() is threading.main_thread()
+
+
 def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm:
     """Return a bar that appears after half a second; afterwards a notebook keeps one line of it, a terminal nothing.
 
@@ -79,7 +84,7 @@ def progress_bar(total: int | None, description: str, unit: str, even: bool = Fa
     unknown.
     """
     notebook = in_notebook()
-    shows = not _hidden and threading.current_thread() is threading.main_thread() and (notebook or sys.stderr.isatty())
+    shows = speaks() and (notebook or sys.stderr.isatty())
     line = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}" + ("<{remaining}" if even else "") + "{postfix}]"
     return (CellBar if notebook else tqdm)(
         total=total, desc=description, unit=unit, disable=not shows, leave=False, delay=DELAY, mininterval=PAUSE,

@@ -19,19 +19,11 @@ The ratio was checked in simulations of a tabular softmax policy that says 16 wo
 is accurate within 15 % (1.4 to 6.4 rows per task, up to half of them lone, one turn or up to three turns per episode,
 b^2 up to 20 sigma_k^2). For a policy of one word, whose gradient is nearly all signal, it is up to 2.3 times too high.
 It is also too high for a language model under two conditions: its wrong answers are less probable, so that their z is
-larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example. With the team, |z| is
-measured (`weighted`): S and S_k then weigh each row by its |z|^2.
+larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example.
 
-More signal helps only as far as it was too weak. At the best learning rate, one step of gradient descent lowers the
-loss by an amount that grows like SNR^2 / (1 + SNR^2). With s = SNR^2 under the global mean and the gain g, own over
-global is
-
-    progress = g (1 + s) / (1 + g s),
-
-which stays below (1 + s) / s for any g. So at s = 4 or more no own mean "may pay": 1.25 = (1 + 4) / 4. docs/theory.md
-derives this. In a test that was fixed before its trainings, neither gain nor progress foretold who learned more
-(docs/findings.md). Leaves out: the effect of the scale beyond a warning, Adam, and the dependence between an agent's
-turns.
+In a test that was fixed before its trainings, the gain did not foretell who learned more (docs/findings.md). With the
+team, the verdict comes from gradients (`uphill`). Leaves out: the effect of the scale beyond a warning, and the
+dependence between an agent's turns.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,12 +41,15 @@ from mas_lab.explain.advice_words import (
     MOSTLY,
     PAYS,
     PEERLESS,
+    SPEAKS,
     UNKNOWN,
-    deciding,
+    UNTOLD,
+    difference,
     sentences,
 )
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.explain.weighted import weighted_advice
+from mas_lab.explain.uphill import of_parts
+from mas_lab.policy import SAMPLED
 from mas_lab.table import TableError, require, trained
 from mas_lab.team import Team
 
@@ -62,7 +57,8 @@ LEAST, TAIL = 3, 0.1
 """Rows of a group whose deviation counts for this ratio, and the share of groups left out at either end. Groups of two
 normal credits of one deviation would have a ratio of 13, those of three 4.7."""
 NUMBERS = ["rows", "n_k", "N", "lone", "flat", "signal", "offset", "threshold", "gain"]
-MEASURED = ["weighted_gain", "snr", "progress"]
+GLOBAL, OWN = "grpo", "own_robust"
+"""The recipes whose gradients are compared with a team."""
 
 
 def advise(
@@ -83,16 +79,17 @@ def advise(
             order of `turns`.
         by: ("agent",), the default, gives a row per agent. With "turn", each turn of an agent is judged as an agent of
             its own, whose own mean is over (task, agent, turn).
-        team: The team that played `turns`, with the same weights. It adds the columns `weighted_gain`, `snr` and
-            `progress`, from |z|^2 of at most 64 rows per agent that learns, drawn with a fixed seed. Each costs a
-            forward and a backward pass. z is exact, over all parameters that the agent's policy trains.
+        team: The team that played `turns`, with the same weights. It adds the columns `cos_grpo` and `cos_own_robust`,
+            which decide then. The tasks are dealt to twelve parts that take the place of the rollouts of `uphill`, so
+            there should be fifty or more; `lab.uphill(team, env)` plays its own. It costs four forward and backward
+            passes over all rows.
 
     Returns:
         A table with a row per agent, and per `turn` if `by` names it. Its columns are:
         - `own`: "may pay", "hardly matters" or "may cost", from `policy_gain` and the bounds `PAYS` and `COSTS`. With a
-          team it is from `progress`, for an agent that was measured. It is "mostly without a peer" if `peerless` is
-          above `MOSTLY`: what matters then is whether such rows are trained on. It is "cannot be told" for an agent
-          with fewer than `FEW` rows, or whose gain is NaN.
+          team it is from `cos_own_robust` - `cos_grpo` and the bound `SPEAKS`, for an agent whose gradients tell. It is
+          "mostly without a peer" if `peerless` is above `MOSTLY`: what matters then is whether such rows are trained
+          on. It is "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
         - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
           the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
@@ -116,18 +113,20 @@ def advise(
         - `sigma_ratio`: how far the agent's standard deviation differs between its groups, as the ratio of their upper
           to their lower tenth. Above `UNEVEN`, `why` warns of an own deviation per task. NaN if fewer than two groups
           have three rows and credits that vary.
-        - `weighted_gain` (with a team): as `policy_gain`, with E[(R - mu)^2 |z|^2] / E[(R - mu_k)^2 |z|^2] in the place
-          of S / S_k. `snr`: the squared signal-to-noise ratio of the policy's gradient in one step under the global
-          mean, estimated from the products of different rows' gradients. `progress`: what the own mean would make of
-          the progress of a step, see the top of this file. All are NaN for an agent that was not measured, because it
-          is frozen or its back end keeps the gradient.
+        - `cos_grpo`, `cos_own_robust` (with a team): `cos_own` of `uphill` for either recipe (`cos_team` where own
+          rewards never differ). NaN for an agent that does not learn or is "untold".
         - `why`: the verdict in sentences.
 
     Raises:
         TableError: A column is missing or holds no number, or no row is left to judge.
-        ValueError: `by` lacks "agent", or names another column, or an argument is of another type.
+        ValueError: `by` lacks "agent" or names another column; with a team, it names "turn", or there is a single task.
+        TypeError: An argument is of another type.
     """
     check_arguments(advise, {"agents": agents, "team": team})
+    if team is not None and "turn" in by:
+        raise ValueError(
+            f"advise: by={by!r} with a team; an agent has one gradient for all of its turns, leave out team"
+        )
     rows = _rows(turns, by)
     of = _speakers(rows, agents, by)
     codes = pd.Index(of.index, name="agent")
@@ -147,12 +146,12 @@ def advise(
     ]
     table = table.join(_groups(found))
     if team is not None:
-        table = table.join(weighted_advice(team, rows, found, weights, {code: [code, *peers[code]] for code in codes}))
+        table = table.join(_cosines(turns, team).reindex(of["agent"]).set_axis(codes))
     table["own"] = [_verdict(row) for row in table.itertuples()]
     names = table["name"]
     table["why"] = [" ".join(sentences(row, [names[peer] for peer in peers[row.Index]])) for row in table.itertuples()]
     advice = of.join(table)
-    measured = MEASURED if team is not None else []
+    measured = [f"cos_{GLOBAL}", f"cos_{OWN}"] if team is not None else []
     columns = [*by, "own", "spoke", *NUMBERS, "shared", "policy_gain", "peerless", "sigma_ratio", *measured, "why"]
     return documented(advice[columns].reset_index(drop=True), "advise")
 
@@ -169,7 +168,7 @@ def _coded(rows: pd.DataFrame, of: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
     """Replace each agent by its number in `of`; without a column `policy`, each agent has its own weights."""
     policy = rows["policy"] if "policy" in rows.columns else rows["agent"]
     codes = rows[list(by)].merge(of.reset_index(names="code"), on=list(by), how="left")["code"]
-    return rows.assign(policy=policy, speaker=rows["agent"], agent=codes.to_numpy())
+    return rows.assign(policy=policy, agent=codes.to_numpy())
 
 
 def _name(row) -> str:
@@ -244,10 +243,22 @@ def _shared_gain(found: pd.DataFrame, weights: pd.DataFrame, group: Collection[i
     return float(_pooled(*parts)["gain"].iloc[0])
 
 
+def _cosines(turns: pd.DataFrame, team: Team) -> pd.DataFrame:
+    """Return both recipes' cosines, with a row per agent that learns; NaN where the gradients are untold."""
+    require(turns, [*SAMPLED, "local_reward", "team_reward"], "advise")
+    rows = turns[trained(turns)]
+    if rows["task"].nunique() < 2:
+        raise ValueError("advise: with a team, the table needs two tasks or more, and fifty to tell much")
+    found = of_parts(rows, [GLOBAL, OWN], team)
+    known = found["cos_own"].fillna(found["cos_team"]).mask(found["verdict"] == UNTOLD)
+    return found.assign(known=known).pivot(index="agent", columns="recipe", values="known").add_prefix("cos_")
+
+
 def _verdict(row) -> str:
     if row.rows >= FEW and row.peerless > MOSTLY:
         return PEERLESS
     if row.rows < FEW or np.isnan(row.policy_gain) or np.isnan(row.gain):
         return UNKNOWN
-    ratio = deciding(row)
-    return MAY_PAY if ratio > PAYS else MAY_COST if ratio < COSTS else "hardly matters"
+    if not np.isnan(apart := difference(row)):
+        return MAY_PAY if apart >= SPEAKS else MAY_COST if apart <= -SPEAKS else "hardly matters"
+    return MAY_PAY if row.policy_gain > PAYS else MAY_COST if row.policy_gain < COSTS else "hardly matters"

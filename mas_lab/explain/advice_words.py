@@ -6,10 +6,12 @@ Leaves out: the numbers and the verdict (`advice`).
 from collections.abc import Sequence
 
 import numpy as np
+import pandas as pd
 
 PAYS, COSTS = 1.25, 0.8
-"""An own baseline "may pay" if its gain (with a team: its progress) is above the first, "may cost" below the second,
-else it "hardly matters"."""
+"""An own baseline "may pay" if its gain is above the first, "may cost" below the second, else it "hardly matters"."""
+SPEAKS = 0.1
+"""With a team: the least difference of cosines that speaks for one of two recipes."""
 FEW = 10
 """Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
 MOSTLY = 0.5
@@ -17,6 +19,8 @@ MOSTLY = 0.5
 UNEVEN = 5.0
 """Largest ratio of an agent's standard deviations in two of its groups without a warning."""
 MAY_PAY, MAY_COST = "may pay", "may cost"
+UNTOLD = "untold"
+"""Verdict of `uphill` on too few rows or too wide an interval."""
 UNKNOWN, PEERLESS = "cannot be told", "mostly without a peer"
 RATIO = "its gradient's squared signal-to-noise ratio"
 
@@ -27,14 +31,28 @@ def headline(row) -> str:
         return f"Mostly without a peer: {_percent(row.peerless)} of its rows. Compare grpo with grpo_masked."
     if row.own == UNKNOWN:
         return "Cannot be told: " + (f"{row.rows} rows are too few." if row.rows < FEW else "its credits never differ.")
-    verdict = row.own if row.own in (MAY_PAY, MAY_COST) else "hardly matters"
-    return f"An own mean {verdict}: × {deciding(row):.2g}."
+    if np.isnan(difference(row)):
+        return f"An own mean {row.own}: × {row.policy_gain:.2g}."
+    return f"An own mean {row.own}: cosine {row.cos_own_robust:+.2f} instead of {row.cos_grpo:+.2f}."
 
 
-def deciding(row) -> float:
-    """Return the number that decides: `progress` if it was measured, else `policy_gain`."""
-    measured = getattr(row, "progress", np.nan)
-    return row.policy_gain if np.isnan(measured) else measured
+def directions(found: pd.DataFrame) -> list[str]:
+    """Return a sentence per agent from the table of `uphill`: which recipes point uphill, which do not."""
+    told = []
+    for agent, rows in found.groupby("agent", sort=False):
+        known = rows["cos_own"].fillna(rows["cos_team"])
+        ordered = rows.assign(cosine=known).sort_values("cosine", ascending=False, na_position="last")
+        parts = [
+            f"{row.recipe} {row.verdict}" + (f" ({row.cosine:+.2f})" if row.verdict != UNTOLD else "")
+            for row in ordered.itertuples()
+        ]
+        told.append(f"{agent}: {', '.join(parts)}.")
+    return told
+
+
+def difference(row) -> float:
+    """Return the difference of the cosines of an own mean and of the global mean; NaN if they are untold."""
+    return getattr(row, "cos_own_robust", np.nan) - getattr(row, "cos_grpo", np.nan)
 
 
 def sentences(row, peers: Sequence[str]) -> list[str]:
@@ -62,9 +80,8 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
         found.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
     found += _of_groups(row) + _of_gradients(row)
     if row.own in (MAY_PAY, MAY_COST):
-        found.append(
-            f"So its own mean {row.own}. In a test on other settings this did not predict which agents gained."
-        )
+        doubt = " In a test on other settings this did not predict which agents gained."
+        found.append(f"So its own mean {row.own}.{doubt if np.isnan(difference(row)) else ''}")
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))
         found.append(
@@ -93,15 +110,13 @@ def _of_groups(row) -> list[str]:
 
 
 def _of_gradients(row) -> list[str]:
-    """Return what the team's gradients add to the verdict, if they were measured."""
-    if np.isnan(getattr(row, "progress", np.nan)):
+    """Return what the team's gradients say, if they were measured."""
+    if np.isnan(difference(row)):
         return []
-    measured = (
-        f"Weighted by how much each row moves the weights, the ratio would be {_times(row.weighted_gain)}. Under the "
-        f"global mean it is {row.snr:.2g} in one step, so that progress would be {_times(row.progress)}"
-    )
-    high = row.weighted_gain > PAYS >= row.progress
-    return [f"{measured}: the signal is high already, and more of it changes little." if high else f"{measured}."]
+    return [
+        "The cosine of its gradient with the direction in which its own reward grows is "
+        f"{row.cos_grpo:+.2f} under grpo, and {row.cos_own_robust:+.2f} under own_robust."
+    ]
 
 
 def _offset(row) -> str:

@@ -8,11 +8,10 @@ There are two references, because they can disagree. The first is the gradient o
 the agent's own reward. Leaves out: clipping, the optimizer, and everything that happens after the first step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from scipy.stats import t as student
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.rollout import rollout
@@ -20,7 +19,7 @@ from mas_lab.cells.update import learners, restored_gradients
 from mas_lab.display.documented_frame import documented
 from mas_lab.display.progress import progress_bar
 from mas_lab.env import Env
-from mas_lab.explain.advice_words import FEW
+from mas_lab.explain.advice_words import FEW, UNTOLD
 from mas_lab.locks import locked
 from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, samples_of
@@ -79,27 +78,57 @@ def uphill(
     if len(plans) != 1 or len(chosen) != len(recipes):
         raise ValueError(f"uphill: recipes={list(chosen)} must have different names and one plan; they have {plans}")
     plan = next(iter(chosen.values())).plan
+
+    def played(number: int) -> pd.DataFrame:
+        drawn = env.tasks(tasks, "train", seed=seed * 10_007 + number)
+        return weights_of(rollout(env, team, drawn, plan, seed=seed, step=number), chosen, team)
+
+    learning = sum(len(team.learners(name)) for name in team.policies)
+    cost = f"uphill: {rollouts} rollouts of {tasks} tasks, {rollouts * learning * (len(chosen) + 2)} gradients"
+    with progress_bar(rollouts, cost, "rollout", even=True) as bar:
+        return documented(measured(map(played, range(rollouts)), list(chosen), team, bar.update), "uphill")
+
+
+def of_parts(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team, parts: int = 12) -> pd.DataFrame:
+    """Return the table of `uphill` from one table of turns, whose tasks are dealt to `parts` instead of rollouts.
+
+    Args:
+        turns: A rollout of `team` with the same weights, of two tasks or more.
+        recipes: Names or recipes.
+        team: The team.
+        parts: Number of parts; one per task if there are fewer tasks.
+    """
+    chosen = {recipe.name: recipe for recipe in map(find, recipes)}
+    weights = weights_of(turns.reset_index(drop=True), chosen, team)
+    task = weights.groupby([name for name in ("step", "task") if name in weights.columns], sort=False).ngroup()
+    dealt = weights.groupby(task % parts)
+    with progress_bar(dealt.ngroups, "uphill", "part", even=True) as bar:
+        return measured((own for _, own in dealt), list(chosen), team, bar.update)
+
+
+def measured(
+    parts: Iterable[pd.DataFrame], recipes: Sequence[str], team: Team, done: Callable[[], object]
+) -> pd.DataFrame:
+    """Return a row per agent and recipe from tables of `weights_of`; call `done` after each.
+
+    The gradients of all parts and agents are kept: B x agents x (recipes + 2) vectors of at most `EXACT` numbers.
+    """
     agents = [(name, agent) for name in team.policies for agent in team.learners(name)]
-    found: dict[tuple[str, str], list[np.ndarray]] = {(agent, name): [] for _, agent in agents for name in chosen}
-    rows: dict[tuple[str, str], list[int]] = {key: [] for key in found}
-    references: dict[tuple[str, str], list[np.ndarray]] = {}
-    with progress_bar(rollouts, "uphill", "rollout", even=True) as bar:
-        for number in range(rollouts):
-            drawn = env.tasks(tasks, "train", seed=seed * 10_007 + number)
-            turns = rollout(env, team, drawn, plan, seed=seed, step=number)
-            weights = weights_of(turns, chosen, team)
-            with locked(learners(team)):
-                for name, agent in agents:
-                    own = weights[weights["agent"] == agent]
-                    for column in (*chosen, "team", "own"):
-                        gradient = projected(team.policies[name], own, own[column])
-                        target = found if column in chosen else references
-                        target.setdefault((agent, column), []).append(gradient)
-                        if column in chosen:
-                            rows[agent, column].append(int((own[column] != 0).sum()))
-            bar.update()
-    table = [_row(key, found[key], rows[key], references) for key in found]
-    return documented(pd.DataFrame(table), "uphill")
+    gradients: dict[tuple[str, str], list[np.ndarray]] = {}
+    rows: dict[tuple[str, str], list[int]] = {}
+    for weights in parts:
+        with locked(learners(team)):
+            for name, agent in agents:
+                own = weights[weights["agent"] == agent]
+                for column in (*recipes, "team", "own"):
+                    gradient = projected(team.policies[name], own, own[column])
+                    gradients.setdefault((agent, column), []).append(gradient)
+                    rows.setdefault((agent, column), []).append(int((own[column] != 0).sum()))
+        done()
+    return pd.DataFrame([
+        {"agent": agent, "recipe": recipe, **_cosines(gradients, agent, recipe, float(np.mean(rows[agent, recipe])))}
+        for _, agent in agents for recipe in recipes
+    ])  # fmt: skip
 
 
 def weights_of(turns: pd.DataFrame, recipes: dict[str, Recipe], team: Team) -> pd.DataFrame:
@@ -143,20 +172,22 @@ def cosines(gradients: Sequence[np.ndarray], references: Sequence[np.ndarray]) -
     return np.array(found)
 
 
-def _row(key: tuple[str, str], gradients: Sequence[np.ndarray], rows: Sequence[int], references: dict) -> dict:
-    agent, recipe = key
-    of_team, of_own = (cosines(gradients, references[agent, name]) for name in ("team", "own"))
+def _cosines(gradients: Mapping[tuple[str, str], Sequence[np.ndarray]], agent: str, recipe: str, rows: float) -> dict:
+    """Return the numbers and the verdict of one row."""
+    from scipy.stats import t as student
+
+    own = gradients[agent, recipe]
+    of_team, of_own = (cosines(own, gradients[agent, reference]) for reference in ("team", "own"))
     known = of_own if np.isfinite(of_own).sum() > 1 else of_team
     known, low, high = known[np.isfinite(known)], np.nan, np.nan
     if len(known) > 1:
         half = student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / len(known) ** 0.5
         low, high = known.mean() - half, known.mean() + half
     verdict = "uphill" if low > 0 else "downhill" if high < 0 else "across"
-    if np.mean(rows) < FEW or not high - low <= WIDE:
-        verdict = "untold"
+    if rows < FEW or not high - low <= WIDE:
+        verdict = UNTOLD
     means = [float(np.nanmean(one)) if np.isfinite(one).any() else np.nan for one in (of_team, of_own)]
     return {
-        "agent": agent, "recipe": recipe, "cos_team": means[0], "cos_own": means[1], "low": low, "high": high,
-        "norm": float(np.mean([np.linalg.norm(one) for one in gradients])), "rows": float(np.mean(rows)),
-        "verdict": verdict,
+        "cos_team": means[0], "cos_own": means[1], "low": low, "high": high,
+        "norm": float(np.mean([np.linalg.norm(one) for one in own])), "rows": rows, "verdict": verdict,
     }  # fmt: skip

@@ -22,7 +22,7 @@ NAME = re.compile(r"(?:turns|stats)/([0-9]{6,9})(?:-([0-9]{6,9}))?\.parquet|scor
 """Names of tables: `turns/000007.parquet`, `turns/000000-000099.parquet`, and `scores/000002-1f2e3d4c.parquet`, where
 the step is followed by the beginning of the sha256."""
 
-OTHERS = ("run.json", "watch.json", "tokens.json")
+OTHERS = ("run.json", "uphill.json", "watch.json", "tokens.json")
 """Names of the other files that a manifest may list."""
 SHA256 = re.compile("[0-9a-f]{64}")
 

@@ -25,7 +25,7 @@ from mas_lab.describe import differences
 from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, is_litter, patiently, remedy, write_bytes, write_table
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
-from mas_lab.runs.run import KEEPING, Checkpoint, Run
+from mas_lab.runs.run import KEEPING, UPHILL, Checkpoint, Run
 from mas_lab.runs.trust import mark_own, refuse_untrusted
 from mas_lab.team import Team
 
@@ -171,6 +171,14 @@ class Recorder(Run):
     def is_superseded(self) -> bool:
         """Return whether this training has ended or lost its folder to a later one, and must not write."""
         return self._writers.get(self.folder.resolve()) is not self
+
+    def keep_uphill(self, found: pd.DataFrame) -> None:
+        """Write the table of `lab.uphill`."""
+        with self._saying_what_is_safe():
+            rows = found.astype(object).where(found.notna(), None).to_dict("records")
+            data = dumps({"rows": rows}, self.folder / UPHILL).encode()
+            write_bytes(self.folder / UPHILL, data)
+            self.manifest.add({UPHILL: digest(data)})
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         """Write the tables of one step."""

@@ -44,13 +44,15 @@ from mas_lab.team import Sampling, Team, describe_team
 
 FORMAT = 4
 """The format of a run; others are refused."""
-MACHINE = ("save_every", "workers", "step_timeout", "check")
+MACHINE = ("save_every", "workers", "step_timeout", "check", "uphill")
 """Settings that change neither a training nor its scores. Earlier versions recorded `step_timeout`."""
 KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
 WATCH, TOKENS = "watch.json", "tokens.json"
 """Files of an exported zip that stand in for its checkpoints."""
+UPHILL = "uphill.json"
+"""The table of `uphill` before the first step, a dictionary per row."""
 
 
 def runs_dir() -> Path:
@@ -208,6 +210,14 @@ class Run:
     def stats(self) -> pd.DataFrame:
         """Return what `update` returned at each step, with the column `step`."""
         return self.read("stats")
+
+    @property
+    def uphill(self) -> pd.DataFrame | None:
+        """Return the table of `lab.uphill` before the first step; `None` if the training did not ask for it."""
+        if UPHILL not in self.manifest.files:
+            return None
+        table = pd.DataFrame(read_json(self.manifest.part(UPHILL))["rows"])
+        return table.astype({name: float for name in table if name not in ("agent", "recipe", "verdict")})
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the turns of one training step (from 0), or only some `columns`, without reading others."""

@@ -11,6 +11,7 @@ import gc
 import os
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -25,10 +26,11 @@ from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
 from mas_lab.check import check_env
-from mas_lab.display.progress import in_notebook
-from mas_lab.env import Env, EnvError, not_plain
+from mas_lab.display.progress import in_notebook, speaks
+from mas_lab.env import Env, EnvError, not_plain, with_max_turns
+from mas_lab.explain.uphill import uphill
 from mas_lab.locks import locked, one_trainer
-from mas_lab.policy import NotFiniteError
+from mas_lab.policy import SAMPLED, NotFiniteError
 from mas_lab.recipes import Recipe, find, learning
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
@@ -43,6 +45,10 @@ from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
+from mas_lab.train.verdict import MOST, verdict, why_silent
+
+DEAD = 3
+"""Steps without an advantage after which a training warns."""
 
 
 def train(
@@ -182,6 +188,10 @@ class Training:
     """The resources used; those of earlier calls are only read if a budget or a score depends on them."""
     complete: bool = True
     """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
+    silent: int = 0
+    """Number of steps in a row in which no row had an advantage."""
+    recent: deque[pd.DataFrame] = field(default_factory=lambda: deque(maxlen=MOST))
+    """Tables of the last steps, without tokens, for the verdict on a training that keeps no run."""
     versions: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
@@ -196,6 +206,10 @@ class Training:
                     f"train: the run {self.recorder.folder} is already complete: {reason}; nothing is trained. Pass "
                     "more steps, or keep the new run in another folder", stacklevel=2,
                 )  # fmt: skip
+            if self.chosen.uphill and not self.done and self.recorder.uphill is None:
+                env, tasks = with_max_turns(self.env, self.chosen.max_turns), self.chosen.tasks
+                found = uphill(self.team, env, self.chosen.uphill, tasks=tasks, seed=self.seed)
+                self.recorder.keep_uphill(found)
         self.versions = self._versions()
         gc.freeze()  # the garbage collector need not walk all that was imported again and again
         try:
@@ -213,6 +227,8 @@ class Training:
                 scores = [table for table in (before, after) if table is not None]
                 yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
             held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
+            if self.done and speaks():
+                print(verdict(self.recorder or pd.concat(self.recent, ignore_index=True)))
         except GeneratorExit:
             self._save()
         except BaseException as error:
@@ -316,7 +332,9 @@ class Training:
         report = Report(step, trained_on, stats, seconds, self._notes(trained_on, missing, len(known)))
         if hasattr(self.curriculum, "after"):
             self.curriculum = self.curriculum.after(report)
+        self._warn_if_dead(report)
         self.usage.add(report)
+        self.recent.append(trained_on.drop(columns=list(SAMPLED), errors="ignore"))
         if self.recorder:
             self.recorder.tables(step, trained_on, stats)
         self.recipe, self.done, self.versions, self.complete = recipe, step + 1, self._versions(), True
@@ -356,8 +374,19 @@ class Training:
         if not (chosen := selected(turns)).any():
             notes.append("no row is selected, nothing was learned")
         elif not nonzero(turns.loc[chosen, "advantage"]).any():
-            notes.append("all groups are flat: every advantage is 0, nothing was learned")
+            notes.append(f"every advantage is 0, nothing was learned: {why_silent(turns)}")
         return tuple(notes)
+
+    def _warn_if_dead(self, report: Report) -> None:
+        """Warn once, when no row of `DEAD` steps in a row had an advantage, unless every episode succeeds."""
+        learns = nonzero(report.turns.loc[selected(report.turns), "advantage"]).any() or report.success == 1
+        self.silent = 0 if learns else self.silent + 1
+        if self.silent == DEAD:
+            reason = why_silent(report.turns)
+            warnings.warn(
+                f"train: no row had an advantage in the last {DEAD} steps, nothing is learned: {reason}. "
+                "docs/my_reward_does_not_move.md lists the causes", stacklevel=2,
+            )  # fmt: skip
 
 
 @contextmanager

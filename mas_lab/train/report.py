@@ -24,7 +24,7 @@ class Report:
     profile: dict[str, float] = field(default_factory=dict)
     """Seconds by part of the step."""
     notes: tuple[str, ...] = ()
-    """Remarks about the step, such as "all groups are flat"."""
+    """Remarks about the step, such as that no row has an advantage."""
     held_out: pd.DataFrame | None = None
     """Scores on held-out tasks since the report before, if `score_every` or `score_at` asks for them: rows of
     `evaluate` with `step`, the number of training steps made until then (0 in the first report: before training).

@@ -64,6 +64,9 @@ class Settings:
     impossible between the optimizer steps of one update; the run then goes on from the newest checkpoint."""
     check: bool = True
     """Play a few tasks through `check_env` first."""
+    uphill: Sequence[str] = ()
+    """Names of recipes whose gradients `lab.uphill` compares before the first step, with `tasks` tasks per rollout. The
+    run keeps the table (`Run.uphill`), and the inspectors show it. It costs the sampling of twelve steps."""
     score_every: int | None = None
     """Steps between scores on held-out tasks; they are also scored before the first step and after the last. `None`:
     only the scores of `score_at`."""

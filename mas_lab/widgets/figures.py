@@ -12,7 +12,9 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
+from mas_lab.explain.advice_words import directions
 from mas_lab.table import require
+from mas_lab.widgets.document import escape
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
 
@@ -72,6 +74,14 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
     figure.update_layout(**LAYOUT, height=140 + 26 * len(agents) * max(1, len(recipes) // 2))
     figure.update_yaxes(**names)
     return figure.update_xaxes(range=[-1, 1], title_text="downhill  ←  cosine with the agent's own reward  →  uphill")
+
+
+def uphill_html(found: pd.DataFrame | None) -> str:
+    """Return the table of `lab.uphill` as a sentence per agent; empty without a table."""
+    if found is None:
+        return ""
+    lines = "".join(f"<li>{escape(sentence)}</li>" for sentence in directions(found))
+    return f"<p><b>Which recipe pointed uphill before training?</b></p><ul>{lines}</ul>"
 
 
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:

@@ -17,12 +17,13 @@ from plotly.graph_objects import Figure
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
-from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, deciding, headline
+from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, headline
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import require, trained
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
+from mas_lab.widgets.figures import uphill_dots, uphill_html
 from mas_lab.widgets.source import Source
 
 OF_TURN = ("agent", "turn")
@@ -40,6 +41,7 @@ ALONE = (
     "The advice comes from credits alone, without how much each row moves the weights, whether the signal is high "
     "already, and the scale."
 )
+UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
@@ -139,6 +141,8 @@ class RewardInspector:
         """One row per agent, see `reward_table`."""
         self.advice = advise(self.turns, self.source.agents)
         """Advice on whether an agent's own baseline would pay, see `advise`."""
+        self.uphill = self.source.uphill
+        """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
 
     @cached_property
     def turn_table(self) -> pd.DataFrame | None:
@@ -206,9 +210,10 @@ class RewardInspector:
         described = f"Credits and advantages of {', '.join(agents)} under two baselines, at step {self.step}"
         figure = figure_html(self.figure(), described, credit_counts(self.turns), 60 + 180 * len(agents))
         curves = "".join(figure_html(*curve) for curve in self._curves())
+        dots = "" if self.uphill is None else figure_html(uphill_dots(self.uphill), UPHILL, self.uphill)
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}'
+            f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}{dots}'
             f"{folded('The reasons, and the numbers', self._tables())}"
             f"{folded('Credits, and advantages under both baselines', figure)}"
             f"{folded('Over training', curves) if curves else ''}{self._numbers()}"
@@ -218,9 +223,11 @@ class RewardInspector:
 
     def _verdicts(self) -> str:
         """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
+        if self.uphill is not None:
+            return uphill_html(self.uphill)
         lines = []
         for row in self.advice.itertuples():
-            text, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else deciding(row)
+            text, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else row.policy_gain
             lines.append(
                 f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
                 f'{_bar(value, text)}<span style="flex:1 1 14rem">{escape(text)}</span></div>'
@@ -265,7 +272,8 @@ class RewardInspector:
 
         first = f"<p>{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}"
         display(HTML(beside(first + folded("The reasons, and the numbers", self._tables()))))
-        for figure in (self.figure(), *(figure for figure, *_ in self._curves())):
+        dots = [] if self.uphill is None else [uphill_dots(self.uphill)]
+        for figure in (*dots, self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
         numbers = self._numbers() + folded("The numbers behind this figure", counts)

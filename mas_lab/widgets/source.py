@@ -45,6 +45,11 @@ class Source:
         return f"run {Path(str(self.run.folder)).name}, {self.run.recipe_name}"
 
     @property
+    def uphill(self) -> pd.DataFrame | None:
+        """Return the table of `lab.uphill` that a run recorded before its first step; `None` without one."""
+        return self.run.uphill if self.run else None
+
+    @property
     def steps(self) -> list[int]:
         """Return the training steps, from 0; a table without the column `step` is one step."""
         if self.run:

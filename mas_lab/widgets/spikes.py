@@ -16,7 +16,7 @@ from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spik
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_html
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
@@ -200,7 +200,13 @@ class SpikeInspector:
             title = f"The spike with the highest score: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
-        return "".join([*parts, f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"])
+        return "".join(
+            [
+                *parts,
+                uphill_html(self.source.uphill),
+                f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>",
+            ]
+        )
 
     def page(self) -> str:
         """Make the page as one standalone document.
@@ -212,7 +218,7 @@ class SpikeInspector:
         body = (
             f'<p class="quiet">{escape(self._summary())}</p>'
             f'<div id="spikes">{table}</div>'  # remains if no script replaces it
-            f"<details><summary>The numbers of the spikes</summary>{table}</details>"
+            f"{uphill_html(self.source.uphill)}<details><summary>The numbers of the spikes</summary>{table}</details>"
         )
         styles = ("spikes.css", *rollout_page.STYLES)
         return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)

@@ -430,7 +430,8 @@ def test_float32_rewards_are_summed_in_float64():
 def test_rows_that_a_scale_of_0_drops_are_counted():
     turns = table(group=list("ggh"), agent=list("xyy"), credit=[1.0, 0.0, 2.0])
     assert "dropped" not in group_stats(turns)
-    zero = normalize(turns, center="none", scale=lambda rows: pd.Series([0.0, 1.0, 1.0], rows.index))
+    with pytest.warns(UserWarning, match=r"scale=.*is 0 for 1 of 3 rows whose credit is not their center"):
+        zero = normalize(turns, center="none", scale=lambda rows: pd.Series([0.0, 1.0, 1.0], rows.index))
     assert zero["advantage"].tolist() == pytest.approx([0.0, 0.0, 2.0])
     assert group_stats(zero)["dropped"].tolist() == [1, 0, 0]  # the second row's credit is its center
     masked = normalize(table(group=["g"] * 3, task="t", agent=list("xxy"), credit=[1.0, 0.0, 2.0]), peers=("agent",))

@@ -8,10 +8,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small import Relay, make_team
 from tables import episodes_table
 
 import mas_lab as lab
 from mas_lab.explain.advice import COSTS, FEW, NUMBERS, PAYS, PEERLESS
+from mas_lab.explain.advice_words import headline
 from mas_lab.explain.moments import baseline_unit, pooled_inflation
 from mas_lab.table import TableError
 
@@ -161,6 +163,68 @@ def test_shared_weights_are_judged_by_the_gradient_that_they_share():
     assert together["own"].tolist() == ["may pay"] * 2 and apart["own"].tolist() == ["hardly matters", "may pay"]
     assert "Its weights also speak for solver" in together.loc["helper", "why"]
     assert "also speak" not in apart.loc["helper", "why"]
+
+
+def of_tasks(*credits):
+    """The helper speaks in the last of eight episodes of each task, for these credits, where the others earn 1."""
+    return pd.concat([
+        team([1.0] * (8 - len(own)) + list(own), range(8 - len(own), 8), f"t{i}") for i, own in enumerate(credits)
+    ], ignore_index=True)  # fmt: skip
+
+
+def test_rows_that_only_a_global_mean_trains_on_are_counted():
+    """Two rows alone and three among equals, of nine: the two of a task in which all earn 1 train nobody."""
+    turns = of_tasks([0.0], [0.5], [0.0, 0.0, 0.0], [0.2, 0.0, 0.2, 0.0], [1.0, 1.0])
+    found = advice(turns).loc["helper"]
+    assert found["peerless"] == pytest.approx(5 / 9) and found["own"] == PEERLESS
+    assert "What matters is whether such rows are trained on: compare grpo with grpo_masked." in found["why"]
+    assert "56 % of the rows that a global mean trains on" in found["why"]
+
+
+def test_unequal_deviations_are_warned_of():
+    """Deviations of 0.1 and 0.01: a factor of 10. A pair is too few to say what its task's deviation is."""
+    found = advice(of_tasks([0.2, 0.0, 0.2, 0.0], [0.02, 0.0, 0.02, 0.0], [0.001, 0.0])).loc["helper"]
+    assert found["sigma_ratio"] == pytest.approx(10) and "differs between its tasks by a factor of 10" in found["why"]
+    even = advice(of_tasks([0.2, 0.0, 0.2, 0.0], [0.04, 0.0, 0.04, 0.0], [0.001, 0.0])).loc["helper"]
+    assert even["sigma_ratio"] == pytest.approx(5) and "deviation differs" not in even["why"]
+    assert np.isnan(advice(of_tasks([0.2, 0.0, 0.2, 0.0], [0.5, 0.0])).loc["helper", "sigma_ratio"])
+
+
+@pytest.mark.parametrize(("name", "frozen", "warned", "verdict"), [
+    ("stakes", ("solver", "clerk"), True, "may pay"), ("paid_help", ("solver",), False, "may pay"),
+])  # fmt: skip
+def test_gradients_decide_where_there_is_a_team(name, frozen, warned, verdict):
+    """Real rollouts of the shipped pocket models, whose helpers gained 0.28 and 0.09 under one deviation per agent."""
+    env = lab.make_env(name)
+    played_by = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=frozen)
+    turns = lab.rollout(env, played_by, env.tasks(96, "train", seed=0), lab.episodes(8), seed=0)
+    found = advice(lab.group(turns, by="task", credit=lab.episode_return()), team=played_by)
+    warnings = found["why"].str.contains("standard deviation differs").to_dict()
+    assert warnings == {agent: warned and agent == "helper" for agent in env.agents}
+    helper = found.loc["helper"]
+    assert helper["own"] == verdict and helper["cos_own_robust"] - helper["cos_grpo"] > 0.1
+    assert "cosine" in headline(helper) and "under own_robust" in helper["why"]
+    assert "did not predict" not in helper["why"]
+    assert found.loc[list(frozen), ["cos_grpo", "cos_own_robust"]].isna().all(axis=None), "they do not learn"
+
+
+def test_a_team_is_asked_for_what_it_can_tell(models):
+    env, both = Relay(), make_team("per_agent", models)
+    turns = lab.group(lab.rollout(env, both, env.tasks(4, "train", 0), lab.episodes(4)), "task", lab.episode_return())
+    assert advice(turns, team=both)["own"].notna().all()
+    assert (
+        lab.advise(turns)
+        .drop(columns=["own", "why"])
+        .equals(lab.advise(turns, team=both).drop(columns=["own", "why", "cos_grpo", "cos_own_robust"]))
+    )
+    with pytest.raises(TypeError, match="advise: agents="):
+        lab.advise(turns, both["asker"])
+    with pytest.raises(ValueError, match="one gradient for all of its turns"):
+        lab.advise(turns, by=("agent", "turn"), team=both)
+    with pytest.raises(ValueError, match="two tasks or more"):
+        lab.advise(turns[turns["task"] == turns["task"].iloc[0]], team=both)
+    with pytest.raises(TableError, match="advise: column 'prompt_ids' is missing"):
+        lab.advise(turns.drop(columns="prompt_ids"), team=both)
 
 
 @pytest.mark.slow

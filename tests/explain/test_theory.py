@@ -114,12 +114,12 @@ def test_6_the_progress_of_a_step_is_that_of_the_bound_on_a_quadratic_loss():
         assert np.argmax(falls) == 1
 
 
-def test_6_no_gain_makes_more_than_a_quarter_more_progress_at_a_signal_of_4():
+def test_6_the_progress_of_any_gain_is_bounded():
     for s in (0.1, 1.0, 4.0, 20.0):
         progress = np.array([g * (1 + s) / (1 + g * s) for g in (0.5, 1.0, 2.0, 1e9)])
         before, after = s / (1 + s), np.array([0.5, 1.0, 2.0, 1e9]) * s
         assert progress == pytest.approx(after / (1 + after) / before)
-        assert (progress < (1 + s) / s).all() and (progress.max() > 1.25) == (s < 4)
+        assert (progress < (1 + s) / s).all()
 
 
 def test_6_products_of_different_rows_estimate_the_signal(policy):

@@ -1,12 +1,13 @@
 """Which recipe points uphill: cosines by hand, on a real policy, and what is left untold."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain import uphill as module
-from mas_lab.explain.uphill import cosines, weights_of
+from mas_lab.explain.uphill import cosines, of_parts, weights_of
 
 MEAN = lab.RECIPES["own_robust"].replace(name="mean", scale="none", peers=None)
 
@@ -46,6 +47,24 @@ def test_the_gradient_of_the_return_points_uphill_and_its_opposite_downhill(mode
         assert all((a == b).all() for a, b in zip(before[name], policy.parameters.values(), strict=True))
         assert policy.gradient_norm() == 0
     assert set(lab.schema("uphill")["column"]) == set(found.reset_index().columns)
+
+
+def test_a_table_is_dealt_to_parts_in_the_place_of_rollouts(models):
+    """Three rollouts joined into one table, a part for each: the gradients are the same, and so are the cosines."""
+    team, env = make_team("per_agent", models), Relay()
+    played = [
+        lab.rollout(env, team, env.tasks(1, "train", number), lab.episodes(8), step=number) for number in range(3)
+    ]
+    found = of_parts(pd.concat(played), ["grpo"], team, parts=3).set_index("agent")
+    chosen = {"grpo": lab.RECIPES["grpo"]}
+    whole = weights_of(pd.concat(played, ignore_index=True), chosen, team)
+    for agent in AGENTS:
+        own = [part[part["agent"] == agent] for _, part in whole.groupby("step")]
+        gradients, references = (
+            [module.projected(team[agent], part, part[column]) for part in own] for column in ("grpo", "own")
+        )
+        assert found.loc[agent, "cos_own"] == pytest.approx(cosines(gradients, references).mean())
+        assert found.loc[agent, "rows"] == pytest.approx(np.mean([(part["grpo"] != 0).sum() for part in own]))
 
 
 def test_a_sketch_keeps_cosines(models, monkeypatch):

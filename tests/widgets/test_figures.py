@@ -9,7 +9,7 @@ import pytest
 
 from mas_lab.table import TableError
 from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots
+from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots, uphill_html
 
 AGENTS = ("solver", "fixer")
 PAIRS = pd.DataFrame({
@@ -76,6 +76,7 @@ def test_an_untold_dot_is_hollow_and_intervals_reach_as_far_as_they_say():
         "agent": ["a", "b"], "recipe": "grpo", "cos_own": [0.5, np.nan], "cos_team": [0.1, -0.2], "low": [0.3, -0.9],
         "high": [0.6, 0.1], "verdict": ["uphill", "untold"],
     })  # fmt: skip
+    assert "<li>a: grpo uphill (+0.50).</li><li>b: grpo untold.</li>" in uphill_html(found) and uphill_html(None) == ""
     [dots] = uphill_dots(found).data
     assert list(dots.x) == [0.5, -0.2] and dots.marker.color[1] == "rgba(0,0,0,0)" != dots.marker.color[0]
     assert list(dots.error_x.array) == pytest.approx([0.1, 0.3])

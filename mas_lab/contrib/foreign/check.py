@@ -12,9 +12,9 @@ import pandas as pd
 from mas_lab.contrib.foreign import forms
 from mas_lab.contrib.foreign.child import refuse_large
 from mas_lab.contrib.foreign.forms import checked_table, require_form
-from mas_lab.runs.disk import RunError, read_arrow, reading
+from mas_lab.runs.disk import RunError, read_arrow, read_json, reading
 from mas_lab.runs.manifest import SCORES, TABLES, Part, steps_of
-from mas_lab.runs.run import TOKENS, WATCH, open_run
+from mas_lab.runs.run import TOKENS, UPHILL, WATCH, open_run
 
 BLOCK = 16 * 2**20
 """Most bytes of tables that are checked together; a larger one is checked alone."""
@@ -32,6 +32,8 @@ def check_run(path: str | Path, at: Callable[[Any], None] = lambda file: None) -
             refuse_large(path, sum(file.stat().st_size for file in files))
         run = open_run(path)
         require_form(run.config, forms.Config, run.folder / "run.json")
+        if UPHILL in run.manifest.files:
+            require_form(read_json(run.manifest.part(UPHILL)), forms.Uphill, run.folder / UPHILL)
         watched = run.watched()
         if isinstance(watched, dict) and {"rule", "spikes"} <= set(watched):
             require_form(watched, forms.Watched, run.folder / WATCH)

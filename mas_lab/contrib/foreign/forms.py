@@ -51,6 +51,26 @@ class Tokens(RootModel[dict[str, dict[str, str]]], strict=True):
     """Policy -> token id -> text."""
 
 
+class Cosines(Form):
+    """A row of the table of `lab.uphill`."""
+
+    agent: str
+    recipe: str
+    cos_team: float | None
+    cos_own: float | None
+    low: float | None
+    high: float | None
+    norm: float | None
+    rows: float | None
+    verdict: str
+
+
+class Uphill(Form):
+    """The table of `lab.uphill`."""
+
+    rows: list[Cosines]
+
+
 class Rule(Form):
     warmup: Int
     window: Int

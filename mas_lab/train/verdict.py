@@ -1,0 +1,127 @@
+"""Say in at most two sentences what stands out in a run: an agent whose wrong answers are reinforced, or dead groups.
+
+It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm (`explain.spike_rule`).
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from mas_lab.cells.update import nonzero
+from mas_lab.explain.advice_words import UNTOLD
+from mas_lab.explain.wrong_way import wrong_way
+from mas_lab.runs.run import Run, load_run
+from mas_lab.table import TableError, require, selected
+
+MOSTLY, FEWEST = 0.5, 20
+"""An agent stands out if more than this share of its wrong answers was reinforced, of at least so many."""
+APART = 0.2
+"""Or if so much more of its advantage went the wrong way than under `OTHER`."""
+OTHER = "own_robust"
+"""The recipe that the same rows are judged by again."""
+MOST = 50
+"""Steps of a long run that are read, evenly spread."""
+
+
+def verdict(run: Run | str | Path | pd.DataFrame) -> str:
+    """Return in at most two sentences what stands out in a run.
+
+    >>> lab.verdict("mine")
+    'stage_6 was reinforced in 83 % of its wrong answers; under own_robust it would have been 2 %.'
+
+    Args:
+        run: A run, its name or path, or a table of turns with `advantage`, such as `report.turns`.
+
+    Returns:
+        One of these, by `lab.wrong_way`, with the same number for the same rows under `own_robust`:
+        - the agent with the largest share of wrong answers that were reinforced, if this is most of them;
+        - the agent with the largest share of advantage that went the wrong way, if this is much more than there;
+        - "Nothing was learned", with the reason;
+        - "Nothing stands out."
+        If the run recorded `lab.uphill`, a second sentence says which recipe pointed uphill for this agent.
+
+    Raises:
+        RunError: There is no readable run.
+        TableError: The table has no advantages.
+    """
+    if isinstance(run, pd.DataFrame):
+        return of_table(run)
+    run = run if isinstance(run, Run) else load_run(run)
+    steps = np.unique(np.linspace(0, run.steps - 1, MOST).astype(int)) if run.steps else []
+    if not len(steps):
+        raise TableError(f"verdict: {run.folder} has made no step yet")
+    return of_table(pd.concat([run.step_turns(int(step)) for step in steps], ignore_index=True), run.uphill)
+
+
+def of_table(turns: pd.DataFrame, uphill: pd.DataFrame | None = None) -> str:
+    """Return the verdict on a table of turns, and on the table of `lab.uphill` if there is one."""
+    require(turns, ["task", "episode", "agent", "advantage"], "verdict")
+    learning = turns[selected(turns)]
+    if not nonzero(learning["advantage"]).any():
+        return f"Nothing was learned: {why_silent(turns)}."
+    if "local_reward" not in turns.columns:
+        return NOTHING
+    found = shares(turns)
+    enough = found[found["wrong"] >= FEWEST]
+    reinforced, astray = enough.sort_values("reinforced"), enough.sort_values("apart", na_position="first")
+    if len(enough) and reinforced["reinforced"].iloc[-1] > MOSTLY:
+        worst = reinforced.iloc[-1]
+        told = f"{worst.name} was reinforced in {worst['reinforced']:.0%} of its wrong answers"
+        other = worst["reinforced_there"]
+    elif len(enough) and astray["apart"].iloc[-1] > APART:
+        worst = astray.iloc[-1]
+        told = f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way"
+        other = worst["wrong_way_there"]
+    else:
+        return NOTHING
+    told += f"; under {OTHER} it would have been {other:.0%}." if np.isfinite(other) else "."
+    return " ".join([told, *_direction(worst.name, uphill)]).replace("%", " %")
+
+
+NOTHING = "Nothing stands out."
+
+
+def shares(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return for each agent `wrong` (a count), `reinforced` and `wrong_way` over all steps, and the same under `OTHER`.
+
+    Those have the suffix `_there`, and are NaN for rows that `OTHER` cannot compare; `apart` is the difference of the
+    shares of advantage that go the wrong way.
+    """
+    try:
+        found = wrong_way(turns, [OTHER])
+    except (TableError, ValueError):  # rows of a plan or table that it cannot compare
+        found = wrong_way(turns)
+    found = found.assign(reinforced=found["reinforced"].fillna(0) * found["wrong"])
+    steps = found.groupby(["recipe", "agent"], sort=False)
+    table = steps[["wrong", "reinforced"]].sum().join(steps["wrong_way"].mean())
+    table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
+    here, there = (table[table.index.get_level_values(0) == name].droplevel(0) for name in ("trained", OTHER))
+    table = here.join(there.drop(columns="wrong").add_suffix("_there"))
+    return table.assign(apart=table["wrong_way"] - table["wrong_way_there"])
+
+
+def why_silent(turns: pd.DataFrame) -> str:
+    """Return why no row of a table has an advantage."""
+    rows = turns[selected(turns)]
+    if rows.empty:
+        return "no row is selected"
+    if "valid" in rows.columns and not rows["valid"].any():
+        return "no answer is valid, so none is rewarded"
+    size = rows.groupby("group")["group"].transform("size") if "group" in rows.columns else None
+    if size is not None and (size == 1).all():
+        return "every group has a single row, so nothing is compared"
+    return "all groups are flat, their rows earned the same"
+
+
+def _direction(agent: str, uphill: pd.DataFrame | None) -> list[str]:
+    """Return a sentence on which recipe pointed uphill for an agent most, and which least, if that is known."""
+    known = uphill[(uphill["agent"] == agent) & (uphill["verdict"] != UNTOLD)] if uphill is not None else ()
+    if len(known) < 2:
+        return []
+    known = known.assign(cosine=known["cos_own"].fillna(known["cos_team"])).sort_values("cosine")
+    least, most = known.iloc[0], known.iloc[-1]
+    return [
+        f"Before training {most['recipe']} pointed {most['verdict']} for it ({most['cosine']:+.2f}), and "
+        f"{least['recipe']} {least['verdict']} ({least['cosine']:+.2f})."
+    ]

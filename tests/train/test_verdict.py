@@ -1,0 +1,93 @@
+"""The verdict on a run: by hand, on recorded harm and on runs without harm, and at the end of a training."""
+
+import pandas as pd
+import pytest
+import small
+
+import mas_lab as lab
+from mas_lab.table import TableError
+from mas_lab.train.verdict import FEWEST, of_table, why_silent
+
+NOTHING = "Nothing stands out."
+
+
+def rows(wrong_advantage: float, right_advantage: float = 1.0, steps: int = FEWEST):
+    """The helper speaks twice a step in one task: wrong, then right."""
+    return pd.DataFrame([
+        {"step": step, "task": "t", "episode": f"{step}.{right}", "node": f"{step}.{right}", "agent": "helper",
+         "turn": 0, "depth": 0, "local_reward": float(right), "team_reward": 0.0, "valid": True, "success": False,
+         "credit": float(right), "group": f"{step}", "advantage": right_advantage if right else wrong_advantage}
+        for step in range(steps) for right in (False, True)
+    ])  # fmt: skip
+
+
+def test_wrong_answers_that_are_reinforced_stand_out():
+    """All of 20 wrong answers have an advantage above 0; under own_robust all credits of 0 are flat: none has."""
+    told = of_table(rows(0.5))
+    assert told == "helper was reinforced in 100 % of its wrong answers; under own_robust it would have been 0 %."
+    assert of_table(rows(-0.5)) == NOTHING
+    assert of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
+
+
+def test_right_answers_that_are_punished_stand_out():
+    """Half of the advantage goes the wrong way, though no wrong answer is reinforced. Own means make it none."""
+    table = rows(-1.0, -1.0).assign(team_reward=lambda one: one["local_reward"])
+    told = of_table(table)
+    assert told == "50 % of the advantage of helper went the wrong way; under own_robust it would have been 0 %."
+
+
+def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
+    known = pd.DataFrame({
+        "agent": ["helper", "helper", "solver"], "recipe": ["grpo", "own_robust", "grpo"], "cos_team": 0.5,
+        "cos_own": [-0.1, 0.4, 0.2], "verdict": ["across", "uphill", "uphill"],
+    })  # fmt: skip
+    second = "Before training own_robust pointed uphill for it (+0.40), and grpo across (-0.10)."
+    assert of_table(rows(0.5), known).endswith(second)
+    assert "Before training" not in of_table(rows(0.5), known.assign(verdict="untold"))
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ({"advantage": 0.0}, "all groups are flat"),
+    ({"advantage": 0.0, "valid": False}, "no answer is valid"),
+    ({"advantage": 0.0, "selected": False}, "no row is selected"),
+])  # fmt: skip
+def test_a_silent_table_says_why(change, reason):
+    assert of_table(rows(0.0).assign(**change)).startswith(f"Nothing was learned: {reason}")
+
+
+def test_lone_groups_are_a_reason():
+    lone = rows(0.0).assign(advantage=0.0, group=range(2 * FEWEST))
+    assert why_silent(lone) == "every group has a single row, so nothing is compared"
+
+
+def test_harm_that_studies_measured_stands_out_and_its_absence_does_not():
+    """`stakes`: dr_mas ruins the helper (0.35 to 0.19 right), own_pooled does not (0.63)."""
+    env = lab.make_env("stakes")
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=("solver", "clerk"))
+    turns = lab.rollout(env, team, env.tasks(32, "train", seed=0), lab.episodes(8))
+    harmed, helped = (lab.verdict(lab.RECIPES[name].advantages(turns)) for name in ("dr_mas", "own_pooled"))
+    assert "of the advantage of helper went the wrong way; under own_robust it would have been" in harmed
+    assert helped == NOTHING
+
+
+def test_a_training_ends_with_the_verdict_on_its_run(models, tmp_path, capsys):
+    team = small.make_team("per_agent", models)
+    list(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", tasks=2, check=False))
+    assert capsys.readouterr().out == f"{lab.verdict(tmp_path / 'run')}\n"
+    list(lab.train(small.Relay(), team, small.RECIPE, 1, tasks=2, check=False))
+    assert capsys.readouterr().out.strip()
+    loop = lab.train(small.Relay(), team, small.RECIPE, 2, tasks=2, check=False)
+    next(loop)
+    loop.close()
+    assert not capsys.readouterr().out, "it was left before its end"
+    with pytest.raises(TableError, match="verdict: column 'advantage' is missing"):
+        lab.verdict(rows(0.5).drop(columns="advantage"))
+
+
+def test_a_dead_training_warns_once(models):
+    """Credits that are all the same: no row has an advantage in four steps."""
+    flat = small.RECIPE.replace(credit=lambda turns: turns["team_reward"] * 0)
+    team = small.make_team("per_agent", models)
+    with pytest.warns(UserWarning, match="no row had an advantage in the last 3 steps.*all groups are flat") as warned:
+        list(lab.train(small.Relay(), team, flat, 4, tasks=2, check=False))
+    assert len([one for one in warned if "no row had an advantage" in str(one.message)]) == 1
