@@ -253,7 +253,7 @@ def _scale(
 def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
     if zeros:
         warnings.warn(
-            f"normalize: scale={scale!r} is 0 for {zeros} of {rows} rows whose credit is not their center, so that their "
+            f"normalize: scale={scale!r} is 0 for {zeros} of {rows} rows whose credit is not their center, and their "
             "advantage is 0; return a larger number there if they should be trained on",
             stacklevel=3,
         )

@@ -38,8 +38,8 @@ def headline(row) -> str:
 
 def directions(found: pd.DataFrame) -> list[str]:
     """Return a sentence per agent from the table of `uphill`: which recipes point uphill, which do not."""
-    told = []
-    for agent, rows in found.groupby("agent", sort=False):
+    told, silent = [], found.groupby("agent", sort=False)["verdict"].agg(lambda verdict: (verdict == UNTOLD).all())
+    for agent, rows in found[~found["agent"].map(silent)].groupby("agent", sort=False):
         known = rows["cos_own"].fillna(rows["cos_team"])
         ordered = rows.assign(cosine=known).sort_values("cosine", ascending=False, na_position="last")
         parts = [
@@ -47,7 +47,7 @@ def directions(found: pd.DataFrame) -> list[str]:
             for row in ordered.itertuples()
         ]
         told.append(f"{agent}: {', '.join(parts)}.")
-    return told
+    return [*told, f"{', '.join(silent.index[silent])}: untold."] if silent.any() else told
 
 
 def difference(row) -> float:

@@ -45,7 +45,7 @@ from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
-from mas_lab.train.verdict import MOST, verdict, why_silent
+from mas_lab.train.verdict import MOST, of_table, verdict, why_silent
 
 DEAD = 3
 """Steps without an advantage after which a training warns."""
@@ -228,7 +228,7 @@ class Training:
                 yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
             held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
             if self.done and speaks():
-                print(verdict(self.recorder or pd.concat(self.recent, ignore_index=True)))
+                print(verdict(self.recorder) if self.recorder else of_table(pd.concat(self.recent), self.team.frozen))
         except GeneratorExit:
             self._save()
         except BaseException as error:

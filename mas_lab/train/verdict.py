@@ -3,16 +3,18 @@
 It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm (`explain.spike_rule`).
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.cells.update import nonzero
 from mas_lab.explain.advice_words import UNTOLD
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run
-from mas_lab.table import TableError, require, selected
+from mas_lab.table import TableError, require, selected, trained
 
 MOSTLY, FEWEST = 0.5, 20
 """An agent stands out if more than this share of its wrong answers was reinforced, of at least so many."""
@@ -48,35 +50,54 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     if isinstance(run, pd.DataFrame):
         return of_table(run)
     run = run if isinstance(run, Run) else load_run(run)
+    return of_table(some_steps(run), run.config["team"]["frozen"], run.uphill)
+
+
+def some_steps(run: Run) -> pd.DataFrame:
+    """Return the turns of at most `MOST` steps of a run, evenly spread."""
     steps = np.unique(np.linspace(0, run.steps - 1, MOST).astype(int)) if run.steps else []
     if not len(steps):
         raise TableError(f"verdict: {run.folder} has made no step yet")
-    return of_table(pd.concat([run.step_turns(int(step)) for step in steps], ignore_index=True), run.uphill)
+    return pd.concat([run.step_turns(int(step)) for step in steps], ignore_index=True)
 
 
-def of_table(turns: pd.DataFrame, uphill: pd.DataFrame | None = None) -> str:
-    """Return the verdict on a table of turns, and on the table of `lab.uphill` if there is one."""
+def of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataFrame | None = None) -> str:
+    """Return the verdict on a table of turns, `frozen` agents left out, and on the table of `lab.uphill` if known."""
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     learning = turns[selected(turns)]
     if not nonzero(learning["advantage"]).any():
         return f"Nothing was learned: {why_silent(turns)}."
-    if "local_reward" not in turns.columns:
+    if (worst := standing_out(turns, frozen)) is None:
         return NOTHING
-    found = shares(turns)
-    enough = found[found["wrong"] >= FEWEST]
-    reinforced, astray = enough.sort_values("reinforced"), enough.sort_values("apart", na_position="first")
-    if len(enough) and reinforced["reinforced"].iloc[-1] > MOSTLY:
-        worst = reinforced.iloc[-1]
-        told = f"{worst.name} was reinforced in {worst['reinforced']:.0%} of its wrong answers"
-        other = worst["reinforced_there"]
-    elif len(enough) and astray["apart"].iloc[-1] > APART:
-        worst = astray.iloc[-1]
-        told = f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way"
-        other = worst["wrong_way_there"]
-    else:
-        return NOTHING
+    share, other = f"{worst[worst.kind]:.0%}", worst[f"{worst.kind}_there"]
+    told = {
+        "reinforced": f"{worst.name} was reinforced in {share} of its wrong answers",
+        "wrong_way": f"{share} of the advantage of {worst.name} went the wrong way",
+    }[worst.kind]
     told += f"; under {OTHER} it would have been {other:.0%}." if np.isfinite(other) else "."
     return " ".join([told, *_direction(worst.name, uphill)]).replace("%", " %")
+
+
+def standing_out(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
+    """Return the agent that stands out: its row of `shares`, and `kind`, the column that says so; `None` for nobody."""
+    if not {"local_reward", "advantage"} <= set(turns.columns):
+        return None
+    found = shares(turns)
+    found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen))]
+    for kind, column, least in (("reinforced", "reinforced", MOSTLY), ("wrong_way", "apart", APART)):
+        ordered = found.sort_values(column, na_position="first")
+        if len(ordered) and ordered[column].iloc[-1] > least:
+            return pd.concat([ordered.iloc[-1], pd.Series({"kind": kind})]).rename(ordered.index[-1])
+    return None
+
+
+def astray(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFrame:
+    """Return an agent's rows with the largest advantages of the wrong sign."""
+    rows = turns[trained(turns) & (turns["agent"] == agent)]
+    advantage = rows["advantage"].map(np.mean)
+    rows = rows.assign(advantage=advantage)[advantage * centered_own_reward(rows) < 0]
+    shown = ["step", "task", "episode", "prompt", "completion", "local_reward", "advantage"]
+    return rows.sort_values("advantage", key=abs, ascending=False)[[one for one in shown if one in rows]].head(most)
 
 
 NOTHING = "Nothing stands out."

@@ -85,10 +85,11 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
     lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
     for place, agent in enumerate(agents):
         own = wrong[wrong["agent"] == agent]
+        x, mode = own["step"].astype(float), "lines+markers" if len(own) == 1 else "lines"
         for name, label, line in lines:
             figure.add_scatter(
-                x=own["step"].astype(float), y=own[name], name=label, legendgroup=name, showlegend=place == 0,
-                mode="lines", line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
+                x=x, y=own[name], name=label, legendgroup=name, showlegend=place == 0, mode=mode,
+                line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
                 row=place // columns + 1, col=place % columns + 1,
             )  # fmt: skip
     layout = LAYOUT | {"margin": {"l": 50, "r": 20, "t": 80, "b": 50}}

@@ -21,9 +21,10 @@ from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, headlin
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import require, trained
+from mas_lab.train.verdict import astray, standing_out
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.figures import uphill_dots, uphill_html
+from mas_lab.widgets.figures import uphill_dots
 from mas_lab.widgets.source import Source
 
 OF_TURN = ("agent", "turn")
@@ -208,23 +209,36 @@ class RewardInspector:
         """
         agents = self.source.agents
         described = f"Credits and advantages of {', '.join(agents)} under two baselines, at step {self.step}"
-        figure = figure_html(self.figure(), described, credit_counts(self.turns), 60 + 180 * len(agents))
+        drawn = [figure_html(*one) for one in self._harm()]
+        drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 140 * len(agents)))
         curves = "".join(figure_html(*curve) for curve in self._curves())
-        dots = "" if self.uphill is None else figure_html(uphill_dots(self.uphill), UPHILL, self.uphill)
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}{dots}'
-            f"{folded('The reasons, and the numbers', self._tables())}"
-            f"{folded('Credits, and advantages under both baselines', figure)}"
+            f"{self._first()}{''.join(drawn)}{folded('Would an own baseline pay?', self._own_baselines())}"
             f"{folded('Over training', curves) if curves else ''}{self._numbers()}"
             f"{folded('What the columns mean', keys)}"
         )
         return write(path, document("Who earned what", body, scripts=FIGURES))
 
-    def _verdicts(self) -> str:
-        """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
+    def _first(self) -> str:
+        """Return the verdict on the run or table as HTML, and the rows behind it, folded."""
+        rows = ""
+        if self.source.judged and (worst := standing_out(*self.source.judged)) is not None:
+            turns, _ = self.source.judged
+            told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
+            rows = folded("The rows", table_html(astray(turns, worst.name), told))
+        return f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self.source.verdict}{rows}'
+
+    def _harm(self) -> Iterator[tuple[Figure, str, pd.DataFrame, int]]:
+        """Yield the figures of what goes the wrong way, each with a description, its numbers and its least width."""
+        if {"local_reward", "advantage"} <= set(self.turns.columns):
+            wrong = self.wrong()
+            yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong, 60 + 170 * min(4, len(self.source.agents))
         if self.uphill is not None:
-            return uphill_html(self.uphill)
+            yield uphill_dots(self.uphill), UPHILL, self.uphill, 480
+
+    def _own_baselines(self) -> str:
+        """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
         lines = []
         for row in self.advice.itertuples():
             text, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else row.policy_gain
@@ -232,10 +246,10 @@ class RewardInspector:
                 f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
                 f'{_bar(value, text)}<span style="flex:1 1 14rem">{escape(text)}</span></div>'
             )
-        return f"<p><b>Would an own baseline pay?</b></p>{''.join(lines)}<p><small>{BAR}</small></p>"
+        return f"{''.join(lines)}<p><small>{BAR} {ALONE}</small></p>"
 
     def _tables(self) -> str:
-        """Return the reasons and the tables of the step as HTML: per agent, and per turn if there are turns."""
+        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
         own = self.table.drop(columns=["spoke", "rows"])
         table, by_turn = self.advice[["agent", "spoke", "rows"]].merge(own, on="agent", how="left"), ""
         if "turn" in self.turns:
@@ -245,24 +259,19 @@ class RewardInspector:
             turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
             by_turn = table_html(turns, "The same per agent and turn") + key_html("advise", turns.columns)
         table = table[[name for name in COLUMNS if name in table]]
-        reasons = "".join(f"<li>{escape(why)}</li>" for why in self.advice["why"])
-        key = f"{key_html('rewards', table.columns)}<p><small>{ALONE}</small></p>"
-        return f"<ul>{reasons}</ul>{table_html(table, CAPTION)}{key}{by_turn}"
+        return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"
 
     def _numbers(self) -> str:
         behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
         table = table_html(self.table, f"Per agent, step {self.step}")
-        return folded("All numbers, and those behind the advice", table + behind)
+        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table + behind)
 
     def _curves(self) -> Iterator[tuple[Figure, str, pd.DataFrame]]:
-        """Yield the figures over several training steps, each with a description and its numbers."""
+        """Yield the other figures over several training steps, each with a description and its numbers."""
         if len(self.source.steps) == 1:
             return
         curve = self.curve()
         yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
-        if {"local_reward", "advantage"} <= set(self.turns.columns):
-            wrong = self.wrong()
-            yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong
         if "turn" in self.turns.columns:
             calls = self.calls()
             yield calls_over_steps(calls), CALLED, calls
@@ -270,11 +279,11 @@ class RewardInspector:
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
-        first = f"<p>{escape(self.source.title)}, step {self.step}</p>{self._verdicts()}"
-        display(HTML(beside(first + folded("The reasons, and the numbers", self._tables()))))
-        dots = [] if self.uphill is None else [uphill_dots(self.uphill)]
-        for figure in (*dots, self.figure(), *(figure for figure, *_ in self._curves())):
+        display(HTML(beside(self._first())))
+        harm = [figure for figure, *_ in self._harm()]
+        for figure in (*harm, self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        numbers = self._numbers() + folded("The numbers behind this figure", counts)
-        display(HTML(beside(numbers + key_html("rewards", self.table.columns))))
+        folds = folded("Would an own baseline pay?", self._own_baselines()) + self._numbers()
+        folds += folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
+        display(HTML(beside(folds)))

@@ -210,7 +210,7 @@ class RolloutViewer:
         title, data = "Who said what", self.data()
         subtitle = ". ".join([self.title, *filter(None, dict.fromkeys(states.reason for states in self._states))])
         body = (
-            f'<p class="quiet">{escape(subtitle)}</p>'
+            f'<p class="quiet">{escape(subtitle)}</p>{self.source.verdict}'
             f'<div id="rollouts">{self.static()}</div>'  # remains if no script replaces it
         )
         return document(title, body, data, scripts=SCRIPTS, styles=STYLES)

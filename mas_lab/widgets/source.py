@@ -4,8 +4,8 @@ This is the adapter between where turns are and the instruments, which draw tabl
 time. This module leaves out drawing.
 """
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Collection, Sequence
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
+from mas_lab.train.verdict import of_table, some_steps
+from mas_lab.widgets.document import escape
 from mas_lab.widgets.text import escape_control_chars
 
 ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
@@ -48,6 +50,18 @@ class Source:
     def uphill(self) -> pd.DataFrame | None:
         """Return the table of `lab.uphill` that a run recorded before its first step; `None` without one."""
         return self.run.uphill if self.run else None
+
+    @cached_property
+    def judged(self) -> tuple[pd.DataFrame, Collection[str]] | None:
+        """Return the turns that a verdict is about, and the agents that do not learn; `None` without advantages."""
+        if self.run:
+            return some_steps(self.run), self.run.config["team"]["frozen"]
+        return (self._turns, ()) if self._turns is not None and "advantage" in self._turns else None
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
+        return f"<p><b>{escape(of_table(*self.judged, self.uphill))}</b></p>" if self.judged else ""
 
     @property
     def steps(self) -> list[int]:

@@ -216,7 +216,7 @@ class SpikeInspector:
         """
         table = self._table()
         body = (
-            f'<p class="quiet">{escape(self._summary())}</p>'
+            f'{self.source.verdict}<p class="quiet">{escape(self._summary())}</p>'
             f'<div id="spikes">{table}</div>'  # remains if no script replaces it
             f"{uphill_html(self.source.uphill)}<details><summary>The numbers of the spikes</summary>{table}</details>"
         )

@@ -27,6 +27,7 @@ def test_wrong_answers_that_are_reinforced_stand_out():
     assert told == "helper was reinforced in 100 % of its wrong answers; under own_robust it would have been 0 %."
     assert of_table(rows(-0.5)) == NOTHING
     assert of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
+    assert of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
 
 
 def test_right_answers_that_are_punished_stand_out():
@@ -42,8 +43,8 @@ def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
         "cos_own": [-0.1, 0.4, 0.2], "verdict": ["across", "uphill", "uphill"],
     })  # fmt: skip
     second = "Before training own_robust pointed uphill for it (+0.40), and grpo across (-0.10)."
-    assert of_table(rows(0.5), known).endswith(second)
-    assert "Before training" not in of_table(rows(0.5), known.assign(verdict="untold"))
+    assert of_table(rows(0.5), uphill=known).endswith(second)
+    assert "Before training" not in of_table(rows(0.5), uphill=known.assign(verdict="untold"))
 
 
 @pytest.mark.parametrize(("change", "reason"), [
@@ -65,7 +66,7 @@ def test_harm_that_studies_measured_stands_out_and_its_absence_does_not():
     env = lab.make_env("stakes")
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=("solver", "clerk"))
     turns = lab.rollout(env, team, env.tasks(32, "train", seed=0), lab.episodes(8))
-    harmed, helped = (lab.verdict(lab.RECIPES[name].advantages(turns)) for name in ("dr_mas", "own_pooled"))
+    harmed, helped = (of_table(lab.RECIPES[name].advantages(turns), team.frozen) for name in ("dr_mas", "own_pooled"))
     assert "of the advantage of helper went the wrong way; under own_robust it would have been" in harmed
     assert helped == NOTHING
 

@@ -76,7 +76,7 @@ def test_an_untold_dot_is_hollow_and_intervals_reach_as_far_as_they_say():
         "agent": ["a", "b"], "recipe": "grpo", "cos_own": [0.5, np.nan], "cos_team": [0.1, -0.2], "low": [0.3, -0.9],
         "high": [0.6, 0.1], "verdict": ["uphill", "untold"],
     })  # fmt: skip
-    assert "<li>a: grpo uphill (+0.50).</li><li>b: grpo untold.</li>" in uphill_html(found) and uphill_html(None) == ""
+    assert "<li>a: grpo uphill (+0.50).</li><li>b: untold.</li>" in uphill_html(found) and uphill_html(None) == ""
     [dots] = uphill_dots(found).data
     assert list(dots.x) == [0.5, -0.2] and dots.marker.color[1] == "rgba(0,0,0,0)" != dots.marker.color[0]
     assert list(dots.error_x.array) == pytest.approx([0.1, 0.3])

@@ -11,6 +11,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.explain.advice_words import headline
 from mas_lab.table import TableError
+from mas_lab.train.verdict import of_table
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.figures import colors
@@ -46,11 +47,12 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "Would an own baseline pay?</b>" in page
+    assert "Would an own baseline pay?</summary>" in page
     for row in inspector.advice.itertuples():
-        assert escape(row.why) in page and escape(headline(row)) in page
+        assert escape(headline(row)) in page
         assert (row.own in headline(row)) == (row.own not in ("cannot be told", "mostly without a peer"))
-    assert "critic never spoke." in page and "<summary>All numbers, and those behind the advice</summary>" in page
+    assert "Cannot be told: 0 rows are too few." in page and "<summary>All numbers</summary>" in page
+    assert of_table(turns) in page
 
 
 def test_turns_are_taken_for_agents_of_their_own(spiky):
@@ -144,10 +146,11 @@ def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     monkeypatch.setattr("IPython.display.display", shown.append)
     lab.RewardInspector(spiky)._ipython_display_()
     assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
-    assert ">asker</td>" in shown[0].data and "Would an own baseline pay?" in shown[0].data
+    assert lab.verdict(spiky) in shown[0].data
+    assert ">asker</td>" in shown[5].data and "Would an own baseline pay?" in shown[5].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:5]]
-    assert titles == ["rows", "credit (line: mean; band: quartiles)", None, "calls in an episode"]
-    names = [(trace.name, trace.legendgroup) for trace in shown[3].data]
+    assert titles == [None, "rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
+    names = [(trace.name, trace.legendgroup) for trace in shown[1].data]
     assert names == 2 * [("own reward", "own_reward"), ("wrong answers that were reinforced", "reinforced")]
     assert "asker, doer" in repr(lab.RewardInspector(spiky))
 
