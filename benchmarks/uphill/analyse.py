@@ -79,6 +79,18 @@ def ranks(agents: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def halfway() -> str:
+    """Return what the cosines in the middle of a training foretold of its second half."""
+    told = pd.read_csv(OUT / "halfway.csv")
+    told = told[told["left_out"].isna()]
+    by_seed = told.pivot(index=["team", "agent", "seed"], columns="recipe", values=["cos_own", "own", "rows"])
+    enough = by_seed["rows"][["grpo", "own_robust"]].min(axis=1) >= FEWEST
+    apart = pd.DataFrame({name: by_seed[name]["own_robust"] - by_seed[name]["grpo"] for name in ("cos_own", "own")})
+    table = apart[enough].groupby(["team", "agent"]).mean().reset_index()
+    found, low, high = over_teams(table, correlation("cos_own", "own"))
+    return f"half-way, {TESTED}: rank correlation {found:.2f} ({low:.2f} to {high:.2f}), {len(table)} agents"
+
+
 def signs(agents: pd.DataFrame) -> str:
     told = agents[(agents["contrast"] == TESTED) & (agents["cos_own"].abs() >= SPEAKS)]
     decided = told[told["p"] < 0.05]
@@ -97,6 +109,8 @@ def main() -> None:
     agents.to_csv(OUT / "agents.csv", index=False, float_format="%.4g")
     table.to_csv(OUT / "ranks.csv", index=False, float_format="%.4g")
     print(table.round(2).to_string(index=False), signs(agents), sep="\n\n")
+    if (OUT / "halfway.csv").is_file():
+        print(halfway())
 
 
 if __name__ == "__main__":

@@ -2,9 +2,10 @@
 
     MAS_LAB_THREADS=1 python benchmarks/uphill/run.py --only foretell     # all teams; commit the result
     MAS_LAB_THREADS=1 python benchmarks/uphill/run.py                     # trains; stops and goes on
+    MAS_LAB_THREADS=1 python benchmarks/uphill/run.py --only halfway      # the question in the middle of a training
 
-Writes `data/results/uphill/predictions.csv`, the record of a study for each team, and `early.csv`. `README.md` has the
-protocol. Leaves out: the analysis (`analyse`).
+Writes `data/results/uphill/predictions.csv`, the record of a study for each team, `early.csv` and `halfway.csv`.
+`README.md` has the protocol. Leaves out: the analysis (`analyse`).
 """
 
 import argparse
@@ -12,6 +13,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,8 @@ RECIPES = ("grpo", "dr_mas", "own_robust")
 TASKS, STEPS, LR = 16, 20, 3e-4
 EARLY = range(5, 8)
 """Steps of the short training that stands in place of an instrument."""
+HALFWAY = range(100, 120)
+"""Teams of the question in the middle of a training."""
 SAME = 1e-9
 
 
@@ -82,9 +86,31 @@ def train(number: int, workers: int | None) -> pd.DataFrame:
     return early(made, number)
 
 
+def halfway(case: tuple[int, int]) -> pd.DataFrame:
+    """Train half-way with `grpo`, measure, and train the second half with each recipe; a row per agent and recipe."""
+    number, seed = case
+    env, rows = Drawn(number=number), []
+    team, settings = team_of(env), {"tasks": TASKS, "check": False}
+    try:
+        with TemporaryDirectory() as folder:
+            first = Path(folder) / "first"
+            list(lab.train(env, team, "grpo", STEPS // 2, seed=seed, run=first, **settings))
+            found = lab.uphill(team, env, RECIPES, rollouts=12, tasks=TASKS, seed=2000 + seed)
+            for recipe in RECIPES:
+                trained, run = team_of(env), Path(folder) / recipe
+                list(lab.train(env, trained, recipe, STEPS, seed=100 + seed, run=run, fork=first, **settings))
+                scores = lab.evaluate(env, trained, env.tasks(64, "test", seed), k=4, seed=seed)
+                own = scores.groupby("agent")[["own_return", "turns"]].sum()
+                own = (own["own_return"] / own["turns"]).rename("own").reset_index()
+                rows.append(own.assign(recipe=recipe))
+    except lab.EnvError as error:
+        return pd.DataFrame([{"team": number, "seed": seed, "left_out": str(error)[:200]}])
+    return found.merge(pd.concat(rows), on=["agent", "recipe"]).assign(team=number, seed=seed, left_out="")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", choices=["foretell", "train"])
+    parser.add_argument("--only", choices=["foretell", "train", "halfway"])
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -100,6 +126,11 @@ def main() -> None:
         return
     if not path.is_file():
         raise SystemExit("nothing is foretold yet; run with --only foretell, and commit the file")
+    if args.only == "halfway":
+        cases = [(number, seed) for number in HALFWAY for seed in range(2)]
+        with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
+            pd.concat(pool.map(halfway, cases)).to_csv(OUT / "halfway.csv", index=False, float_format="%.5g")
+        return
     told = pd.read_csv(path)
     chosen = told.loc[told["left_out"].isna(), "team"].unique()
     tables = [train(int(number), args.workers) for number in chosen]
