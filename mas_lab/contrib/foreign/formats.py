@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ class Format:
     """Function (records, notes) -> a row per model call. It adds to the notes."""
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Our name -> the trainer's names, of which the first that is there counts."""
+    skipped: str = "/"
+    """Text in the names of evaluations' files, which are left out of a folder."""
 
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
@@ -76,14 +79,11 @@ def _content(message: Record) -> str:
 
 
 def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Add up the reward functions, which stand between `completion` and `advantage`, and leave repeated steps out."""
-    names = list(records.columns)
-    between = names[names.index("completion") + 1 : names.index("advantage")]
-    rewards = [name for name in between if records[name].dtype.kind == "f"]
-    scored = records[rewards].notna().any(axis=1) | (not rewards)
-    if not scored.all():
-        notes["rows"] = f"{(~scored).sum()} rows without any reward are left out, as TRL does"
-    records, repeated, former = records[scored], [], ""
+    """Add up the reward functions, which are the other columns of fractions, and leave repeated steps out."""
+    others = [name for name in records if name not in TRL]
+    rewards = [name for name in others if set(records[name].dropna().map(type)) == {float}]
+    records = _scored(records, records[rewards].notna().any(axis=1) | (not rewards), notes)
+    repeated, former = [], ""
     for step, own in records.groupby("step"):
         written = repr(own[["prompt", "completion", "advantage"]].to_numpy().tolist())
         repeated += [step] * (written == former)
@@ -97,20 +97,61 @@ def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     return records.assign(**{"sum of rewards": records[rewards].sum(axis=1)}) if rewards else records
 
 
+def _scored(records: pd.DataFrame, scored: pd.Series, notes: Notes) -> pd.DataFrame:
+    if not scored.all():
+        notes["rows"] = f"{(~scored).sum()} rows without any reward are left out"
+    return records[scored]
+
+
 def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Split verl's key uid_session_output, and count the score of an episode once."""
+    """Split verl's key uid_session_output, and count a score once that stands on all rows of an episode or agent."""
     if "uid" in records:
         parts = records["uid"].astype(str).str.extract(r"^(.+)_(\d+)_(\d+)$")
         if parts.notna().all(axis=None):
             of_key = {"task of uid": parts[0], "session of uid": parts[0] + "_" + parts[1]}
             records = records.assign(**of_key, **{"output of uid": parts[2].astype(int)})
-    episode = next((name for name in VERL["episode"] if name in records), None)
-    if episode is None or not records.duplicated(["step", episode]).any():
+    there = {ours: [name for name in names if name in records][:1] for ours, names in VERL.items()}
+    episode = ["step", *there["episode"]]
+    if not there["episode"] or not records.duplicated(episode).any():
         return records
-    turn = [name for name in VERL["turn"] if name in records][:1]
-    last = ~records.sort_values(["step", *turn], kind="stable").duplicated(["step", episode], keep="last")
-    notes["team_reward"] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
-    return records.assign(**{"score once": numbers(records, "score").where(last, 0.0)})
+    scores = pd.to_numeric(records["score"].where(records["score"].map(np.isscalar)), errors="coerce")
+    in_order = records.sort_values(["step", *there["turn"]], key=partial(pd.to_numeric, errors="coerce"), kind="stable")
+    for ours, unit in {"team_reward": episode, "local_reward": [*episode, *there["agent"]]}.items():
+        if scores.groupby([records[name] for name in unit]).nunique().max() > 1:
+            continue
+        once = records["score"].where(~in_order.duplicated(unit, keep="last") | scores.isna(), 0.0)
+        if ours == "team_reward":
+            notes[ours] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
+            return records.assign(**{"score once": once})
+        notes[ours] = "the scores of an episode's agents differ, so each is the agent's own, once, at its last row"
+        return records.assign(score=once).rename(columns={"score": "own score"})
+    notes["team_reward"] = (
+        "the scores of an agent's rows in an episode differ, and the credit adds them up: pass "
+        "columns={'local_reward': 'score'} if each is the row's own"
+    )
+    return records
+
+
+def _slime(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """Return the samples with a reward, each of which is an episode as in the groups of slime."""
+    rows = _each(_scored(records, records["reward"].map(lambda reward: reward is not None), notes), _sample)
+    if "rollout_id" in rows and rows["rollout_id"].dropna().duplicated().any():
+        notes["episode"] = "rollouts have several samples: each is an episode of its own, as in the groups of slime"
+    tokens = [name for name in ("prompt_ids", "completion_ids", "logprobs") if name in rows]
+    return rows.drop(columns=[name for name in tokens if rows[name].isna().any()])
+
+
+def _sample(record: Record) -> list[Record]:
+    """Return the plain values of a sample, and its token ids if the model sampled all of its response."""
+    parts = {f"{part}/{name}": one for part in ("reward", "metadata") if isinstance(record.get(part), dict)
+             for name, one in record[part].items()}  # fmt: skip
+    row = {name: one for name, one in (record | parts).items() if isinstance(one, str | float | int)}
+    tokens, length, logprobs = record["tokens"], record["response_length"], record.get("rollout_log_probs")
+    if len(tokens) >= length > 0 and all(record.get("loss_mask") or [1]):
+        tokens = [int(token) for token in tokens]
+        row |= {"prompt_ids": tokens[:-length], "completion_ids": tokens[-length:]}
+        row |= {} if logprobs is None else {"logprobs": [float(one) for one in logprobs]}
+    return [row | {"prompt": record["prompt"]}]
 
 
 def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> pd.DataFrame:
@@ -149,6 +190,11 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     calls = _each(records, _calls)
     if calls.empty:
         return calls
+    if empty := len(records) - calls.index.nunique():
+        notes["episodes"] = f"{empty} episodes without a sampled message are left out"
+    steps = calls.index.to_series().str.extract(r"[/\\]step_(\d+)[/\\]train[/\\]")[0]
+    if steps.notna().all():  # the batch of prime-rl, which an episode may have been started for some steps before
+        calls["step"] = steps.to_numpy()
     scored = calls.pop("scored")
     if not scored.all():
         agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
@@ -205,13 +251,19 @@ VERL = {
     "prompt": ("input",), "completion": ("output",), "team_reward": ("score once", "score"), "step": ("step",),
     "task": ("task of uid", "uid"), "episode": ("session of uid", "traj_uid", "trajectory_id"),
     "turn": ("output of uid", "turn", "step_id"), "agent": ("agent_id", "agent_name", "agent", "role"),
-    "policy": ("wg_id",), "valid": ("is_action_valid",),
+    "policy": ("wg_id",), "valid": ("is_action_valid",), "local_reward": ("own score",),
+}  # fmt: skip
+SLIME = {
+    "step": ("rollout",), "task": ("group_index",), "prompt": ("prompt",), "completion": ("response",),
+    "team_reward": ("reward",), "agent": ("agent", "metadata/agent"),
+    **{name: (name,) for name in ("prompt_ids", "completion_ids", "logprobs")},
 }  # fmt: skip
 TRL = {"team_reward": ("sum of rewards",), **{name: (name,) for name in ("step", "prompt", "completion", "advantage")}}
 TINKER = {
     "step": ("iteration",), "task": ("group",), "episode": ("trajectory",), "turn": ("step_idx",),
     "team_reward": ("reward",), "done": ("episode_done",),
 }  # fmt: skip
+PRIME = "rollouts/step_*/train"
 SUMMARIES = "train_rollout_summaries.jsonl"
 FORMATS = {one.name: one for one in (
     Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
@@ -221,7 +273,9 @@ FORMATS = {one.name: one for one in (
     Format("verl", ("[0-9]*.jsonl",), frozenset({"input", "output", "score", "step"}), _verl, VERL),
     Format("tinker", (f"iteration_*/{SUMMARIES}", SUMMARIES),
            frozenset({"iteration", "group_idx", "traj_idx", "steps", "final_reward"}), _tinker, TINKER),
-    Format("verifiers", ("traces.jsonl",), frozenset({"id", "task", "traces", "env"}), _verifiers,
-           {name: (name,) for name in SCHEMA}),
+    Format("slime", ("*.pt",), frozenset({"rollout", "tokens", "response", "response_length", "reward"}), _slime,
+           SLIME, skipped="eval_"),
+    Format("verifiers", ("traces.jsonl", f"{PRIME}/effective/traces.jsonl", f"{PRIME}/all/traces.jsonl"),
+           frozenset({"id", "task", "traces", "env"}), _verifiers, {name: (name,) for name in SCHEMA}),
 )}  # fmt: skip
 """The formats that `read` knows, in the order in which it tries them."""

@@ -4,10 +4,10 @@ Nothing is invented: a column that the files lack is left out, or filled by a pl
 what follows. Leaves out: runs of this kit (`load_run`), and what each trainer writes (`formats`).
 """
 
-import json
 import re
 import warnings
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
 from mas_lab.cells.grouping import group
+from mas_lab.contrib.foreign.files import DATABASE, PACKED, load
 from mas_lab.contrib.foreign.formats import FORMATS, Format, Notes, numbers, refuse, text
 from mas_lab.runs.disk import TEXTS
 from mas_lab.table import NUMBER, SCHEMA, TableError
@@ -57,14 +58,15 @@ def read(
     check_arguments(read, locals())
     columns, notes = dict(columns or {}), {}
     kind, files = _found(Path(path), format, columns)
-    records = pd.concat([_load(file) for file in files])
+    records = pd.concat([load(file) for file in files])
     turns = _renamed(kind.rows(records, notes), kind, columns)
     notes = {name: note for name, note in notes.items() if name not in columns}
     turns = _compared(_completed(turns, notes), notes)
     taken = "" if format else f"format '{kind.name}', {len(files)} file{'s'[: len(files) - 1]}, {len(turns)} rows"
     if said := "; ".join(filter(None, [taken, *notes.values()])):
         warnings.warn(f"lab.read: {said}", stacklevel=2)
-    return turns[[*(name for name in SCHEMA if name in turns), *(name for name in turns if name not in SCHEMA)]]
+    ours = [name for name in SCHEMA if name in turns]
+    return turns[[*ours, *(name for name in turns if name not in SCHEMA)]].infer_objects()
 
 
 # Files
@@ -72,22 +74,20 @@ def read(
 
 def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[Format, list[Path]]:
     """Return the format and its files, in the order of the numbers in their names."""
-    if not path.exists():
+    if not (path.parent if path.parent.suffix == DATABASE else path).exists():
         raise TableError(f"read: there is no file or folder {path}")
     if format is not None and format not in FORMATS:
         raise TableError(f"read: format={format!r} is unknown; known are {', '.join(FORMATS)}")
-    seen = {}
+    seen: dict[Path, tuple[list[str], list[Path]]] = {}
     for kind in [FORMATS[format]] if format else FORMATS.values():
-        matches = [path.glob(pattern) for pattern in kind.files]
-        files = [path] if path.is_file() else next(filter(None, map(list, matches)), [])
-        files = sorted((file for file in files if file.stat().st_size), key=_numbered)
+        files = _files(path, kind) if path.is_dir() else [path]
         if files and files[0] not in seen:
-            seen[files[0]] = list(_load(files[0], only_first=True))
-        if files and kind.keys <= set(seen[files[0]]):
+            seen[files[0]] = list(load(files[0], only_first=True)), files
+        if files and kind.keys <= set(seen[files[0]][0]):
             return kind, files
     if columns and seen and format in (None, "table"):
-        return FORMATS["table"], [path] if path.is_file() else sorted(path.glob(f"*{next(iter(seen)).suffix}"))
-    looked = "; ".join(f"{file} has the columns {', '.join(map(repr, names))}" for file, names in seen.items())
+        return FORMATS["table"], next(iter(seen.values()))[1]
+    looked = "; ".join(f"{file} has the columns {', '.join(map(repr, names))}" for file, (names, _) in seen.items())
     known = "; ".join(f"{kind.name} ({', '.join(kind.files)})" for kind in FORMATS.values())
     what = f"{'another' if format else 'no known'} format: {looked or 'no file has a known name, or all are empty'}"
     raise TableError(
@@ -96,32 +96,15 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
     )
 
 
-def _numbered(file: Path) -> tuple[list[int], str]:
-    return [int(number) for number in re.findall(r"\d+", f"{file.parent.name}/{file.name}")], file.name
-
-
-def _load(file: Path, only_first: bool = False) -> pd.DataFrame:
-    """Return a file's records, each with `FILE, line N` as its label; lines and rows count from 1."""
-    if file.suffix != ".jsonl":
-        try:
-            table = pd.read_parquet(file) if file.suffix == ".parquet" else pd.read_csv(file)
-        except (ValueError, OSError) as error:
-            raise TableError(f"read: {file} is not a readable {file.suffix[1:]} file: {error}") from error
-        return table.set_axis([f"{file}, row {number}" for number in range(1, len(table) + 1)])
-    records = {}
-    with file.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip() and not (only_first and records):
-                records[f"{file}, line {number}"] = _record(line, f"{file}, line {number}")
-    return pd.DataFrame(list(records.values()), index=list(records))
-
-
-def _record(line: str, place: str) -> dict[str, Any]:
-    try:
-        return dict(json.loads(line))
-    except (ValueError, TypeError) as error:
-        remedy = "if the training was stopped there, remove this line"
-        raise TableError(f"read: {place} is not a JSON object ({error}); {remedy}") from error
+def _files(folder: Path, kind: Format) -> list[Path]:
+    """Return the files of a format, of the first pattern that has some; each may be packed, all in one way."""
+    for pattern, packed in product(kind.files, ("", *PACKED)):
+        files = [
+            file for file in folder.glob(pattern + packed) if kind.skipped not in file.name and file.stat().st_size
+        ]
+        if files:
+            return sorted(files, key=lambda file: ([int(one) for one in re.findall(r"\d+", str(file))], file))
+    return []
 
 
 # Columns
