@@ -53,8 +53,8 @@ def load(path: Path, only_first: bool = False) -> pd.DataFrame:
             f"read: {path} is no file of torch, or it holds more than numbers, texts and tensors. To load it could run "
             "code that it holds, so it is not read; save it again without such objects, a NumPy array as a list"
         ) from error
-    except (ValueError, OSError, RuntimeError, sqlite3.Error) as error:
-        raise TableError(f"read: {path} is not a readable {ending[1:]} file: {error}") from error
+    except Exception as error:  # a damaged file may raise anything
+        raise TableError(f"read: {path} is not a readable {ending[1:]} file: {str(error) or repr(error)}") from error
     return table.astype(object).set_axis([f"{path}, row {number}" for number in range(1, len(table) + 1)])
 
 
@@ -82,7 +82,8 @@ def _objects(lines: BufferedReader, path: Path) -> Iterator[tuple[str, dict[str,
 
 def _cells(path: Path) -> pd.DataFrame:
     with _unpacked(path) as file:
-        return pd.read_csv(file)
+        table = pd.read_csv(file, keep_default_na=False, na_values=[""])  # a completion may be "None"
+    return table.fillna(dict.fromkeys(table.select_dtypes(exclude="number"), ""))
 
 
 def _samples(path: Path) -> pd.DataFrame:

@@ -61,6 +61,7 @@ def text(value: Any) -> str:
     """Return a prompt or completion as text; a list of messages becomes a line `role: content` for each."""
     if isinstance(value, str):
         return value
+    value = [value] if isinstance(value, dict) else value
     if not isinstance(value, list | np.ndarray) or not all(isinstance(one, dict) and "role" in one for one in value):
         return str(value)
     if [message["role"] for message in value] == ["assistant"]:
@@ -71,11 +72,15 @@ def text(value: Any) -> str:
 def _content(message: Record) -> str:
     content, calls = message.get("content"), message.get("tool_calls")
     if not isinstance(content, str):
-        parts = [] if content is None else content
-        content = "\n".join(part.get("text") or f"[{part['type']}]" for part in parts)
+        parts = [] if content is None else content if isinstance(content, list | np.ndarray) else [content]
+        content = "\n".join(map(_part, parts))
     if calls is None or not len(calls):
         return content
-    return f"{content}\n{json.dumps(list(calls), default=list, ensure_ascii=False)}".strip()
+    return f"{content}\n{json.dumps(list(calls), default=plain, ensure_ascii=False)}".strip()
+
+
+def _part(part: Any) -> str:
+    return str(part.get("text") or f"[{part.get('type', 'part')}]" if isinstance(part, dict) else part)
 
 
 def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
@@ -112,14 +117,14 @@ def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
             records = records.assign(**of_key, **{"output of uid": parts[2].astype(int)})
     there = {ours: [name for name in names if name in records][:1] for ours, names in VERL.items()}
     episode = ["step", *there["episode"]]
-    if not there["episode"] or not records.duplicated(episode).any():
-        return records
     scores = pd.to_numeric(records["score"].where(records["score"].map(np.isscalar)), errors="coerce")
+    if not there["episode"] or not records.duplicated(episode).any() or not np.isfinite(scores).all():
+        return records
     in_order = records.sort_values(["step", *there["turn"]], key=partial(pd.to_numeric, errors="coerce"), kind="stable")
     for ours, unit in {"team_reward": episode, "local_reward": [*episode, *there["agent"]]}.items():
         if scores.groupby([records[name] for name in unit]).nunique().max() > 1:
             continue
-        once = records["score"].where(~in_order.duplicated(unit, keep="last") | scores.isna(), 0.0)
+        once = records["score"].where(~in_order.duplicated(unit, keep="last"), 0.0)
         if ours == "team_reward":
             notes[ours] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
             return records.assign(**{"score once": once})
@@ -200,18 +205,23 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
         notes["rows"] = f"{(~scored).sum()} turns of traces without a reward are left out ({agents})"
         calls = calls[scored.to_numpy()]
+    ours, reward = "team_reward", calls.pop("reward")
     if calls.groupby("episode")["trace"].nunique().gt(1).any():
-        calls = calls.rename(columns={"reward": "local_reward"})
-        notes["local_reward"] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
-    return calls.rename(columns={"reward": "team_reward"}).dropna(axis=1)  # what only some turns have is left out
+        ours = "local_reward"
+        notes[ours] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
+    return calls.dropna(axis=1).assign(**{ours: reward})  # what only some turns have is left out
 
 
 def _calls(episode: Record) -> list[Record]:
     """Return the sampled messages of an episode's traces in the order of their time."""
     rows, task = [], episode["task"]
     around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"]}
-    around |= {"group": episode.get("group", {}).get("id"), "env": episode["env"].get("id")}
-    around |= {"step": episode.get("run", {}).get("work", {}).get("step")}
+    work = (episode.get("run") or {}).get("work") or {}
+    around |= {
+        "group": (episode.get("group") or {}).get("id"),
+        "env": episode["env"].get("id"),
+        "step": work.get("step"),
+    }
     for trace in episode["traces"]:
         nodes, rewards = trace["nodes"], [one for one in trace.get("rewards", {}).values() if one is not None]
         sampled = [place for place, node in enumerate(nodes) if node.get("sampled")]

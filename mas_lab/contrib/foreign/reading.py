@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
@@ -24,6 +25,8 @@ from mas_lab.table import NUMBER, SCHEMA, TableError
 WHOLE = ("step", "turn", "depth", "candidate")
 COUNTED = (*WHOLE, *(name for name, column in SCHEMA.items() if column.check is NUMBER["check"]))
 """Columns of numbers."""
+LISTS, NAMES = ("prompt_ids", "completion_ids", "logprobs"), ("task", "episode", "agent", "policy", "group")
+"""Columns of a list per row, and columns of names, none of which is empty."""
 
 
 def read(
@@ -59,7 +62,10 @@ def read(
     columns, notes = dict(columns or {}), {}
     kind, files = _found(Path(path), format, columns)
     records = pd.concat([load(file) for file in files])
-    turns = _renamed(kind.rows(records, notes), kind, columns)
+    rows = kind.rows(records, notes) if len(records) else records
+    if rows.empty:
+        raise TableError(f"read: {files[0]} has no rows{''.join(f'; {note}' for note in notes.values())}")
+    turns = _renamed(rows, kind, columns)
     notes = {name: note for name, note in notes.items() if name not in columns}
     turns = _compared(_completed(turns, notes), notes)
     taken = "" if format else f"format '{kind.name}', {len(files)} file{'s'[: len(files) - 1]}, {len(turns)} rows"
@@ -87,7 +93,11 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
             return kind, files
     if columns and seen and format in (None, "table"):
         return FORMATS["table"], next(iter(seen.values()))[1]
-    looked = "; ".join(f"{file} has the columns {', '.join(map(repr, names))}" for file, (names, _) in seen.items())
+    looked = "; ".join(
+        f"{file} has {f'the columns {named}' if (named := ', '.join(map(repr, names))) else 'no rows'}"
+        + (f", and not {', '.join(sorted(map(repr, FORMATS[format].keys.difference(names))))}" if format else "")
+        for file, (names, _) in seen.items()
+    )
     known = "; ".join(f"{kind.name} ({', '.join(kind.files)})" for kind in FORMATS.values())
     what = f"{'another' if format else 'no known'} format: {looked or 'no file has a known name, or all are empty'}"
     raise TableError(
@@ -112,16 +122,19 @@ def _files(folder: Path, kind: Format) -> list[Path]:
 
 def _renamed(records: pd.DataFrame, kind: Format, columns: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table under our names, with checked values; other columns are kept behind."""
-    there = {ours: [name for name in theirs if name in records] for ours, theirs in kind.names.items()}
+    named = [name for name in columns.values() if isinstance(name, str)]
+    usable = {name for name in records if name in kind.keys or records[name].notna().any()}.difference(named)
+    there = {ours: [name for name in theirs if name in usable] for ours, theirs in kind.names.items()}
     found = {ours: names[0] for ours, names in there.items() if names} | dict(columns)
     turns = {}
     for ours, theirs in found.items():
         if ours not in SCHEMA:
             raise TableError(f"read: columns={{'{ours}': ...}} is no column of ours; lab.schema() lists them")
         weights = theirs if isinstance(theirs, Mapping) else {theirs: 1.0}
-        if missing := [name for name in weights if name not in records]:
+        missing = [name for name in weights if name not in records]
+        if missing or not weights:
             raise TableError(
-                f"read: {records.index[0] if len(records) else kind.name}: column '{missing[0]}' for '{ours}' is "
+                f"read: {records.index[0]}: {f'column {missing[0]!r}' if missing else 'a column'} for '{ours}' is "
                 f"missing; the columns are {', '.join(map(repr, records))}. Name another one: columns={{'{ours}': ...}}"
             )
         if isinstance(theirs, Mapping):
@@ -137,8 +150,12 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
     values, check = records[theirs], SCHEMA[ours].check
     if ours in COUNTED:
         values = numbers(records, theirs, ours)
-        refuse((values % 1 != 0) & (ours in WHOLE), records, theirs, ours, "not a whole number")
+        whole = (values % 1 == 0) & (values.abs() < 2**53)
+        refuse(~whole & (ours in WHOLE), records, theirs, ours, "not a whole number")
         return values.astype(int) if ours in WHOLE else values
+    if ours in LISTS:
+        refuse(values.map(np.isscalar), records, theirs, ours, "not a list, which JSONL and parquet can hold")
+    check = check or (ours in NAMES and (lambda name: str(name) != ""))
     bad = values.isna() | (~values.map(check).astype(bool) if check else False)
     refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
     if ours in ("prompt", "completion"):
@@ -148,11 +165,11 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
 
 def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Add the columns that every instrument needs, each by a rule that `notes` says."""
-    first = turns.index[0] if len(turns) else "the file"
-    if turns.empty or not {"team_reward", "local_reward"} & set(turns):
+    first = turns.index[0]
+    if not {"team_reward", "local_reward"} & set(turns):
         raise TableError(
-            f"read: {first} has no {'rows' if turns.empty else 'reward'}; the columns are "
-            f"{', '.join(map(repr, turns))}. Name the reward: columns={{'team_reward': ...}}"
+            f"read: {first} has no reward; the columns are {', '.join(map(repr, turns))}. Name the reward: "
+            "columns={'team_reward': ...}"
         )
     turns = turns.reset_index(drop=True)
     step = [turns["step"]] if "step" in turns else []
@@ -164,7 +181,7 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     whole = "episode" in turns
     if not whole:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
-        notes["episode"] = "no episode ids: the episode is the row"
+        notes.setdefault("episode", "no episode ids: the episode is the row")
     if "agent" not in turns:
         turns["agent"] = "agent"
         notes.setdefault("agent", "no agent names: one agent, named 'agent'")
