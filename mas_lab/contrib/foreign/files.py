@@ -22,6 +22,10 @@ PACKED = (".gz", ".zst", ".bz2")
 """Endings of packed files, behind the ending of the format."""
 DATABASE = ".db"
 """Ending of a project of trackio, which may hold several runs: `project.db/NAME` is the path of one."""
+NUMBERS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
+"""How trackio writes numbers that JSON does not have."""
+REFUSED = "it holds more than numbers, texts and tensors, so that to load it could run code; save it again without that"
+"""Why a file of torch is not read."""
 
 
 def load(path: Path, only_first: bool = False) -> pd.DataFrame:
@@ -34,27 +38,20 @@ def load(path: Path, only_first: bool = False) -> pd.DataFrame:
     Raises:
         TableError: The file cannot be read. The message names it, and the line of a JSONL file.
     """
-    ending = (
-        DATABASE if path.parent.suffix == DATABASE else [one for one in ("", *path.suffixes) if one not in PACKED][-1]
-    )
-    readers = {".csv": _cells, ".parquet": pd.read_parquet, ".pt": _samples, DATABASE: _logged}
+    suffixes = [one for one in path.suffixes if one not in PACKED] or [""]
+    ending = DATABASE if path.parent.suffix == DATABASE else suffixes[-1]
     if ending == ".jsonl":
         with _unpacked(path) as lines:
             records = dict(islice(_objects(lines, path), 1 if only_first else None))
         return pd.DataFrame(list(records.values()), index=list(records), dtype=object)
+    readers = {".csv": _cells, ".parquet": pd.read_parquet, ".pt": _samples, DATABASE: _logged}
     if ending not in readers:
         raise TableError(f"read: {path} ends in none of .jsonl, {', '.join(readers)}; convert it to one of them")
     try:
         table = readers[ending](path)
-    except TableError:
-        raise
-    except UnpicklingError as error:
-        raise TableError(
-            f"read: {path} is no file of torch, or it holds more than numbers, texts and tensors. To load it could run "
-            "code that it holds, so it is not read; save it again without such objects, a NumPy array as a list"
-        ) from error
     except Exception as error:  # a damaged file may raise anything
-        raise TableError(f"read: {path} is not a readable {ending[1:]} file: {str(error) or repr(error)}") from error
+        why = REFUSED if isinstance(error, UnpicklingError) else str(error) or repr(error)
+        raise TableError(f"read: {path} is not a readable {ending[1:]} file: {why}") from error
     return table.astype(object).set_axis([f"{path}, row {number}" for number in range(1, len(table) + 1)])
 
 
@@ -66,24 +63,20 @@ def _unpacked(path: Path) -> BufferedReader:
 
 def _objects(lines: BufferedReader, path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place and the value of each line that is not blank."""
-    number = 0
+    place = f"{path}, line 1"
     try:
         for number, line in enumerate(lines, 1):
+            place = f"{path}, line {number}"
             if line.strip():
-                yield f"{path}, line {number}", dict(json.loads(line))
-    except (ValueError, TypeError) as error:
-        raise TableError(
-            f"read: {path}, line {number} is not a JSON object ({error}); if the training was stopped there, remove "
-            "this line"
-        ) from error
-    except OSError as error:
-        raise TableError(f"read: {path} cannot be unpacked behind line {number}: {error}") from error
+                yield place, dict(json.loads(line))
+    except (ValueError, TypeError, OSError) as error:  # OSError: the packed file is damaged behind this line
+        remedy = "if the training was stopped there, remove this line"
+        raise TableError(f"read: {place} is not a JSON object ({error}); {remedy}") from error
 
 
 def _cells(path: Path) -> pd.DataFrame:
     with _unpacked(path) as file:
-        table = pd.read_csv(file, keep_default_na=False, na_values=[""])  # a completion may be "None"
-    return table.fillna(dict.fromkeys(table.select_dtypes(exclude="number"), ""))
+        return pd.read_csv(file, keep_default_na=False, na_values=[""])  # a completion may be "None"
 
 
 def _samples(path: Path) -> pd.DataFrame:
@@ -92,7 +85,7 @@ def _samples(path: Path) -> pd.DataFrame:
 
     saved = torch.load(path, map_location="cpu", weights_only=True)
     if not isinstance(saved, dict) or not {"rollout_id", "samples"} <= set(saved):
-        raise ValueError("it does not hold rollout_id and samples, as slime's --save-debug-rollout-data writes them")
+        raise ValueError("it lacks rollout_id and samples, which slime's --save-debug-rollout-data writes")
     return pd.DataFrame([{"rollout": saved["rollout_id"], **sample} for sample in saved["samples"]], dtype=object)
 
 
@@ -102,18 +95,14 @@ def _logged(path: Path) -> pd.DataFrame:
     mode = "mode=ro" if Path(f"{file}-wal").exists() else "immutable=1"  # SQLite would leave files beside it
     with closing(sqlite3.connect(f"{file.resolve().as_uri()}?{mode}", uri=True)) as database:
         rows = database.execute("SELECT run_id, run_name, metrics FROM metrics ORDER BY id").fetchall()
-    tables = {}
+    runs: dict[tuple[str, str], dict[int, list[dict[str, Any]]]] = {}
     for run_id, name, metrics in rows:
-        logged = json.loads(metrics).get("completions")
-        if isinstance(logged, dict) and logged.get("_value"):
-            tables[run_id, name, logged["_value"][0]["step"]] = logged["_value"]
-    runs = dict.fromkeys((run_id, name) for run_id, name, _ in tables)
-    wanted = [one for one in runs if run is None or run in one]
+        table = json.loads(metrics).get("completions")
+        if isinstance(table, dict) and table.get("_value"):
+            runs.setdefault((run_id, name), {})[table["_value"][0]["step"]] = table["_value"]
+    wanted = [steps for names, steps in runs.items() if run is None or run in names]
     if len(wanted) != 1:
-        known = ", ".join(f"{name} ({run_id})" for run_id, name in runs)
-        one = f"name one of them, by its name or id: lab.read('{file}/NAME')" if runs else "train with log_completions"
-        raise TableError(f"read: {path} has the completions of {len(runs)} runs{known and ': '}{known}; {one}")
-    found = [row for (run_id, name, _), rows in tables.items() if (run_id, name) == wanted[0] for row in rows]
-    table = pd.DataFrame(found, dtype=object)
-    floats = [name for name in table if table[name].map(type).eq(float).any()]  # JSON has no such numbers
-    return table.replace({name: {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf} for name in floats})
+        known = ", ".join(f"{name} ({run_id})" for run_id, name in runs) or "train with log_completions=True"
+        raise ValueError(f"name one run, as in lab.read('{file}/NAME'), of those with completions: {known}")
+    found = pd.DataFrame([row for table in wanted[0].values() for row in table], dtype=object)
+    return found.replace({name: NUMBERS for name in found if found[name].map(type).eq(float).any()})

@@ -5,9 +5,8 @@ trainer's own column names. Leaves out: files and the names of `lab.SCHEMA` (`re
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,8 @@ import pandas as pd
 from mas_lab.table import SCHEMA, TableError, plain
 
 Record = dict[str, Any]
+LISTS = ("prompt_ids", "completion_ids", "logprobs")
+"""Our columns of a list per row."""
 Notes = dict[str, str]
 """Column of ours -> how it came about, for the warning; unsaid if the caller names another column."""
 
@@ -27,13 +28,13 @@ class Format:
 
     name: str
     """Name of the format, for `read(format=)`."""
-    files: tuple[str, ...]
-    """Patterns of its files below a folder; the first that matches counts."""
-    keys: frozenset[str]
+    files: str
+    """Patterns of its files below a folder, in words; the first that matches counts."""
+    keys: str
     """Columns by which its files are recognised."""
     rows: Callable[[pd.DataFrame, Notes], pd.DataFrame]
     """Function (records, notes) -> a row per model call. It adds to the notes."""
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, str]
     """Our name -> the trainer's names, of which the first that is there counts."""
     skipped: str = "/"
     """Text in the names of evaluations' files, which are left out of a folder."""
@@ -41,8 +42,7 @@ class Format:
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
-    scalars = records[name].where(records[name].map(np.isscalar))
-    found = pd.to_numeric(scalars, errors="coerce").astype(float)
+    found = pd.to_numeric(records[name].where(records[name].map(np.isscalar)), errors="coerce").astype(float)
     refuse(~np.isfinite(found), records, name, ours, "not a finite number")
     return found
 
@@ -58,48 +58,35 @@ def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str
 
 
 def text(value: Any) -> str:
-    """Return a prompt or completion as text; a list of messages becomes a line `role: content` for each."""
-    if isinstance(value, str):
-        return value
-    value = [value] if isinstance(value, dict) else value
-    if not isinstance(value, list | np.ndarray) or not all(isinstance(one, dict) and "role" in one for one in value):
+    """Return a prompt or completion as text: of messages a line `role: content` each, of an answer the content."""
+    messages = [value] if isinstance(value, dict) else value if isinstance(value, list | np.ndarray) else [value]
+    if not all(isinstance(message, dict) and "role" in message for message in messages):
         return str(value)
-    if [message["role"] for message in value] == ["assistant"]:
-        return _content(value[0])
-    return "\n".join(f"{message['role']}: {_content(message)}" for message in value)
+    said = [(message["role"], _content(message)) for message in messages]
+    return said[0][1] if [role for role, _ in said] == ["assistant"] else "\n".join(map(": ".join, said))
 
 
 def _content(message: Record) -> str:
     content, calls = message.get("content"), message.get("tool_calls")
-    if not isinstance(content, str):
-        parts = [] if content is None else content if isinstance(content, list | np.ndarray) else [content]
-        content = "\n".join(map(_part, parts))
-    if calls is None or not len(calls):
-        return content
-    return f"{content}\n{json.dumps(list(calls), default=plain, ensure_ascii=False)}".strip()
-
-
-def _part(part: Any) -> str:
-    return str(part.get("text") or f"[{part.get('type', 'part')}]" if isinstance(part, dict) else part)
+    parts = content if isinstance(content, list | np.ndarray) else [] if content is None else [content]
+    texts = [one.get("text") or f"[{one.get('type', 'part')}]" if isinstance(one, dict) else str(one) for one in parts]
+    if calls is not None and len(calls):
+        texts.append(json.dumps(list(calls), default=plain, ensure_ascii=False))
+    return "\n".join(filter(None, texts))
 
 
 def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Add up the reward functions, which are the other columns of fractions, and leave repeated steps out."""
-    others = [name for name in records if name not in TRL]
-    rewards = [name for name in others if set(records[name].dropna().map(type)) == {float}]
+    rewards = [name for name in records if name not in TRL and set(records[name].dropna().map(type)) == {float}]
     records = _scored(records, records[rewards].notna().any(axis=1) | (not rewards), notes)
-    repeated, former = [], ""
-    for step, own in records.groupby("step"):
-        written = repr(own[["prompt", "completion", "advantage"]].to_numpy().tolist())
-        repeated += [step] * (written == former)
-        former = written
-    if repeated:
+    rows = records[["prompt", "completion", "advantage"]].map(repr).sum(axis=1).groupby(records["step"]).sum()
+    if repeated := list(rows.index[rows == rows.shift()]):
         notes["repeated"] = f"steps {repeated} repeat the completions of the step before and are left out"
         records = records[~records["step"].isin(repeated)]
     if len(rewards) > 1:
         weights = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
         notes["team_reward"] = f"team_reward is the sum of rewards, since TRL logs no weights: pass them as {weights}"
-    return records.assign(**{"sum of rewards": records[rewards].sum(axis=1)}) if rewards else records
+    return records.assign(sum=records[rewards].sum(axis=1)) if rewards else records
 
 
 def _scored(records: pd.DataFrame, scored: pd.Series, notes: Notes) -> pd.DataFrame:
@@ -113,59 +100,47 @@ def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     if "uid" in records:
         parts = records["uid"].astype(str).str.extract(r"^(.+)_(\d+)_(\d+)$")
         if parts.notna().all(axis=None):
-            of_key = {"task of uid": parts[0], "session of uid": parts[0] + "_" + parts[1]}
-            records = records.assign(**of_key, **{"output of uid": parts[2].astype(int)})
-    there = {ours: [name for name in names if name in records][:1] for ours, names in VERL.items()}
+            session = parts[0] + "_" + parts[1]
+            records = records.assign(task_of_uid=parts[0], session_of_uid=session, output_of_uid=parts[2].astype(int))
+    there = {ours: [name for name in names.split() if name in records][:1] for ours, names in VERL.items()}
     episode = ["step", *there["episode"]]
-    scores = pd.to_numeric(records["score"].where(records["score"].map(np.isscalar)), errors="coerce")
-    if not there["episode"] or not records.duplicated(episode).any() or not np.isfinite(scores).all():
+    if not there["episode"] or not records.duplicated(episode).any():
         return records
-    in_order = records.sort_values(["step", *there["turn"]], key=partial(pd.to_numeric, errors="coerce"), kind="stable")
-    for ours, unit in {"team_reward": episode, "local_reward": [*episode, *there["agent"]]}.items():
-        if scores.groupby([records[name] for name in unit]).nunique().max() > 1:
-            continue
-        once = records["score"].where(~in_order.duplicated(unit, keep="last"), 0.0)
-        if ours == "team_reward":
-            notes[ours] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
-            return records.assign(**{"score once": once})
-        notes[ours] = "the scores of an episode's agents differ, so each is the agent's own, once, at its last row"
-        return records.assign(score=once).rename(columns={"score": "own score"})
-    notes["team_reward"] = (
-        "the scores of an agent's rows in an episode differ, and the credit adds them up: pass "
-        "columns={'local_reward': 'score'} if each is the row's own"
-    )
+    scores = numbers(records, "score")
+    in_order = records.sort_values(["step", *there["turn"]], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
+    for whose, ours, unit in (("episode", "team_reward", episode), ("agent", "local_reward", episode + there["agent"])):
+        if scores.groupby([records[name] for name in unit]).nunique().max() == 1:
+            notes[ours] = f"verl repeats an {whose}'s score on each of its rows; it counts once, at the last one"
+            once = scores.where(~in_order.duplicated(unit, keep="last"), 0.0)
+            return records.drop(columns=["score"] * (whose == "agent")).assign(**{ours: once})
+    notes["team_reward"] = "the scores of an episode's rows add up; if each is the row's own, name it local_reward"
     return records
 
 
 def _slime(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Return the samples with a reward, each of which is an episode as in the groups of slime."""
     rows = _each(_scored(records, records["reward"].map(lambda reward: reward is not None), notes), _sample)
-    if "rollout_id" in rows and rows["rollout_id"].dropna().duplicated().any():
-        notes["episode"] = "rollouts have several samples: each is an episode of its own, as in the groups of slime"
-    tokens = [name for name in ("prompt_ids", "completion_ids", "logprobs") if name in rows]
-    return rows.drop(columns=[name for name in tokens if rows[name].isna().any()])
+    return rows.drop(columns=[name for name in LISTS if name in rows and rows[name].isna().any()])
 
 
 def _sample(record: Record) -> list[Record]:
     """Return the plain values of a sample, and its token ids if the model sampled all of its response."""
-    parts = {f"{part}/{name}": one for part in ("reward", "metadata") if isinstance(record.get(part), dict)
-             for name, one in record[part].items()}  # fmt: skip
-    row = {name: one for name, one in (record | parts).items() if isinstance(one, str | float | int)}
+    parts = [(part, record[part]) for part in ("reward", "metadata") if isinstance(record.get(part), dict)]
+    values = record | {f"{part}/{name}": value for part, inner in parts for name, value in inner.items()}
+    row = {name: value for name, value in values.items() if isinstance(value, str | float | int) or name == "prompt"}
     tokens, length, logprobs = record["tokens"], record["response_length"], record.get("rollout_log_probs")
     if len(tokens) >= length > 0 and all(record.get("loss_mask") or [1]):
-        tokens = [int(token) for token in tokens]
-        row |= {"prompt_ids": tokens[:-length], "completion_ids": tokens[-length:]}
-        row |= {} if logprobs is None else {"logprobs": [float(one) for one in logprobs]}
-    return [row | {"prompt": record["prompt"]}]
+        row |= {"prompt_ids": list(map(int, tokens[:-length])), "completion_ids": list(map(int, tokens[-length:]))}
+        row |= {} if logprobs is None else {"logprobs": list(map(float, logprobs))}
+    return [row]
 
 
 def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> pd.DataFrame:
     """Return the rows of all records; an error in one names its file and line."""
     rows, places = [], []
     for place, record in zip(records.index, records.to_dict("records"), strict=True):
-        there = {key: one for key, one in record.items() if not (isinstance(one, float) and math.isnan(one))}
         try:
-            found = rows_of(there)
+            found = rows_of({key: one for key, one in record.items() if not (isinstance(one, float) and one != one)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             what = f"{error} is missing or not a number" if isinstance(error, KeyError) else str(error)
             remedy = "correct or remove this line, or pass format= if another trainer wrote the file"
@@ -200,14 +175,14 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     steps = calls.index.to_series().str.extract(r"[/\\]step_(\d+)[/\\]train[/\\]")[0]
     if steps.notna().all():  # the batch of prime-rl, which an episode may have been started for some steps before
         calls["step"] = steps.to_numpy()
-    scored = calls.pop("scored")
+    scored = calls.pop("scored").to_numpy()
     if not scored.all():
-        agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
+        agents = ", ".join(sorted(set(calls["agent"][~scored])))
         notes["rows"] = f"{(~scored).sum()} turns of traces without a reward are left out ({agents})"
-        calls = calls[scored.to_numpy()]
-    ours, reward = "team_reward", calls.pop("reward")
-    if calls.groupby("episode")["trace"].nunique().gt(1).any():
-        ours = "local_reward"
+        calls = calls[scored]
+    several = calls.groupby("episode")["trace"].nunique().gt(1).any()
+    ours, reward = "local_reward" if several else "team_reward", calls.pop("reward")
+    if several:
         notes[ours] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
     return calls.dropna(axis=1).assign(**{ours: reward})  # what only some turns have is left out
 
@@ -215,13 +190,9 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
 def _calls(episode: Record) -> list[Record]:
     """Return the sampled messages of an episode's traces in the order of their time."""
     rows, task = [], episode["task"]
-    around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"]}
+    ids = {name: (episode.get(name) or {}).get("id") for name in ("group", "env")}
     work = (episode.get("run") or {}).get("work") or {}
-    around |= {
-        "group": (episode.get("group") or {}).get("id"),
-        "env": episode["env"].get("id"),
-        "step": work.get("step"),
-    }
+    around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"], **ids, "step": work.get("step")}
     for trace in episode["traces"]:
         nodes, rewards = trace["nodes"], [one for one in trace.get("rewards", {}).values() if one is not None]
         sampled = [place for place, node in enumerate(nodes) if node.get("sampled")]
@@ -258,34 +229,24 @@ def _tokens(node: Record, before: list[Record]) -> Record:
 
 
 VERL = {
-    "prompt": ("input",), "completion": ("output",), "team_reward": ("score once", "score"), "step": ("step",),
-    "task": ("task of uid", "uid"), "episode": ("session of uid", "traj_uid", "trajectory_id"),
-    "turn": ("output of uid", "turn", "step_id"), "agent": ("agent_id", "agent_name", "agent", "role"),
-    "policy": ("wg_id",), "valid": ("is_action_valid",), "local_reward": ("own score",),
+    "prompt": "input", "completion": "output", "team_reward": "team_reward score", "local_reward": "local_reward",
+    "step": "step", "task": "task_of_uid uid", "episode": "session_of_uid traj_uid trajectory_id", "policy": "wg_id",
+    "turn": "output_of_uid turn step_id", "agent": "agent_id agent_name agent role", "valid": "is_action_valid",
 }  # fmt: skip
-SLIME = {
-    "step": ("rollout",), "task": ("group_index",), "prompt": ("prompt",), "completion": ("response",),
-    "team_reward": ("reward",), "agent": ("agent", "metadata/agent"),
-    **{name: (name,) for name in ("prompt_ids", "completion_ids", "logprobs")},
-}  # fmt: skip
-TRL = {"team_reward": ("sum of rewards",), **{name: (name,) for name in ("step", "prompt", "completion", "advantage")}}
-TINKER = {
-    "step": ("iteration",), "task": ("group",), "episode": ("trajectory",), "turn": ("step_idx",),
-    "team_reward": ("reward",), "done": ("episode_done",),
-}  # fmt: skip
-PRIME = "rollouts/step_*/train"
-SUMMARIES = "train_rollout_summaries.jsonl"
+TRL = {"step": "step", "prompt": "prompt", "completion": "completion", "advantage": "advantage", "team_reward": "sum"}
+TINKER = {"step": "iteration", "task": "group", "episode": "trajectory", "turn": "step_idx", "team_reward": "reward",
+          "done": "episode_done"}  # fmt: skip
+SLIME = {"step": "rollout", "task": "group_index", "prompt": "prompt", "completion": "response",
+         "team_reward": "reward", "agent": "agent metadata/agent", **{name: name for name in LISTS}}  # fmt: skip
+OURS = {name: name for name in SCHEMA}
+STEP, TRAIN, PRIME = "completions_*.parquet", "train_rollout_summaries.jsonl", "rollouts/step_*/train"
 FORMATS = {one.name: one for one in (
-    Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
-           {name: (name,) for name in SCHEMA}),
-    Format("trl", ("completions/completions_*.parquet", "completions_*.parquet"),
-           frozenset({"step", "prompt", "completion", "advantage"}), _trl, TRL),
-    Format("verl", ("[0-9]*.jsonl",), frozenset({"input", "output", "score", "step"}), _verl, VERL),
-    Format("tinker", (f"iteration_*/{SUMMARIES}", SUMMARIES),
-           frozenset({"iteration", "group_idx", "traj_idx", "steps", "final_reward"}), _tinker, TINKER),
-    Format("slime", ("*.pt",), frozenset({"rollout", "tokens", "response", "response_length", "reward"}), _slime,
-           SLIME, skipped="eval_"),
-    Format("verifiers", ("traces.jsonl", f"{PRIME}/effective/traces.jsonl", f"{PRIME}/all/traces.jsonl"),
-           frozenset({"id", "task", "traces", "env"}), _verifiers, {name: (name,) for name in SCHEMA}),
+    Format("table", "*.csv *.jsonl *.parquet", "team_reward", lambda records, notes: records, OURS),
+    Format("trl", f"completions/{STEP} {STEP}", "step prompt completion advantage", _trl, TRL),
+    Format("verl", "[0-9]*.jsonl", "input output score step", _verl, VERL),
+    Format("tinker", f"iteration_*/{TRAIN} {TRAIN}", "group_idx traj_idx steps final_reward", _tinker, TINKER),
+    Format("verifiers", f"traces.jsonl {PRIME}/effective/traces.jsonl {PRIME}/all/traces.jsonl", "id task traces env",
+           _verifiers, OURS),
+    Format("slime", "*.pt", "rollout tokens response response_length reward", _slime, SLIME, skipped="eval_"),
 )}  # fmt: skip
 """The formats that `read` knows, in the order in which it tries them."""

@@ -18,15 +18,24 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
 from mas_lab.cells.grouping import group
 from mas_lab.contrib.foreign.files import DATABASE, PACKED, load
-from mas_lab.contrib.foreign.formats import FORMATS, Format, Notes, numbers, refuse, text
+from mas_lab.contrib.foreign.formats import FORMATS, LISTS, Format, Notes, numbers, refuse, text
 from mas_lab.runs.disk import TEXTS
 from mas_lab.table import NUMBER, SCHEMA, TableError
 
 WHOLE = ("step", "turn", "depth", "candidate")
 COUNTED = (*WHOLE, *(name for name, column in SCHEMA.items() if column.check is NUMBER["check"]))
 """Columns of numbers."""
-LISTS, NAMES = ("prompt_ids", "completion_ids", "logprobs"), ("task", "episode", "agent", "policy", "group")
-"""Columns of a list per row, and columns of names, none of which is empty."""
+MISSING = {
+    "task": "no task ids: tasks and groups are by prompt text, which joins equal prompts of different tasks",
+    "episode": "no episode ids: the episode is the row",
+    "agent": "no agent names: one agent, named 'agent'",
+    "valid": "valid is True, since the files do not say which outputs were understood",
+    "local_reward": "no local_reward: lab.wrong_way is not available",
+    "advantage": "no advantages of the trainer: lab.wrong_way takes those of recipes=",
+    "completion": "no texts: RolloutViewer is not available",
+    "logprobs": "no token ids with log-probabilities: SpikeInspector, lab.entropies and lab.update are not available",
+}
+"""Column that the files lack -> what follows, for the warning."""
 
 
 def read(
@@ -71,8 +80,7 @@ def read(
     taken = "" if format else f"format '{kind.name}', {len(files)} file{'s'[: len(files) - 1]}, {len(turns)} rows"
     if said := "; ".join(filter(None, [taken, *notes.values()])):
         warnings.warn(f"lab.read: {said}", stacklevel=2)
-    ours = [name for name in SCHEMA if name in turns]
-    return turns[[*ours, *(name for name in turns if name not in SCHEMA)]].infer_objects()
+    return turns[sorted(turns, key=lambda name: [*SCHEMA, name].index(name))].infer_objects()
 
 
 # Files
@@ -89,30 +97,25 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
         files = _files(path, kind) if path.is_dir() else [path]
         if files and files[0] not in seen:
             seen[files[0]] = list(load(files[0], only_first=True)), files
-        if files and kind.keys <= set(seen[files[0]][0]):
+        if files and set(kind.keys.split()) <= set(seen[files[0]][0]):
             return kind, files
     if columns and seen and format in (None, "table"):
         return FORMATS["table"], next(iter(seen.values()))[1]
-    looked = "; ".join(
-        f"{file} has {f'the columns {named}' if (named := ', '.join(map(repr, names))) else 'no rows'}"
-        + (f", and not {', '.join(sorted(map(repr, FORMATS[format].keys.difference(names))))}" if format else "")
-        for file, (names, _) in seen.items()
-    )
-    known = "; ".join(f"{kind.name} ({', '.join(kind.files)})" for kind in FORMATS.values())
-    what = f"{'another' if format else 'no known'} format: {looked or 'no file has a known name, or all are empty'}"
+    looked = [f"{file} has the columns {', '.join(map(repr, names))}" for file, (names, _) in seen.items() if names]
+    looked += [f"without {name!r}" for name in kind.keys.split() if format and looked and name not in seen[files[0]][0]]
+    known = "; ".join(f"{kind.name} ({', '.join(kind.files.split())})" for kind in FORMATS.values())
     raise TableError(
-        f"read: {path} has {what}. Known are {known}. For another one, name its columns: columns={{'team_reward': ..., "
-        "'task': ..., 'episode': ..., 'agent': ..., 'turn': ..., 'prompt': ..., 'completion': ...}"
+        f"read: {path} has {'another' if format else 'no known'} format: "
+        f"{', '.join(looked) or 'no file has a known name, or all are empty'}. Known are {known}. For another one, "
+        "name its columns: columns={'team_reward': ..., 'task': ..., 'episode': ..., 'agent': ..., 'prompt': ..., ...}"
     )
 
 
 def _files(folder: Path, kind: Format) -> list[Path]:
     """Return the files of a format, of the first pattern that has some; each may be packed, all in one way."""
-    for pattern, packed in product(kind.files, ("", *PACKED)):
-        files = [
-            file for file in folder.glob(pattern + packed) if kind.skipped not in file.name and file.stat().st_size
-        ]
-        if files:
+    for pattern, packed in product(kind.files.split(), ("", *PACKED)):
+        found = [file for file in folder.glob(pattern + packed) if kind.skipped not in file.name]
+        if files := [file for file in found if file.stat().st_size]:
             return sorted(files, key=lambda file: ([int(one) for one in re.findall(r"\d+", str(file))], file))
     return []
 
@@ -123,8 +126,8 @@ def _files(folder: Path, kind: Format) -> list[Path]:
 def _renamed(records: pd.DataFrame, kind: Format, columns: Mapping[str, Any]) -> pd.DataFrame:
     """Return the table under our names, with checked values; other columns are kept behind."""
     named = [name for name in columns.values() if isinstance(name, str)]
-    usable = {name for name in records if name in kind.keys or records[name].notna().any()}.difference(named)
-    there = {ours: [name for name in theirs if name in usable] for ours, theirs in kind.names.items()}
+    usable = {name for name in records if name in kind.keys.split() or records[name].notna().any()}.difference(named)
+    there = {ours: [name for name in theirs.split() if name in usable] for ours, theirs in kind.names.items()}
     found = {ours: names[0] for ours, names in there.items() if names} | dict(columns)
     turns = {}
     for ours, theirs in found.items():
@@ -155,7 +158,6 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
         return values.astype(int) if ours in WHOLE else values
     if ours in LISTS:
         refuse(values.map(np.isscalar), records, theirs, ours, "not a list, which JSONL and parquet can hold")
-    check = check or (ours in NAMES and (lambda name: str(name) != ""))
     bad = values.isna() | (~values.map(check).astype(bool) if check else False)
     refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
     if ours in ("prompt", "completion"):
@@ -165,60 +167,46 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
 
 def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     """Add the columns that every instrument needs, each by a rule that `notes` says."""
-    first = turns.index[0]
-    if not {"team_reward", "local_reward"} & set(turns):
-        raise TableError(
-            f"read: {first} has no reward; the columns are {', '.join(map(repr, turns))}. Name the reward: "
-            "columns={'team_reward': ...}"
-        )
+    for what, names in {"reward": ("team_reward", "local_reward"), "tasks and no prompts": ("task", "prompt")}.items():
+        if turns.columns.isin(names).sum() == 0:
+            raise TableError(
+                f"read: {turns.index[0]} has no {what}; the columns are {', '.join(map(repr, turns))}. Name one: "
+                f"columns={{'{names[0]}': ...}}"
+            )
     turns = turns.reset_index(drop=True)
-    step = [turns["step"]] if "step" in turns else []
+    by_row, ordered = "episode" not in turns, "turn" in turns
+    for name in [name for name in MISSING if name not in turns]:
+        notes.setdefault(name, MISSING[name])
     if "task" not in turns:
-        if "prompt" not in turns:
-            raise TableError(f"read: {first} has no tasks and no prompts; name them: columns={{'task': ...}}")
         turns["task"] = [f"prompt {number}" for number in pd.factorize(turns["prompt"])[0]]
-        notes["task"] = "no task ids: tasks and groups are by prompt text, which joins equal prompts of different tasks"
-    whole = "episode" in turns
-    if not whole:
+    if by_row:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
-        notes.setdefault("episode", "no episode ids: the episode is the row")
-    if "agent" not in turns:
-        turns["agent"] = "agent"
-        notes.setdefault("agent", "no agent names: one agent, named 'agent'")
-    elif "policy" not in turns and turns["agent"].nunique() > 1:
+    for name, value in {"agent": "agent", "valid": True}.items():
+        turns[name] = turns.get(name, value)
+    if "policy" not in turns and turns["agent"].nunique() > 1:
         notes["policy"] = "no policy names: lab.advise takes each agent to have weights of its own"
-    if "turn" not in turns:
-        turns["turn"] = turns.groupby([*step, turns["episode"], turns["agent"]]).cumcount()
-        if whole:
+    episode = [name for name in ("step", "episode") if name in turns]
+    if not ordered:
+        turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()
+        if not by_row:
             notes["turn"] = "no turns: their order is that of the rows"
-            turns["depth"] = turns.groupby([*step, turns["episode"]]).cumcount()
-    if "valid" not in turns:
-        turns["valid"] = True
-        notes["valid"] = "valid is True, since the files do not say which outputs were understood"
+    if not by_row and turns.columns.isin(["depth", "node", "candidate"]).sum() == 0:
+        in_order = turns.sort_values("turn", kind="stable") if ordered else turns
+        turns["depth"] = in_order.groupby(episode).cumcount()
     return turns
 
 
 def _compared(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Add `credit` and `group`, and to the notes what cannot be shown."""
+    """Add `credit` and `group`."""
     credit = episode_return()
     if "team_reward" not in turns:
         turns["team_reward"], credit = 0.0, own_return()
         own = "the credit is lab.own_return(), for recipes too: recipe.replace(credit=lab.own_return())"
         notes["team_reward"] = f"no team reward: it is 0, and {own}"
-    elif "local_reward" not in turns:
-        notes["local_reward"] = "no local_reward: lab.wrong_way is not available"
-    of_episode = turns.groupby([*(["step"] if "step" in turns else []), "episode"])["team_reward"]
+    of_episode = turns.groupby([name for name in ("step", "episode") if name in turns])["team_reward"]
     several = of_episode.transform("size") > 1
     if turns["team_reward"][several].any() and (of_episode.transform("nunique")[several] == 1).all():
         notes["repeated"] = "every row of an episode has the same team_reward, and the credit adds them up"
-    if "advantage" not in turns:
-        notes["advantage"] = "no advantages of the trainer: lab.wrong_way takes those of recipes="
-    if not {"prompt", "completion"} <= set(turns):
-        notes["completion"] = "no texts: RolloutViewer is not available"
-    if {"completion_ids", "logprobs"} <= set(turns):
-        notes["ids"] = "no statistics of updates: SpikeInspector is not available"
-    else:
-        notes["ids"] = "no token ids: SpikeInspector, lab.entropies and lab.update are not available"
     bare = turns.drop(columns=["credit", "group"], errors="ignore")
     grouped = group(bare, "task", credit)
     return grouped.assign(**{name: turns[name] for name in ("credit", "group") if name in turns})
