@@ -44,15 +44,11 @@ def trl(folder: Path = HERE / "trl", trackers: Sequence[str] = ()) -> Path:
     return folder
 
 
-def trackio(folder: Path = HERE / "trackio") -> Path:
-    """Log the same training to trackio; return the project's file.
-
-    trackio must not be imported yet, since it then settles its folder.
-    """
+def trackio(folder: Path = HERE / "trackio", run: Path | None = None) -> None:
+    """Log the same training to trackio, into `folder`. trackio must not be imported yet: it then settles its folder."""
     os.environ["TRACKIO_DIR"] = str(folder)
-    with tempfile.TemporaryDirectory() as run:
-        trl(Path(run), ["trackio"])
-    return folder / "sums.db"
+    with tempfile.TemporaryDirectory() as made:
+        trl(run or Path(made), ["trackio"])
 
 
 def verl() -> None:
