@@ -48,10 +48,11 @@ def read(
     >>> lab.RECIPES["dr_mas"].advantages(turns)
 
     Args:
-        path: A file, or the folder of a run.
-        format: "trl" (TRL 1.16, `log_completions=True`), "verl" (verl 0.9.1, `trainer.rollout_data_dir`), "tinker"
-            (tinker-cookbook 0.6.1, rollout summaries), "verifiers" (verifiers 0.4.0, traces.jsonl) or "table" (any CSV,
-            JSONL or parquet). `None`: it is recognised by the files' names and columns.
+        path: A file, or the folder of a run. Of trackio: a project's file, or `project.db/NAME` for one of its runs.
+        format: "trl" (TRL 1.16, `log_completions=True`, its files or trackio's), "verl" (verl 0.9.1,
+            `trainer.rollout_data_dir`), "tinker" (tinker-cookbook 0.6.1, rollout summaries), "verifiers" (traces.jsonl
+            of verifiers 0.4.0 and prime-rl 0.8.1), "slime" (slime 0.3.1, `--save-debug-rollout-data`) or "table" (any
+            CSV, JSONL or parquet). `None`: it is recognised by the files' names and columns.
         columns: Our name -> their name, such as `{"team_reward": "score", "agent": "role"}`. For a number, names with
             weights add up: `{"team_reward": {"correct": 1.0, "format": 0.1}}`. `None`: the names of the format.
 
