@@ -13,7 +13,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.table import TableError
@@ -22,8 +21,6 @@ PACKED = (".gz", ".zst", ".bz2")
 """Endings of packed files, behind the ending of the format."""
 DATABASE = ".db"
 """Ending of a project of trackio, which may hold several runs: `project.db/NAME` is the path of one."""
-NUMBERS = {"NaN": np.nan, "Infinity": np.inf, "-Infinity": -np.inf}
-"""How trackio writes numbers that JSON does not have."""
 REFUSED = "it holds more than numbers, texts and tensors, so that to load it could run code; save it again without that"
 """Why a file of torch is not read."""
 
@@ -105,4 +102,4 @@ def _logged(path: Path) -> pd.DataFrame:
         known = ", ".join(f"{name} ({run_id})" for run_id, name in runs) or "train with log_completions=True"
         raise ValueError(f"name one run, as in lab.read('{file}/NAME'), of those with completions: {known}")
     found = pd.DataFrame([row for table in wanted[0].values() for row in table], dtype=object)
-    return found.replace({name: NUMBERS for name in found if found[name].map(type).eq(float).any()})
+    return found.astype({name: float for name in found if found[name].map(type).eq(float).any()})  # NaN is a text there

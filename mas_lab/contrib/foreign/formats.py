@@ -29,7 +29,7 @@ class Format:
     name: str
     """Name of the format, for `read(format=)`."""
     files: str
-    """Patterns of its files below a folder, in words; the first that matches counts."""
+    """Patterns of its files below a folder; the first that matches counts. A space stands between two, as below."""
     keys: str
     """Columns by which its files are recognised."""
     rows: Callable[[pd.DataFrame, Notes], pd.DataFrame]

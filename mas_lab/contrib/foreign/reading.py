@@ -191,9 +191,9 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()
         if not by_row:
             notes["turn"] = "no turns: their order is that of the rows"
-    if not by_row and turns.columns.isin(["depth", "node", "candidate"]).sum() == 0:
-        in_order = turns.sort_values("turn", kind="stable") if ordered else turns
-        turns["depth"] = in_order.groupby(episode).cumcount()
+    twice = turns.duplicated([*episode, "turn", "agent"]).any()  # without depth, the credit refuses them
+    if not (by_row or twice or turns.columns.isin(["depth", "node", "candidate"]).any()):
+        turns["depth"] = (turns.sort_values("turn", kind="stable") if ordered else turns).groupby(episode).cumcount()
     return turns
 
 

@@ -405,6 +405,8 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet, \.pt, \.db; convert it"),
     ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
     ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
+    ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
+     "several kept actions at task 'a', episode '0', agent 'x', turn 0"),
     ("sums.db", ["no database"], {}, r"sums\.db is not a readable db file: file is not a database"),
     ("data_0.pt", ["no file of torch"], {}, r"data_0\.pt is not a readable pt file"),
     ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"id": "t", "agent": {"name": "a"}, "nodes": [
