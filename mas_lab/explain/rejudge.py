@@ -40,7 +40,7 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
     Raises:
         TableError: A column is missing, or a value in it cannot be used.
     """
-    columns = ["rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
+    columns = ["recipe", "rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
     columns += ["norm"] if team is not None else []
     first, tables = None, []
     for recipe in map(find, recipes):
@@ -57,9 +57,7 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
             found = found.join(wrong_way(judged).groupby("agent", observed=True)[["wrong_way", "reinforced"]].mean())
         if team is not None:
             found["norm"] = pd.Series(_norms(team, judged, recipe), dtype=float)
-        found = found.reindex(columns=columns)
-        found.insert(0, "recipe", recipe.name)
-        tables.append(found.reset_index())
+        tables.append(found.assign(recipe=recipe.name).reindex(columns=columns).reset_index())
     found = pd.concat(tables).sort_values("agent", kind="stable", ignore_index=True)
     return documented(found, "rejudge")
 

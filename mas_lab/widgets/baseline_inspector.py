@@ -10,11 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.cells.credits import own_return
 from mas_lab.explain.moments import baseline_unit
 from mas_lab.explain.rejudge import rejudge
 from mas_lab.recipes import RECIPES, Recipe
-from mas_lab.widgets.document import beside, table_html
-from mas_lab.widgets.live import with_fallback
+from mas_lab.widgets.document import table_html
+from mas_lab.widgets.live import interact
 from mas_lab.widgets.source import Source
 
 CHOICES: dict[str, dict[str, Any]] = {
@@ -24,7 +25,8 @@ CHOICES: dict[str, dict[str, Any]] = {
     "scale": {"standard deviation": None, "the agent's over the batch": ("agent",), "none": "none"},
 }  # fmt: skip
 """What can be chosen: label -> the argument `by`, `center` or `scale` of cells 2 and 3."""
-FIRST = ({"compared with": "the task"}, {"compared with": "the agent's rows in the task"})
+FIRST = ("the task", "the agent's rows in the task")
+"""What either side is compared with at first."""
 
 
 class BaselineInspector:
@@ -33,7 +35,8 @@ class BaselineInspector:
     >>> lab.BaselineInspector(lab.read("completions/"))
 
     In a notebook, six menus choose group, center and scale of either side, and the table follows at once. Elsewhere,
-    `.table` and `.choose(side, **labels)` do the same.
+    `.table` and `.choose(side, **labels)` do the same. The credit is the episode's return, or the agent's own return if
+    the team earned nothing.
 
     Args:
         x: A table of turns, one report or several, a run, its path, or a live dashboard.
@@ -48,8 +51,7 @@ class BaselineInspector:
         self.source = Source(x, agents)
         self.step = self.source.steps[-1] if step is None else step
         self.turns = self.source.turns(self.step)
-        plain = {part: next(iter(labels)) for part, labels in CHOICES.items()}
-        self.chosen = [plain | own for own in FIRST]
+        self.chosen = [dict(zip(CHOICES, [by, "mean", "standard deviation"], strict=True)) for by in FIRST]
         """The labels of both sides, see `CHOICES`."""
 
     def __repr__(self) -> str:
@@ -72,28 +74,23 @@ class BaselineInspector:
     def _recipe(self, side: int) -> Recipe:
         by, center, scale = (CHOICES[part][label] for part, label in self.chosen[side].items())
         once = baseline_unit(self.turns) if (by, center, scale) == (("task",), None, None) else None
-        return RECIPES["grpo"].replace(name="AB"[side], by=by, center=center, scale=scale, once_per=once)
+        recipe = RECIPES["grpo"].replace(name="AB"[side], by=by, center=center, scale=scale, once_per=once)
+        return recipe if self.turns["team_reward"].any() else recipe.replace(credit=own_return())
 
     def _ipython_display_(self) -> None:
-        import ipywidgets
+        from ipywidgets import Dropdown
+
+        look = {"style": {"description_width": "initial"}, "layout": {"width": "32%"}}
+        menus = {}
+        for side, part in product((0, 1), CHOICES):
+            menu = Dropdown(options=list(CHOICES[part]), value=self.chosen[side][part], **look)
+            menus[f"{'AB'[side]}: {part}"] = menu
+        interact(self._show, **menus)
+
+    def _show(self, **labels: str) -> None:
         from IPython.display import display
 
-        shown = ipywidgets.HTML(self._html())
-        menus = []
-        for side, part in product((0, 1), CHOICES):
-            menu = ipywidgets.Dropdown(
-                options=list(CHOICES[part]), value=self.chosen[side][part], description=f"{'AB'[side]}: {part}",
-                style={"description_width": "initial"},
-            )  # fmt: skip
-            menu.observe(lambda change, side=side, part=part: self._follow(shown, side, part, change["new"]), "value")
-            menus.append(menu)
-        rows = [ipywidgets.HBox(menus[:3]), ipywidgets.HBox(menus[3:]), shown]
-        display(with_fallback(ipywidgets.VBox(rows), self._html()), raw=True)
-
-    def _follow(self, shown: Any, side: int, part: str, label: str) -> None:
-        self.chosen[side][part] = label
-        shown.value = self._html()
-
-    def _html(self) -> str:
+        for (side, part), label in zip(product((0, 1), CHOICES), labels.values(), strict=True):
+            self.chosen[side][part] = label
         caption = f"{self.source.title}, step {self.step}: what either baseline makes of the same rows"
-        return beside(table_html(self.table, caption))
+        display({"text/html": table_html(self.table, caption)}, raw=True)

@@ -109,13 +109,14 @@ def with_fallback(widget: Any, static: str) -> dict[str, Any]:
 def interact(function: Callable[..., None], **controls: Any) -> None:
     """Show `function` below a widget for each of its arguments; a moved widget runs it again.
 
-    A stored notebook keeps the function's output for the first values, and names these values. The sliders do not move
+    A stored notebook keeps the function's output for the first values, and names these values. The widgets do not move
     in a viewer, in an untrusted notebook, or on a page made from one.
     """
     import ipywidgets
     from IPython.display import display
 
     widget = ipywidgets.interactive(function, **controls)
+    widget.layout.flex_flow, widget.out.layout.width = "row wrap", "100%"
     values = {name: one.get_interact_value() for name, one in zip(controls, widget.kwargs_widgets, strict=True)}
     display(with_fallback(widget, _static(function, values)), raw=True)
 
@@ -128,7 +129,7 @@ def _static(function: Callable[..., None], values: dict[str, Any]) -> str:
     printed = f"<pre>{escape(captured.stdout)}</pre>" if captured.stdout else ""
     chosen = ", ".join(f"{name} = {value}" for name, value in values.items())
     drawn = [one.data["text/html"] for one in captured.outputs if "text/html" in one.data]
-    note = f"<p><small>Here at {escape(chosen)}; the slider lives where the notebook runs.</small></p>"
+    note = f"<p><small>Here at {escape(chosen)}; the widgets live where the notebook runs.</small></p>"
     return beside(f"{printed}{''.join(drawn)}{note}")
 
 

@@ -1,5 +1,6 @@
 """Two baselines over the same rows: the menus, what they change, and the table without a notebook."""
 
+import ipywidgets
 import pandas as pd
 import pytest
 from small import Relay, make_team
@@ -32,15 +33,27 @@ def test_a_choice_changes_its_side_alone(turns):
         inspector.choose(0, scale="half")
 
 
+def test_without_a_reward_of_the_team_agents_are_judged_by_their_own(turns):
+    own = turns.assign(
+        team_reward=0.0, local_reward=turns["team_reward"] + 0.1 * (turns["agent"] == turns["agent"].iloc[0])
+    )
+    expected = lab.rejudge(own, [lab.RECIPES["dr_mas"].replace(name="B", credit=lab.own_return())])
+    found = lab.BaselineInspector(own).table
+    found = found[found["recipe"] == "B"].reset_index(drop=True)
+    assert found["size"].tolist() == expected["size"].tolist() and (found["size"] > 0).all()
+
+
 def test_a_notebook_shows_six_menus_that_recompute(turns, monkeypatch):
     shown, made = [], []
-    box = type("Box", (), {"model_id": "m"})
-    monkeypatch.setattr("IPython.display.display", lambda bundle, **_: shown.append(bundle))
-    monkeypatch.setattr("ipywidgets.VBox", lambda children: made.extend(children) or box())
+    interactive = ipywidgets.interactive
+    monkeypatch.setattr(
+        "ipywidgets.interactive", lambda *args, **menus: made.append(interactive(*args, **menus)) or made[0]
+    )
+    monkeypatch.setattr("IPython.display.display", lambda bundle, **_: shown.append(bundle["text/html"]))
     inspector = lab.BaselineInspector(turns)
     inspector._ipython_display_()
-    menus = [menu for row in made[:2] for menu in row.children]
-    assert len(menus) == 2 * len(CHOICES) and "<table>" in shown[0]["text/html"]
-    before = made[2].value
+    menus = made[0].kwargs_widgets
+    assert [menu.value for menu in menus] == [label for side in inspector.chosen for label in side.values()]
+    assert menus[3].description == "B: compared with" and len(menus) == 2 * len(CHOICES) and "<table>" in shown[0]
     menus[-1].value = "none"
-    assert inspector.chosen[1]["scale"] == "none" and made[2].value != before
+    assert inspector.chosen[1]["scale"] == "none" and "<table>" in shown[-1] and shown[-1] != shown[0]

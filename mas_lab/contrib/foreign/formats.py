@@ -5,9 +5,9 @@ trainer's own column names. Leaves out: files and the names of `lab.SCHEMA` (`re
 """
 
 import json
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ import pandas as pd
 from mas_lab.table import SCHEMA, TableError, plain
 
 Record = dict[str, Any]
+LISTS = ("prompt_ids", "completion_ids", "logprobs")
+"""Our columns of a list per row."""
 Notes = dict[str, str]
 """Column of ours -> how it came about, for the warning; unsaid if the caller names another column."""
 
@@ -26,20 +28,21 @@ class Format:
 
     name: str
     """Name of the format, for `read(format=)`."""
-    files: tuple[str, ...]
-    """Patterns of its files below a folder; the first that matches counts."""
-    keys: frozenset[str]
+    files: str
+    """Patterns of its files below a folder; the first that matches counts. A space stands between two, as below."""
+    keys: str
     """Columns by which its files are recognised."""
     rows: Callable[[pd.DataFrame, Notes], pd.DataFrame]
     """Function (records, notes) -> a row per model call. It adds to the notes."""
-    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    names: Mapping[str, str]
     """Our name -> the trainer's names, of which the first that is there counts."""
+    skipped: str = "/"
+    """Text in the names of evaluations' files, which are left out of a folder."""
 
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
-    scalars = records[name].where(records[name].map(np.isscalar))
-    found = pd.to_numeric(scalars, errors="coerce").astype(float)
+    found = pd.to_numeric(records[name].where(records[name].map(np.isscalar)), errors="coerce").astype(float)
     refuse(~np.isfinite(found), records, name, ours, "not a finite number")
     return found
 
@@ -55,71 +58,89 @@ def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str
 
 
 def text(value: Any) -> str:
-    """Return a prompt or completion as text; a list of messages becomes a line `role: content` for each."""
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list | np.ndarray) or not all(isinstance(one, dict) and "role" in one for one in value):
+    """Return a prompt or completion as text: of messages a line `role: content` each, of an answer the content."""
+    messages = [value] if isinstance(value, dict) else value if isinstance(value, list | np.ndarray) else [value]
+    if not all(isinstance(message, dict) and "role" in message for message in messages):
         return str(value)
-    if [message["role"] for message in value] == ["assistant"]:
-        return _content(value[0])
-    return "\n".join(f"{message['role']}: {_content(message)}" for message in value)
+    said = [(message["role"], _content(message)) for message in messages]
+    return said[0][1] if [role for role, _ in said] == ["assistant"] else "\n".join(map(": ".join, said))
 
 
 def _content(message: Record) -> str:
     content, calls = message.get("content"), message.get("tool_calls")
-    if not isinstance(content, str):
-        parts = [] if content is None else content
-        content = "\n".join(part.get("text") or f"[{part['type']}]" for part in parts)
-    if calls is None or not len(calls):
-        return content
-    return f"{content}\n{json.dumps(list(calls), default=list, ensure_ascii=False)}".strip()
+    parts = content if isinstance(content, list | np.ndarray) else [] if content is None else [content]
+    texts = [one.get("text") or f"[{one.get('type', 'part')}]" if isinstance(one, dict) else str(one) for one in parts]
+    if calls is not None and len(calls):
+        texts.append(json.dumps(list(calls), default=plain, ensure_ascii=False))
+    return "\n".join(filter(None, texts))
 
 
 def _trl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Add up the reward functions, which stand between `completion` and `advantage`, and leave repeated steps out."""
-    names = list(records.columns)
-    between = names[names.index("completion") + 1 : names.index("advantage")]
-    rewards = [name for name in between if records[name].dtype.kind == "f"]
-    scored = records[rewards].notna().any(axis=1) | (not rewards)
-    if not scored.all():
-        notes["rows"] = f"{(~scored).sum()} rows without any reward are left out, as TRL does"
-    records, repeated, former = records[scored], [], ""
-    for step, own in records.groupby("step"):
-        written = repr(own[["prompt", "completion", "advantage"]].to_numpy().tolist())
-        repeated += [step] * (written == former)
-        former = written
-    if repeated:
+    """Add up the reward functions, which are the other columns of fractions, and leave repeated steps out."""
+    rewards = [name for name in records if name not in TRL and set(records[name].dropna().map(type)) == {float}]
+    records = _scored(records, records[rewards].notna().any(axis=1) | (not rewards), notes)
+    rows = records[["prompt", "completion", "advantage"]].map(repr).sum(axis=1).groupby(records["step"]).sum()
+    if repeated := list(rows.index[rows == rows.shift()]):
         notes["repeated"] = f"steps {repeated} repeat the completions of the step before and are left out"
         records = records[~records["step"].isin(repeated)]
     if len(rewards) > 1:
         weights = f"columns={{'team_reward': {dict.fromkeys(rewards, 1.0)}}}"
         notes["team_reward"] = f"team_reward is the sum of rewards, since TRL logs no weights: pass them as {weights}"
-    return records.assign(**{"sum of rewards": records[rewards].sum(axis=1)}) if rewards else records
+    return records.assign(sum=records[rewards].sum(axis=1)) if rewards else records
+
+
+def _scored(records: pd.DataFrame, scored: pd.Series, notes: Notes) -> pd.DataFrame:
+    if not scored.all():
+        notes["rows"] = f"{(~scored).sum()} rows without any reward are left out"
+    return records[scored]
 
 
 def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
-    """Split verl's key uid_session_output, and count the score of an episode once."""
+    """Split verl's key uid_session_output, and count a score once that stands on all rows of an episode or agent."""
     if "uid" in records:
         parts = records["uid"].astype(str).str.extract(r"^(.+)_(\d+)_(\d+)$")
         if parts.notna().all(axis=None):
-            of_key = {"task of uid": parts[0], "session of uid": parts[0] + "_" + parts[1]}
-            records = records.assign(**of_key, **{"output of uid": parts[2].astype(int)})
-    episode = next((name for name in VERL["episode"] if name in records), None)
-    if episode is None or not records.duplicated(["step", episode]).any():
+            session = parts[0] + "_" + parts[1]
+            records = records.assign(task_of_uid=parts[0], session_of_uid=session, output_of_uid=parts[2].astype(int))
+    there = {ours: [name for name in names.split() if name in records][:1] for ours, names in VERL.items()}
+    episode = ["step", *there["episode"]]
+    if not there["episode"] or not records.duplicated(episode).any():
         return records
-    turn = [name for name in VERL["turn"] if name in records][:1]
-    last = ~records.sort_values(["step", *turn], kind="stable").duplicated(["step", episode], keep="last")
-    notes["team_reward"] = "verl repeats an episode's score on each of its rows; it counts once, at the last one"
-    return records.assign(**{"score once": numbers(records, "score").where(last, 0.0)})
+    scores = numbers(records, "score")
+    in_order = records.sort_values(["step", *there["turn"]], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
+    for whose, ours, unit in (("episode", "team_reward", episode), ("agent", "local_reward", episode + there["agent"])):
+        if scores.groupby([records[name] for name in unit]).nunique().max() == 1:
+            notes[ours] = f"verl repeats an {whose}'s score on each of its rows; it counts once, at the last one"
+            once = scores.where(~in_order.duplicated(unit, keep="last"), 0.0)
+            return records.drop(columns=["score"] * (whose == "agent")).assign(**{ours: once})
+    notes["team_reward"] = "the scores of an episode's rows add up; if each is the row's own, name it local_reward"
+    return records
+
+
+def _slime(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
+    """Return the samples with a reward, each of which is an episode as in the groups of slime."""
+    rows = _each(_scored(records, records["reward"].map(lambda reward: reward is not None), notes), _sample)
+    return rows.drop(columns=[name for name in LISTS if name in rows and rows[name].isna().any()])
+
+
+def _sample(record: Record) -> list[Record]:
+    """Return the plain values of a sample, and its token ids if the model sampled all of its response."""
+    parts = [(part, record[part]) for part in ("reward", "metadata") if isinstance(record.get(part), dict)]
+    values = record | {f"{part}/{name}": value for part, inner in parts for name, value in inner.items()}
+    row = {name: value for name, value in values.items() if isinstance(value, str | float | int) or name == "prompt"}
+    tokens, length, logprobs = record["tokens"], record["response_length"], record.get("rollout_log_probs")
+    if len(tokens) >= length > 0 and all(record.get("loss_mask") or [1]):
+        row |= {"prompt_ids": list(map(int, tokens[:-length])), "completion_ids": list(map(int, tokens[-length:]))}
+        row |= {} if logprobs is None else {"logprobs": list(map(float, logprobs))}
+    return [row]
 
 
 def _each(records: pd.DataFrame, rows_of: Callable[[Record], list[Record]]) -> pd.DataFrame:
     """Return the rows of all records; an error in one names its file and line."""
     rows, places = [], []
     for place, record in zip(records.index, records.to_dict("records"), strict=True):
-        there = {key: one for key, one in record.items() if not (isinstance(one, float) and math.isnan(one))}
         try:
-            found = rows_of(there)
+            found = rows_of({key: one for key, one in record.items() if not (isinstance(one, float) and one != one)})
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             what = f"{error} is missing or not a number" if isinstance(error, KeyError) else str(error)
             remedy = "correct or remove this line, or pass format= if another trainer wrote the file"
@@ -149,23 +170,29 @@ def _verifiers(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     calls = _each(records, _calls)
     if calls.empty:
         return calls
-    scored = calls.pop("scored")
+    if empty := len(records) - calls.index.nunique():
+        notes["episodes"] = f"{empty} episodes without a sampled message are left out"
+    steps = calls.index.to_series().str.extract(r"[/\\]step_(\d+)[/\\]train[/\\]")[0]
+    if steps.notna().all():  # the batch of prime-rl, which an episode may have been started for some steps before
+        calls["step"] = steps.to_numpy()
+    scored = calls.pop("scored").to_numpy()
     if not scored.all():
-        agents = ", ".join(sorted(calls.loc[~scored.to_numpy(), "agent"].unique()))
+        agents = ", ".join(sorted(set(calls["agent"][~scored])))
         notes["rows"] = f"{(~scored).sum()} turns of traces without a reward are left out ({agents})"
-        calls = calls[scored.to_numpy()]
-    if calls.groupby("episode")["trace"].nunique().gt(1).any():
-        calls = calls.rename(columns={"reward": "local_reward"})
-        notes["local_reward"] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
-    return calls.rename(columns={"reward": "team_reward"}).dropna(axis=1)  # what only some turns have is left out
+        calls = calls[scored]
+    several = calls.groupby("episode")["trace"].nunique().gt(1).any()
+    ours, reward = "local_reward" if several else "team_reward", calls.pop("reward")
+    if several:
+        notes[ours] = "local_reward is that of a trace, at its last turn, so lab.wrong_way sees 0 before it"
+    return calls.dropna(axis=1).assign(**{ours: reward})  # what only some turns have is left out
 
 
 def _calls(episode: Record) -> list[Record]:
     """Return the sampled messages of an episode's traces in the order of their time."""
     rows, task = [], episode["task"]
-    around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"]}
-    around |= {"group": episode.get("group", {}).get("id"), "env": episode["env"].get("id")}
-    around |= {"step": episode.get("run", {}).get("work", {}).get("step")}
+    ids = {name: (episode.get(name) or {}).get("id") for name in ("group", "env")}
+    work = (episode.get("run") or {}).get("work") or {}
+    around = {"task": task.get("key") or task.get("hash"), "episode": episode["id"], **ids, "step": work.get("step")}
     for trace in episode["traces"]:
         nodes, rewards = trace["nodes"], [one for one in trace.get("rewards", {}).values() if one is not None]
         sampled = [place for place, node in enumerate(nodes) if node.get("sampled")]
@@ -202,26 +229,24 @@ def _tokens(node: Record, before: list[Record]) -> Record:
 
 
 VERL = {
-    "prompt": ("input",), "completion": ("output",), "team_reward": ("score once", "score"), "step": ("step",),
-    "task": ("task of uid", "uid"), "episode": ("session of uid", "traj_uid", "trajectory_id"),
-    "turn": ("output of uid", "turn", "step_id"), "agent": ("agent_id", "agent_name", "agent", "role"),
-    "policy": ("wg_id",), "valid": ("is_action_valid",),
+    "prompt": "input", "completion": "output", "team_reward": "team_reward score", "local_reward": "local_reward",
+    "step": "step", "task": "task_of_uid uid", "episode": "session_of_uid traj_uid trajectory_id", "policy": "wg_id",
+    "turn": "output_of_uid turn step_id", "agent": "agent_id agent_name agent role", "valid": "is_action_valid",
 }  # fmt: skip
-TRL = {"team_reward": ("sum of rewards",), **{name: (name,) for name in ("step", "prompt", "completion", "advantage")}}
-TINKER = {
-    "step": ("iteration",), "task": ("group",), "episode": ("trajectory",), "turn": ("step_idx",),
-    "team_reward": ("reward",), "done": ("episode_done",),
-}  # fmt: skip
-SUMMARIES = "train_rollout_summaries.jsonl"
+TRL = {"step": "step", "prompt": "prompt", "completion": "completion", "advantage": "advantage", "team_reward": "sum"}
+TINKER = {"step": "iteration", "task": "group", "episode": "trajectory", "turn": "step_idx", "team_reward": "reward",
+          "done": "episode_done"}  # fmt: skip
+SLIME = {"step": "rollout", "task": "group_index", "prompt": "prompt", "completion": "response",
+         "team_reward": "reward", "agent": "agent metadata/agent", **{name: name for name in LISTS}}  # fmt: skip
+OURS = {name: name for name in SCHEMA}
+STEP, TRAIN, PRIME = "completions_*.parquet", "train_rollout_summaries.jsonl", "rollouts/step_*/train"
 FORMATS = {one.name: one for one in (
-    Format("table", ("*.csv", "*.jsonl", "*.parquet"), frozenset({"team_reward"}), lambda records, notes: records,
-           {name: (name,) for name in SCHEMA}),
-    Format("trl", ("completions/completions_*.parquet", "completions_*.parquet"),
-           frozenset({"step", "prompt", "completion", "advantage"}), _trl, TRL),
-    Format("verl", ("[0-9]*.jsonl",), frozenset({"input", "output", "score", "step"}), _verl, VERL),
-    Format("tinker", (f"iteration_*/{SUMMARIES}", SUMMARIES),
-           frozenset({"iteration", "group_idx", "traj_idx", "steps", "final_reward"}), _tinker, TINKER),
-    Format("verifiers", ("traces.jsonl",), frozenset({"id", "task", "traces", "env"}), _verifiers,
-           {name: (name,) for name in SCHEMA}),
+    Format("table", "*.csv *.jsonl *.parquet", "team_reward", lambda records, notes: records, OURS),
+    Format("trl", f"completions/{STEP} {STEP}", "step prompt completion advantage", _trl, TRL),
+    Format("verl", "[0-9]*.jsonl", "input output score step", _verl, VERL),
+    Format("tinker", f"iteration_*/{TRAIN} {TRAIN}", "group_idx traj_idx steps final_reward", _tinker, TINKER),
+    Format("verifiers", f"traces.jsonl {PRIME}/effective/traces.jsonl {PRIME}/all/traces.jsonl", "id task traces env",
+           _verifiers, OURS),
+    Format("slime", "*.pt", "rollout tokens response response_length reward", _slime, SLIME, skipped="eval_"),
 )}  # fmt: skip
 """The formats that `read` knows, in the order in which it tries them."""

@@ -3,17 +3,22 @@
 import json
 import os
 import shutil
+import sqlite3
+import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 import mas_lab as lab
 from mas_lab.contrib.foreign.formats import FORMATS, text
 
 RECORDED = Path(__file__).parents[3] / "data/foreign"
-FILES = {name: name for name in ("trl", "verl", "tinker", "verifiers")} | {"alone": "verifiers/alone"}
+FILES = {name: name for name in ("trl", "verl", "tinker", "verifiers", "prime_rl", "slime")}
+FILES |= {"alone": "verifiers/alone", "trackio": "trackio/sums.db"}
 PLAIN = {"task": ["a", "a", "b", "b"], "episode": [0, 1, 2, 3], "role": list("xyxy"), "score": [1.0, 0.0, 0.5, 1.0]}
 NAMES = {"team_reward": "score", "agent": "role"}
 
@@ -68,6 +73,47 @@ def test_a_run_of_trl_is_read(trl):
     assert turns["advantage"].tolist() == pytest.approx(scaled.tolist(), abs=1e-4)
 
 
+@pytest.fixture(params=["recorded", pytest.param("logged", marks=pytest.mark.slow)])
+def trackio(request, tmp_path) -> tuple[Path, Path]:
+    """A project of trackio and what TRL wrote beside it: the recorded ones, and those of a training of this test.
+
+    It is a process of its own, since trackio settles its folder when it is imported.
+    """
+    if request.param == "recorded":
+        return RECORDED / "trackio/sums.db", RECORDED / "trl"
+    pytest.importorskip("trl", reason="TRL is not installed")
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    folders = [str(tmp_path / "trackio"), str(tmp_path / "run")]
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import record; record.trackio(*map(record.Path, sys.argv[2:]))"
+    subprocess.run([sys.executable, "-c", code, str(RECORDED), *folders], check=True)
+    return tmp_path / "trackio/sums.db", tmp_path / "run"
+
+
+def test_what_trl_logs_to_trackio_is_what_it_writes(trackio):
+    """Its last table is logged twice, and NaN is a text there."""
+    (project, run), kept = trackio, {"sums.db", "sums.lock"}
+    logged, line = said(project)
+    assert "format 'trl', 1 file, 21 rows" in line and "3 rows without any reward are left out" in line
+    pd.testing.assert_frame_equal(logged, said(run)[0], rtol=1e-4)
+    assert {file.name for file in project.parent.iterdir()} <= kept  # SQLite left no file
+
+
+def test_one_run_of_a_project_of_trackio(tmp_path):
+    path = Path(shutil.copy(RECORDED / "trackio/sums.db", tmp_path))
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("CREATE TEMP TABLE more AS SELECT * FROM metrics WHERE step < 3")
+        database.execute("UPDATE more SET id = id + 1000, run_id = 'x1', run_name = 'second', log_id = id")
+        database.execute("INSERT INTO metrics SELECT * FROM more")
+    for one in (path, path / "third"):
+        with pytest.raises(
+            lab.TableError, match=r"name one run, as in .*sums\.db/NAME.*: first \(\w+\), second \(x1\)"
+        ):
+            lab.read(one)
+    for name in ("second", "x1"):
+        assert set(said(path / name)[0]["step"]) == {1}
+    assert set(said(path / "first")[0]["step"]) == {1, 2, 3}
+
+
 def test_weights_and_own_rewards_are_named_by_the_caller(trl):
     turns, line = said(trl, columns={"team_reward": {"alike": 1.0, "longer": 0.1}, "local_reward": "alike"})
     assert "team_reward is" not in line and "no local_reward" not in line
@@ -83,6 +129,18 @@ def test_a_step_that_repeats_completions_is_left_out(tmp_path):
     assert "steps [4] repeat the completions of the step before" in line and set(turns["step"]) == {1, 2, 3}
 
 
+def test_reward_functions_that_a_step_of_trl_lacks(tmp_path):
+    """Step 2 has another function, and logs no `length`, which is no reward."""
+    row = {"prompt": ["p"] * 2, "completion": ["a", "b"], "advantage": [0.5, -0.5]}
+    first = pd.DataFrame(row | {"step": 1, "right": [1.0, 0.0], "length": [3, 4]})
+    first.to_parquet(tmp_path / "completions_00001.parquet")
+    second = pd.DataFrame(row | {"step": 2, "completion": ["c", "d"], "right": [1.0, None], "short": [None, 0.5]})
+    second.to_parquet(tmp_path / "completions_00002.parquet")
+    turns, line = said(tmp_path)
+    assert turns["team_reward"].tolist() == [1.0, 0.0, 1.0, 0.5]
+    assert "{'right': 1.0, 'short': 1.0}" in line
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_instruments_and_recipes_work_on_every_format(name, tmp_path):
     turns, _ = said(RECORDED / FILES[name])
@@ -93,9 +151,11 @@ def test_instruments_and_recipes_work_on_every_format(name, tmp_path):
     if name != "tinker":
         assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").stat().st_size > 10_000
     judged = lab.RECIPES["dr_mas"].advantages(turns)
-    assert judged["advantage"].notna().all() and (judged["advantage"] != 0).any() == (name != "verifiers")
+    own_rewards = name in ("verifiers", "prime_rl")
+    assert judged["advantage"].notna().all() and (judged["advantage"] != 0).any() == (not own_rewards)
     own = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
-    assert name != "verifiers" or (own.advantages(turns)["advantage"] != 0).any()
+    assert not own_rewards or (own.advantages(turns)["advantage"] != 0).any()
+    assert set(lab.BaselineInspector(turns).table["silent"]) != {1.0}
 
 
 def test_the_key_of_verl_gives_task_episode_and_output():
@@ -118,6 +178,34 @@ def test_verl_with_names_of_agents_and_trajectories(tmp_path):
     assert (
         "valid is" not in line and "no policy names" not in line and "no turns: their order is that of the rows" in line
     )
+
+
+def verl_rows(score) -> list[dict]:
+    """Two episodes of a solver and a checker, each with two turns; `score` is a function (agent, turn, episode)."""
+    row = {"input": "q", "output": "a", "step": 1, "uid": "u"}
+    return [row | {"traj_uid": str(episode), "turn": turn, "agent_name": agent, "score": score(agent, turn, episode)}
+            for episode in (0, 1) for turn in (0, 1) for agent in ("solver", "checker")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("score", "team", "own", "credit", "note"), [
+    (lambda agent, turn, episode: episode, [0, 0, 0, 1], None, [1, 1, 1, 1], "repeats an episode's score"),
+    (lambda agent, turn, episode: (1 + (agent == "solver")) * episode, [0, 0, 0, 0], [0, 0, 2, 1], [2, 1, 2, 1],
+     "repeats an agent's score on each of its rows; it counts once"),
+    (lambda agent, turn, episode: (1 + turn) * episode, [1, 1, 2, 2], None, [6, 6, 6, 6], "rows add up; if each is"),
+], ids=["of the episode", "of the agent", "of the row"])  # fmt: skip
+def test_whose_the_scores_of_verl_are(score, team, own, credit, note, tmp_path):
+    turns, line = said(written(tmp_path / "1.jsonl", verl_rows(score)))
+    second = turns[turns["episode"] == "1"]
+    assert note in line and second["team_reward"].tolist() == team and second["credit"].tolist() == credit
+    assert own is None or second["local_reward"].tolist() == own
+    assert second["agent"].tolist() == ["solver", "checker"] * 2 and second["depth"].tolist() == [0, 1, 2, 3]
+
+
+def test_a_score_that_the_caller_calls_the_rows_own_is_not_the_teams(tmp_path):
+    path = written(tmp_path / "1.jsonl", verl_rows(lambda agent, turn, episode: turn * episode))
+    turns, line = said(path, columns={"local_reward": "score"})
+    assert set(turns["team_reward"]) == {0.0} and turns["local_reward"].tolist()[4:] == [0, 0, 1, 1]
+    assert "no team reward" in line and "add up" not in line
 
 
 def test_verl_without_a_key(tmp_path):
@@ -172,6 +260,82 @@ def test_advantages_that_a_consumer_wrote_into_traces(tmp_path):
     assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
 
 
+def test_the_batches_of_prime_rl(tmp_path):
+    turns, line = said(RECORDED / "prime_rl")
+    assert "format 'verifiers', 2 files, 32 rows" in line and "no advantages" not in line
+    assert turns["step"].tolist() == [1] * 16 + [2] * 16  # the folder's; each episode says it too
+    solver = turns[(turns["agent"] == "solver") & (turns["step"] == 2)]
+    assert solver["advantage"].tolist()[:4] == [[0.5, 0.5], [0.5, 0.5], [-0.5, -0.5], [-0.5, -0.5]]
+    every = RECORDED / "prime_rl/rollouts/step_1/train/all/traces.jsonl"
+    copied = tmp_path / "rollouts/step_10/train/all"
+    copied.mkdir(parents=True)
+    shutil.copy(every, copied)
+    turns, line = said(tmp_path)
+    assert "1 episodes without a sampled message are left out" in line and set(turns["step"]) == {10}
+
+
+def test_the_samples_of_slime(tmp_path):
+    turns, line = said(RECORDED / "slime")
+    assert "format 'slime', 2 files, 12 rows" in line and "no token ids" in line  # some samples hold those of a tool
+    assert turns["step"].tolist() == [0] * 6 + [1] * 6 and turns["task"].tolist() == list("000111222333")
+    assert turns["team_reward"].tolist() == [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0]
+    assert turns["prompt"].iloc[[0, 3]].tolist() == ["user: 2 + 3", "user: 4 + 4"]
+    assert turns["completion"].iloc[3] == "<call>88" and set(turns["metadata/level"]) == {0, 1}
+    saved = torch.load(RECORDED / "slime/rollout_0.pt", weights_only=True)
+    torch.save(saved | {"rollout_id": 9, "samples": saved["samples"][:3]}, tmp_path / "data_9.pt")
+    torch.save(saved, tmp_path / "data_eval_9.pt")
+    plain, line = said(tmp_path)
+    assert "1 file, 3 rows" in line and "no token ids" not in line
+    assert plain["prompt_ids"].tolist() == [[11, 12]] * 3 and plain["completion_ids"].tolist() == [[21, 22]] * 3
+    assert plain["logprobs"].tolist() == [[-0.5, -0.25]] * 3
+
+
+def test_rewards_of_slime_with_names(tmp_path):
+    saved = torch.load(RECORDED / "slime/rollout_0.pt", weights_only=True)
+    for number, sample in enumerate(saved["samples"]):
+        sample["reward"] = {"right": float(number), "short": 0.5} if number else None
+    torch.save(saved, tmp_path / "data_0.pt")
+    with pytest.raises(lab.TableError, match=r"has no reward; the columns are .*'reward/right', 'reward/short'"):
+        lab.read(tmp_path)
+    turns, line = said(tmp_path, columns={"team_reward": {"reward/right": 1.0, "reward/short": 2.0}})
+    assert turns["team_reward"].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0] and "1 rows without any reward" in line
+
+
+class Harmful:
+    """An object whose loading runs code."""
+
+    def __reduce__(self):
+        return Path.touch, (Path("ran"),)
+
+
+def test_no_code_of_a_file_of_torch_is_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"rollout_id": 0, "samples": [Harmful()]}, "data_0.pt")
+    with pytest.raises(
+        lab.TableError, match=r"data_0\.pt is not a readable pt file: it holds more than numbers, texts"
+    ):
+        lab.read("data_0.pt")
+    assert not Path("ran").exists()
+    torch.save({"step": 0}, "data_0.pt")
+    with pytest.raises(lab.TableError, match=r"data_0\.pt is not .*: it lacks rollout_id and samples"):
+        lab.read("data_0.pt")
+
+
+@pytest.mark.parametrize("packed", [".gz", ".zst", ".bz2"])
+def test_packed_files(packed, tmp_path):
+    from pyarrow import output_stream
+
+    for step in (1, 2):
+        with output_stream(str(tmp_path / f"{step}.jsonl{packed}"), compression="detect") as out:
+            out.write((RECORDED / f"verl/{step}.jsonl").read_bytes())
+    turns, _ = said(tmp_path)
+    assert turns.equals(said(RECORDED / "verl")[0])
+    with output_stream(str(tmp_path / f"log.csv{packed}"), compression="detect") as out:
+        out.write(b"task,team_reward,completion\na,1,None\na,0,NA\n")
+    turns, _ = said(tmp_path / f"log.csv{packed}", columns={"prompt": "task"})
+    assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["completion"].tolist() == ["None", "NA"]
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
     table, path = pd.DataFrame(PLAIN), tmp_path / f"log.{ending}"
@@ -209,7 +373,7 @@ def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
 def test_messages_become_text():
     assert text("as it is") == "as it is"
     assert text([{"role": "assistant", "content": "5"}]) == "5"
-    assert text([1, 2]) == "[1, 2]"
+    assert text([1, 2]) == "[1, 2]" and text({"role": "assistant", "content": ["6", {"text": "7"}]}) == "6\n7"
     parts = [{"type": "text", "text": "look"}, {"type": "image"}]
     assert text([{"role": "user", "content": parts}, {"role": "assistant", "content": None}]) == (
         "user: look\n[image]\nassistant: "
@@ -233,6 +397,18 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("1.jsonl", [VERL_ROW | {"score": [1.0]}], {}, r"line 1: column 'score' .* not a finite number \(\[1\.0\]\)"),
     ("1.jsonl", [VERL_ROW | {"step": 0.5}], {}, r"line 1: column 'step' \(step\) is not a whole number \(0\.5\)"),
     ("1.jsonl", [VERL_ROW], {"format": "trl", "columns": {"agent": "gts"}}, r"has another format: .*'input'"),
+    ("1.jsonl", [{"input": "q", "output": "a", "step": 1}], {"format": "verl"}, "another format: .*, without 'score'"),
+    ("1.jsonl", [VERL_ROW | {"step": 10**30}], {}, r"line 1: column 'step' \(step\) is not a whole number"),
+    ("1.jsonl", [VERL_ROW], {"columns": {"team_reward": {}}}, "line 1: a column for 'team_reward' is missing"),
+    ("1.jsonl", ["", ""], {}, "no file has a known name, or all are empty"),
+    ("1.jsonl.gz", [VERL_ROW], {}, r"1\.jsonl\.gz, line 1 is not a JSON object \(zlib"),
+    ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet, \.pt, \.db; convert it"),
+    ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
+    ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
+    ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
+     "several kept actions at task 'a', episode '0', agent 'x', turn 0"),
+    ("sums.db", ["no database"], {}, r"sums\.db is not a readable db file: file is not a database"),
+    ("data_0.pt", ["no file of torch"], {}, r"data_0\.pt is not a readable pt file"),
     ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"id": "t", "agent": {"name": "a"}, "nodes": [
      {"parent": 0, "sampled": True, "message": {}, "timestamp": 0.0}]}]}], {}, "node 0 has parent 0"),
     ("log.jsonl", [{"text": "a", "r": 1.0}], {},
