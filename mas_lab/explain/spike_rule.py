@@ -129,6 +129,8 @@ class SpikeWatch:
 
     Attributes:
         spikes: A list with a record per spike. Records are plain data, so that they are part of a run's checkpoint.
+        tallest: The record of the largest norm of an agent so far, spike or not; `None` before the first step. Its
+            `usual` and `score` are `None` during warm-up. Each new largest norm costs as much as a spike.
 
     Keys of a record:
     - `call`: the number of watched steps of its policy before this one.
@@ -146,6 +148,7 @@ class SpikeWatch:
     def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
         self.rule, self.keep, self.samples = SpikeRule(warmup, window, threshold), keep, samples
         self.spikes: list[dict[str, Any]] = []
+        self.tallest: dict[str, Any] | None = None
         self._calls: dict[str, int] = {}
         self._before: dict[str, dict[str, list[float]]] = {}
 
@@ -168,13 +171,21 @@ class SpikeWatch:
         high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
-            usual, score = high[first]
-            self.spikes.append({
-                "call": call, "policy": policy, "agent": first, "agents": list(high), "norm": series[first],
-                "usual": usual, "score": score, "norms": series, **self._anatomy(batch),
-            })  # fmt: skip
+            self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))
             self.spikes.sort(key=lambda spike: (-spike["score"], spike["call"]))
             del self.spikes[self.keep :]
+        tallest = max(norms, key=lambda agent: norms[agent])
+        if norms[tallest] > (self.tallest["norm"] if self.tallest else 0.0):
+            self.tallest = self._record(call, tallest, scores[tallest], [tallest], series, batch)
+
+    def _record(
+        self, call: int, agent: str, found: tuple[float, float], agents: list[str], series: dict, batch: PolicyBatch
+    ) -> dict[str, Any]:
+        usual, score = (None if math.isnan(number) else number for number in found)
+        return {
+            "call": call, "policy": batch.name, "agent": agent, "agents": agents, "norm": series[agent], "usual": usual,
+            "score": score, "norms": series, **self._anatomy(batch),
+        }  # fmt: skip
 
     def _anatomy(self, batch: PolicyBatch) -> dict[str, Any]:
         shares = shares_of(batch)
@@ -195,7 +206,10 @@ class SpikeWatch:
 
     def state(self) -> dict[str, Any]:
         """Return all that the watch remembers, as plain data."""
-        return {"rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes}
+        return {
+            "rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes,
+            "tallest": self.tallest,
+        }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore a `state()`; the rule of this watch stays.
@@ -206,6 +220,7 @@ class SpikeWatch:
         self._calls = dict(state["calls"])
         self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]
+        self.tallest = state.get("tallest")
 
     def join(self, stats: pd.DataFrame) -> None:
         """Start to watch a run that has these statistics already, whether or not it was watched.

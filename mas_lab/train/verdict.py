@@ -109,6 +109,7 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
     Those have the suffix `_there`, and are NaN for rows that `OTHER` cannot compare; `apart` is the difference of the
     shares of advantage that go the wrong way.
     """
+    turns = turns.reset_index(drop=True)  # tables of several steps may be joined without it
     try:
         found = wrong_way(turns, [OTHER])
     except (TableError, ValueError):  # rows of a plan or table that it cannot compare

@@ -145,6 +145,9 @@ class SpikeInspector:
         norm."""
         self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
         """Records of the watch, highest score first, with their `step` and `optimizer_step`."""
+        tallest = [remembered["tallest"]] if remembered and remembered.get("tallest") else []
+        self.opened = self.spikes or spike_steps(self.stats, tallest)
+        """What the page opens: the spikes, or without any the largest norm of an agent."""
 
     def __repr__(self) -> str:
         found = int(self.scores["spike"].sum())
@@ -164,19 +167,24 @@ class SpikeInspector:
         Returns:
             Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
         """
-        opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.spikes]
+        opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened]
         why = f"the page opens the {len(opened)} highest that the watch recorded" if opened else "nothing watched it"
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
             "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
-            "spikes": opened, "closed": f"not opened: {why}",
-            "rollouts": episodes_of(self.spikes, self.source),
+            "spikes": opened, "above": bool(self.spikes), "closed": f"not opened: {why}",
+            "rollouts": episodes_of(self.opened, self.source),
         }  # fmt: skip
 
     def _summary(self) -> str:
         rule = self.rule
         sentence = RULE.format(rule.threshold, rule.window, rule.warmup)
-        return " ".join([f"{self.source.title}. {sentence}", *([SHARE] if self.spikes else [])])
+        tallest = ""
+        if self.opened and not self.spikes:
+            one = self.opened[0]
+            named_norm = f"{one['agent']}, step {one['step']}, norm {one['norm']:.3g}"
+            tallest = f" Watched; no norm is above it. The tallest: {named_norm}."
+        return " ".join([f"{self.source.title}. {sentence}{tallest}", *([SHARE] if self.opened else [])])
 
     def _table(self) -> str:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
@@ -190,14 +198,15 @@ class SpikeInspector:
         from mas_lab.widgets.picture import picture
 
         parts = [picture(self.figure()), self._table()]
-        if self.spikes:
-            spike = self.spikes[0]
+        if self.opened:
+            spike = self.opened[0]
             turns = self.source.turns(spike["step"], SAMPLE)
             largest = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:FEW]
             rows = turns.iloc[[int(row) for row, _ in largest]]
             table = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
             table.insert(0, "share", [share for _, share in largest])
-            title = f"The spike with the highest score: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
+            which = "spike with the highest score" if self.spikes else "largest norm"
+            title = f"The {which}: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         return "".join(

@@ -108,6 +108,23 @@ def test_the_watch_opens_the_spikes_that_the_statistics_show(models, tmp_path):
             assert judged == {row: pytest.approx(advantages[name][int(row)]) for row in spike["tokens"]}
 
 
+def test_the_largest_norm_is_opened_although_it_is_no_spike(models, tmp_path):
+    watch = lab.SpikeWatch()
+    reports = list(train(models, tmp_path / "run", 3, watch))
+    stats = pd.concat([report.stats for report in reports])
+    tallest = stats.nlargest(1, "grad_norm").iloc[0]
+    assert not watch.spikes and watch.tallest["agent"] == tallest["agent"] and watch.tallest["score"] is None
+    assert watch.tallest["norm"] == pytest.approx(tallest["grad_norm"], rel=1e-5)
+    assert sum(watch.tallest["rows"].values()) == pytest.approx(1, abs=1e-4)
+    inspector = lab.SpikeInspector(tmp_path / "run")
+    [opened] = inspector.opened
+    assert opened["step"] == tallest["step"] and not inspector.spikes
+    words = f"The tallest: {tallest['agent']}, step {tallest['step']}, norm {tallest['grad_norm']:.3g}."
+    assert f"no norm is above it. {words}" in inspector.page() and words in inspector.static()
+    unwatched = lab.SpikeInspector(stats)
+    assert not unwatched.opened and "The tallest" not in unwatched.page()
+
+
 def test_what_it_remembers_is_bounded_and_plain(models):
     watch = watcher(keep=2, samples=3)
     list(train(models, None, 4, watch))

@@ -25,6 +25,8 @@ def test_wrong_answers_that_are_reinforced_stand_out():
     """All of 20 wrong answers have an advantage above 0; under own_robust all credits of 0 are flat: none has."""
     told = of_table(rows(0.5))
     assert told == "helper was reinforced in 100 % of its wrong answers; under own_robust it would have been 0 %."
+    joined = pd.concat([rows(0.5)[:FEWEST], rows(0.5)[FEWEST:].reset_index(drop=True)])
+    assert of_table(joined) == told, "joined tables repeat their index"
     assert of_table(rows(-0.5)) == NOTHING
     assert of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
     assert of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"

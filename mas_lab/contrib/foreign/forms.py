@@ -84,8 +84,8 @@ class Spike(Form):
     agent: str
     agents: list[str]
     norm: float
-    usual: float
-    score: float
+    usual: float | None
+    score: float | None
     norms: dict[str, float]
     rows: dict[Digits, float]
     tokens: dict[Digits, list[float]]
@@ -100,6 +100,7 @@ class Watched(Form):
 
     rule: Rule
     spikes: list[Spike]
+    tallest: Spike | None = None
 
 
 KINDS = {

@@ -227,18 +227,20 @@ function inspectSpikes(root, data) {
     list.forEach((one, other) => pressed(one, other === place));
     chart.open(place);
     const heading = h("h2", { id: "opened", tabindex: "-1" },
-      `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}, usual ${spike.usual.toPrecision(3)}`);
+      `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}`
+        + (spike.usual === null ? "" : `, usual ${spike.usual.toPrecision(3)}`));
     panel.replaceChildren(h("div.heading", heading, button("↑ back to the chart", back)),
-      h("p.quiet", `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`),
+      h("p.quiet", data.above ? `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`
+        : "The largest norm of an agent. It is no spike by the rule."),
       ...judged(spike, names, episodes.linkTo, remembered));
     if (isAsked) bring(heading);
   }
 
-  root.replaceChildren(legend, chart.region, numbers,
-    h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, episodes.section);
+  root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, legend,
+    chart.region, numbers, episodes.section);
   chart.draw();
   if (data.spikes.length) show(0, false);
-  else panel.append(h("h2", { id: "opened" }, "No spike was opened"),
+  else panel.append(h("h2", { id: "opened" }, "Nothing was recorded"),
     h("p", "Train with watch=SpikeWatch() to record what spikes are made of."));
   episodes.start();
 }
