@@ -101,6 +101,8 @@ from mas_lab.train.evaluate import evaluate as evaluate
 from mas_lab.train.evaluate import pass_at as pass_at
 from mas_lab.train.evaluate import summary as summary
 from mas_lab.train.imitate import imitate as imitate
+from mas_lab.train.overlap import Costs as Costs
+from mas_lab.train.overlap import overlap as overlap
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
 from mas_lab.widgets.baseline_inspector import BaselineInspector as BaselineInspector
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard
