@@ -72,13 +72,12 @@ class Costs:
         Args:
             turns: Table of the step.
         """
-        work = _work(turns.assign(depth=column(turns, "depth")), ["depth", "policy"])
-        for _, wave in work.groupby("depth"):
-            yield {policy: self._sampling(policy, row) for policy, row in wave.droplevel("depth").iterrows()}
+        for _, rows in turns.groupby(column(turns, "depth")):
+            yield {name: self._sampling(name, *work) for name, *work in _work(rows)}
 
-    def _sampling(self, policy: str, work: pd.Series) -> float:
-        replicas, size = self.replicas.get(policy, 1), self.sizes.get(policy, 1.0)
-        return float(size * ((self.prompt * work.P + self.token * work["T"]) / replicas + self.decode * work.L))
+    def _sampling(self, policy: str, prompts: int, tokens: int, longest: int) -> float:
+        spread = (self.prompt * prompts + self.token * tokens) / self.replicas.get(policy, 1)
+        return self.sizes.get(policy, 1.0) * (spread + self.decode * longest)
 
     def updates(self, turns: pd.DataFrame, epochs: int = 1, minibatches: int = 1) -> dict[str, float]:
         """Return how long each policy learns in a step, in seconds.
@@ -88,20 +87,17 @@ class Costs:
             epochs: Passes over the rows.
             minibatches: Optimizer steps per pass.
         """
-        rows = turns[selected(turns) & nonzero(turns["advantage"])]
         return {
-            policy: float(
-                self.sizes.get(policy, 1.0) * epochs * (self.update * minibatches + self.train * row[["P", "T"]].sum())
-            )
-            for policy, row in _work(rows, ["policy"]).iterrows()
+            name: self.sizes.get(name, 1.0) * epochs * (self.update * minibatches + self.train * (prompts + tokens))
+            for name, prompts, tokens, _ in _work(turns[selected(turns) & nonzero(turns["advantage"])])
         }
 
 
-def _work(turns: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """Return P, T and L of `Costs` by these columns."""
-    rows = turns[[*by, "prompt"]].assign(P=turns["prompt_ids"].map(len), T=turns["completion_ids"].map(len))
-    work = rows.groupby(by)["T"].agg(T="sum", L="max")
-    return work.assign(P=rows.drop_duplicates([*by, "prompt"]).groupby(by)["P"].sum())
+def _work(turns: pd.DataFrame) -> Iterator[tuple[str, int, int, int]]:
+    """Yield each policy with its P, T and L, see `Costs`."""
+    for policy, rows in turns.groupby("policy"):
+        lengths = rows["completion_ids"].map(len)
+        yield policy, sum(map(len, set(map(tuple, rows["prompt_ids"])))), int(lengths.sum()), int(lengths.max())
 
 
 @dataclass(frozen=True)
@@ -226,7 +222,7 @@ def with_times(stats: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_versions(turns: pd.DataFrame, versions: Mapping[str, int]) -> pd.DataFrame:
-    """Return the table of a rollout with `policy_version` beside `policy`; policies that do not learn have version 0."""
+    """Return the table of a rollout with `policy_version` beside `policy`: 0 for a policy that does not learn."""
     values = [versions.get(policy, 0) for policy in turns["policy"]]
     turns.insert(turns.columns.get_loc("policy") + 1, "policy_version", values)
     return turns
