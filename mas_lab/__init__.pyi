@@ -110,3 +110,4 @@ from mas_lab.widgets.play import play_as as play_as
 from mas_lab.widgets.rewards import RewardInspector as RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer as RolloutViewer
 from mas_lab.widgets.spikes import SpikeInspector as SpikeInspector
+from mas_lab.widgets.timeline import Timeline as Timeline
