@@ -5,8 +5,9 @@
 The constants of `lab.Costs` are fitted to steps of a ladder of four agents at several sizes, by non-negative least
 squares on relative errors. The same constants then predict steps of other teams with the same pocket model, which the
 fit has not seen, and of `plan_path`, whose model has another size. A step is one rollout and one update on one thread,
-in processor seconds, because neighbours disturb them less than the wall clock. Writes data/results/asynchronous_cost.json.
-Leaves out: what two processes on two cores would take, and GPUs.
+in processor seconds, because neighbours disturb them less than the wall clock. Each step is made several times with the
+same weights and draws, and its least seconds count. Writes data/results/asynchronous_cost.json. Leaves out: what two
+processes on two cores would take, and GPUs.
 """
 
 import argparse
@@ -14,7 +15,6 @@ import json
 import os
 import platform
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -31,23 +31,29 @@ SIZES = [(tasks, n) for tasks in (4, 8, 16) for n in (4, 8)]
 SAMPLING, LEARNING = ("prompt", "decode", "token"), ("update", "train")
 
 
-def measured(name: str, options: dict, repeats: int) -> list[dict]:
-    """Return for each step the processor seconds of its rollout and its update, and the units of each constant."""
-    env = lab.make_env(name, **options)
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    found = []
-    for step, (tasks, n) in enumerate([SIZES[0], *SIZES * repeats]):  # the first one warms up
-        recipe = lab.RECIPES["grpo"].replace(plan=lab.episodes(n))
-        start = time.process_time()
-        turns = lab.rollout(env, team, env.tasks(tasks, "train", seed=step), recipe.plan, seed=step, step=step)
-        sampled = time.process_time() - start
-        turns = recipe.advantages(turns)
-        start = time.process_time()
-        lab.update(team, turns)
-        learned = time.process_time() - start
-        units = {name: units_of(turns, name) for name in (*SAMPLING, *LEARNING)}
-        found.append({"tasks": tasks, "n": n, "rollout": sampled, "update": learned, "units": units})
-    return found[1:]
+class Measured:
+    """The least processor seconds of a team's rollouts and updates, by size, and the units of each constant."""
+
+    def __init__(self, name: str, options: dict):
+        self.env = lab.make_env(name, **options)
+        self.team = lab.Team.per_agent(lambda agent: lab.load_policy(self.env.pocket), self.env.agents)
+        self.steps: dict[tuple[int, int], dict] = {}
+
+    def measure(self) -> None:
+        """Make a step of each size."""
+        for seed, (tasks, n) in enumerate(SIZES):
+            recipe, drawn = lab.RECIPES["grpo"].replace(plan=lab.episodes(n)), self.env.tasks(tasks, "train", seed=seed)
+            start = time.process_time()
+            turns = lab.rollout(self.env, self.team, drawn, recipe.plan, seed=0)
+            rollout = time.process_time() - start
+            turns = recipe.advantages(turns)
+            start = time.process_time()
+            lab.update(self.team, turns, lr_scale=0.0)
+            update = time.process_time() - start
+            best = self.steps.get((tasks, n), {"rollout": np.inf, "update": np.inf})
+            seconds = {"rollout": min(rollout, best["rollout"]), "update": min(update, best["update"])}
+            units = {name: units_of(turns, name) for name in (*SAMPLING, *LEARNING)}
+            self.steps[tasks, n] = {"tasks": tasks, "n": n, **seconds, "units": units}
 
 
 def units_of(turns, constant: str) -> float:
@@ -73,7 +79,8 @@ def errors(steps: list[dict], costs: dict[str, float], size: float = 1.0) -> dic
         rows.append((step["rollout"] + step["update"], sum(parts.values()), *(parts[p] / step[p] - 1 for p in parts)))
     real, said, rollout, update = np.array(rows).T
     return {
-        "steps": len(rows), "measured": real.mean(), "predicted": said.mean(), "error of the mean": said.mean() / real.mean() - 1,
+        "steps": len(rows), "measured": real.mean(), "predicted": said.mean(),
+        "error of the mean": said.mean() / real.mean() - 1,
         "median |error|": np.median(abs(said / real - 1)), "largest |error|": abs(said / real - 1).max(),
         "median |error|, rollout": np.median(abs(rollout)), "median |error|, update": np.median(abs(update)),
     }  # fmt: skip
@@ -81,11 +88,15 @@ def errors(steps: list[dict], costs: dict[str, float], size: float = 1.0) -> dic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3, help="steps at each size")
+    parser.add_argument("--repeats", type=int, default=5, help="times that each step is made")
     parser.add_argument("--out", type=Path, default=OUT)
     asked = parser.parse_args()
     load = [os.getloadavg()[0]]
-    steps = {name: measured(*what, asked.repeats) for name, what in {**FITTED, **PREDICTED, **SCALED}.items()}
+    teams = {name: Measured(*what) for name, what in {**FITTED, **PREDICTED, **SCALED}.items()}
+    for _ in range(asked.repeats):  # in turns, so that a busy minute is nobody's alone
+        for team in teams.values():
+            team.measure()
+    steps = {name: [*team.steps.values()] for name, team in teams.items()}
     load.append(os.getloadavg()[0])
     ours = [step for name in FITTED for step in steps[name]]
     costs = fitted(ours, "rollout", SAMPLING) | fitted(ours, "update", LEARNING)
@@ -101,8 +112,7 @@ def main() -> None:
         {name: float(f"{value:.3g}") for name, value in costs.items()},
         f"load {load[0]:.1f} to {load[1]:.1f}",
     )
-    record = {"costs": costs, "defaults": asdict(lab.Costs()), "found": found, "load": load, "cpu": platform.processor(),
-              "steps": steps}  # fmt: skip
+    record = {"costs": costs, "found": found, "load": load, "cpu": platform.processor(), "steps": steps}
     asked.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
