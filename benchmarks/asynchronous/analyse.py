@@ -2,7 +2,7 @@
 
     python benchmarks/asynchronous/analyse.py
 
-Reads data/results/studies/asynchronous and, for prediction 9, data/results/asynchronous_cost.json. README.md has the
+Reads data/results/studies/asynchronous and, for prediction 9, data/results/benchmark_asynchronous.json. README.md has the
 predictions and the rules. Leaves out: training.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-RECORD, COSTS = Path("data/results/studies/asynchronous"), Path("data/results/asynchronous_cost.json")
+RECORD, COSTS = Path("data/results/studies/asynchronous"), Path("data/results/benchmark_asynchronous.json")
 LADDER, HELP, PATH = "ladder of 4", "paid help 0.2", "plan_path"
 RECIPES, SAME = ("grpo", "own_robust", "at_grpo"), 0.03
 

@@ -6,7 +6,7 @@ The constants of `lab.Costs` are fitted to steps of a ladder of four agents at s
 squares on relative errors. The same constants then predict steps of other teams with the same pocket model, which the
 fit has not seen, and of `plan_path`, whose model has another size. A step is one rollout and one update on one thread,
 in processor seconds, because neighbours disturb them less than the wall clock. Each step is made several times with the
-same weights and draws, and its least seconds count. Writes data/results/asynchronous_cost.json. Leaves out: what two
+same weights and draws, and its least seconds count. Writes data/results/benchmark_asynchronous.json. Leaves out: what two
 processes on two cores would take, and GPUs.
 """
 
@@ -22,7 +22,7 @@ from scipy.optimize import nnls
 
 import mas_lab as lab
 
-OUT = Path(__file__).parents[2] / "data/results/asynchronous_cost.json"
+OUT = Path(__file__).parents[2] / "data/results/benchmark_asynchronous.json"
 FITTED = {"ladder of 4": ("ladder", {"n_agents": 4})}
 PREDICTED = {"math": ("math", {}), "math with a fixer": ("math", {"fixer": True}), "paid help": ("paid_help", {})}
 SCALED = {"plan_path": ("plan_path", {})}

@@ -42,15 +42,15 @@ class Costs:
         ValueError: A cost is negative, or a size or a number of replicas is not positive.
     """
 
-    prompt: float = 1e-5
+    prompt: float = 6.6e-5
     """Seconds to read a prompt token."""
-    decode: float = 1e-3
+    decode: float = 2.1e-3
     """Seconds of a decoding step, for any number of rows."""
-    token: float = 1e-5
+    token: float = 1.6e-5
     """Seconds that each row adds to a decoding step."""
-    update: float = 1e-3
+    update: float = 2.5e-2
     """Seconds of an optimizer step, with publishing the weights."""
-    train: float = 1e-5
+    train: float = 3.4e-5
     """Seconds to train on a token."""
     sizes: Mapping[str, float] = field(default_factory=dict)
     """Factor of a policy's seconds, by its name, such as its model's share of the parameters. Default: 1."""

@@ -38,6 +38,8 @@ class Timeline:
 
     Attributes:
         events: When each engine was busy: `lane`, `step`, `policy`, `kind`, `version`, `start` and `end` in seconds.
+        seconds: Seconds of a step, over the second half of the steps.
+        table: A row per engine: `lane`, and the shares of that time in which it is `busy` and `idle`.
 
     Raises:
         TableError: `x` is empty or lacks a column.
@@ -57,14 +59,17 @@ class Timeline:
         self.tables = [self.source.turns(step) for step in self.source.some_steps(steps)]
         self.schedule, self.frozen, self.steps, self.passes = schedule, frozen, steps, (epochs, minibatches)
         self.policies = [name for name in dict.fromkeys(self.tables[0]["policy"]) if name not in frozen]
-        self.events = self._events(schedule)
+        played = self._events(schedule)
+        self.events = played[played["step"] < steps]
+        (_, self.seconds), self.table = _span(played, schedule.staleness), _shares(played, schedule.staleness)
 
     def __repr__(self) -> str:
         return f"Timeline({self.source.title}, {self.schedule!r}: {self.seconds:.3g} s per step)"
 
     def _events(self, schedule: overlap) -> pd.DataFrame:
+        """Return the events of `steps` steps, and of `staleness` ones before and after, while rollouts run ahead."""
         found = []
-        for step in range(self.steps):
+        for step in range(self.steps + 2 * schedule.staleness):
             turns = self.tables[step % len(self.tables)]
             schedule, events = schedule.after(step, turns, self.policies, *self.passes)
             found.append(events)
@@ -72,16 +77,6 @@ class Timeline:
         engine = "one engine" if schedule.costs.shared else events["policy"]
         events.insert(0, "lane", engine + " " + events["kind"].map(LANES))
         return events
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds of a step, over the second half of the steps."""
-        return _span(self.events)[1]
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """Return a row per engine: `busy` and `idle`, shares of the time of the second half of the steps."""
-        return _shares(self.events)
 
     def choices(self, staleness: int = 1, replicas: int = 2) -> pd.DataFrame:
         """Return what other engines and schedules would give, the slowest first.
@@ -108,23 +103,13 @@ class Timeline:
         for choice, schedule in found.items():
             events = self._events(schedule)
             own = events.assign(lane="idle: " + events["policy"] + " " + events["kind"].map(LANES))
-            rows.append({"choice": choice, "seconds": _span(events)[1], **_shares(own).set_index("lane")["idle"]})
+            idle = _shares(own, schedule.staleness).set_index("lane")["idle"]
+            rows.append({"choice": choice, "seconds": _span(events, schedule.staleness)[1], **idle})
         return pd.DataFrame(rows).sort_values("seconds", ascending=False, ignore_index=True)
 
     def figure(self) -> Figure:
-        """Draw a lane per engine over simulated seconds, with a colour for each policy; updates are paler."""
-        figure, lanes = Figure(), list(dict.fromkeys(self.events["lane"]))
-        shades = colors(self.events["policy"].unique())
-        for (policy, kind), own in self.events.groupby(["policy", "kind"], sort=False):
-            x = [value for ends in zip(own["start"], own["end"], strict=True) for value in (*ends, None)]
-            y = [value for lane in own["lane"] for value in (-lanes.index(lane), -lanes.index(lane), None)]
-            figure.add_scatter(
-                x=x, y=y, mode="lines", name=for_plotly(f"{policy} {LANES[kind]}"), hoverinfo="x+name",
-                line={"color": shades[policy], "width": 14}, opacity=1.0 if kind == "sample" else 0.45,
-            )  # fmt: skip
-        names = {"tickvals": [-place for place in range(len(lanes))], "ticktext": list(map(for_plotly, lanes))}
-        figure.update_layout(**{**LAYOUT, "margin": LAYOUT["margin"] | {"l": 140}}, height=150 + 34 * len(lanes))
-        return figure.update_yaxes(**names).update_xaxes(title_text="simulated seconds")
+        """Draw `events`, see `engine_lanes`."""
+        return engine_lanes(self.events)
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page to `path` and return it."""
@@ -140,16 +125,31 @@ class Timeline:
         return beside(self._body())
 
 
-def _span(events: pd.DataFrame) -> tuple[tuple[float, float], float]:
-    """Return the time between the updates of the middle and of the last step, and the seconds of a step between."""
+def engine_lanes(events: pd.DataFrame) -> Figure:
+    """Draw a lane per engine over simulated seconds, with a colour for each policy; updates are paler."""
+    figure, lanes = Figure(), list(dict.fromkeys(events["lane"]))
+    shades = colors(events["policy"].unique())
+    for (policy, kind), own in events.groupby(["policy", "kind"], sort=False):
+        x = [value for ends in zip(own["start"], own["end"], strict=True) for value in (*ends, None)]
+        y = [value for lane in own["lane"] for value in (-lanes.index(lane), -lanes.index(lane), None)]
+        figure.add_scatter(
+            x=x, y=y, mode="lines", name=for_plotly(f"{policy} {LANES[kind]}"), hoverinfo="x+name",
+            line={"color": shades[policy], "width": 14}, opacity=1.0 if kind == "sample" else 0.45,
+        )  # fmt: skip
+    names = {"tickvals": [-place for place in range(len(lanes))], "ticktext": list(map(for_plotly, lanes))}
+    figure.update_layout(**{**LAYOUT, "margin": LAYOUT["margin"] | {"l": 140}}, height=150 + 34 * len(lanes))
+    return figure.update_yaxes(**names).update_xaxes(title_text="simulated seconds")
+
+
+def _span(events: pd.DataFrame, staleness: int) -> tuple[tuple[float, float], float]:
+    """Return the time between two updates, one in the middle, while engines work as always; and seconds per step."""
     ends = events[events["kind"] == "learn"].groupby("step")["end"].max()
-    middle = len(ends) // 2
-    start, end = ends.iloc[middle - 1], ends.iloc[-1]
-    return (start, end), (end - start) / (len(ends) - middle)
+    first, last = len(ends) // 2 - 1, len(ends) - staleness - 1
+    return (ends.iloc[first], ends.iloc[last]), (ends.iloc[last] - ends.iloc[first]) / (last - first)
 
 
-def _shares(events: pd.DataFrame) -> pd.DataFrame:
-    (start, end), _ = _span(events)
+def _shares(events: pd.DataFrame, staleness: int) -> pd.DataFrame:
+    (start, end), _ = _span(events, staleness)
     inside = (events["end"].clip(upper=end) - events["start"].clip(lower=start)).clip(lower=0)
     busy = inside.groupby(events["lane"], sort=False).sum() / (end - start)
     return pd.DataFrame({"lane": busy.index, "busy": busy.to_numpy(), "idle": 1 - busy.to_numpy()})
