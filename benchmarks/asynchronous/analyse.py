@@ -2,8 +2,8 @@
 
     python benchmarks/asynchronous/analyse.py
 
-Reads data/results/studies/asynchronous and, for prediction 9, data/results/benchmark_asynchronous.json. README.md has the
-predictions and the rules. Leaves out: training.
+Reads data/results/studies/asynchronous and, for prediction 9, data/results/benchmark_asynchronous.json. README.md has
+the predictions and the rules. Leaves out: training.
 """
 
 import json

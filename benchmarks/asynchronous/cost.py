@@ -6,8 +6,8 @@ The constants of `lab.Costs` are fitted to steps of a ladder of four agents at s
 squares on relative errors. The same constants then predict steps of other teams with the same pocket model, which the
 fit has not seen, and of `plan_path`, whose model has another size. A step is one rollout and one update on one thread,
 in processor seconds, because neighbours disturb them less than the wall clock. Each step is made several times with the
-same weights and draws, and its least seconds count. Writes data/results/benchmark_asynchronous.json. Leaves out: what two
-processes on two cores would take, and GPUs.
+same weights and draws, and its least seconds count. Writes data/results/benchmark_asynchronous.json. Leaves out: what
+two processes on two cores would take, and GPUs.
 """
 
 import argparse

@@ -6,6 +6,7 @@ age does to learning (docs/asynchronous.md).
 
 from collections.abc import Collection
 from dataclasses import replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ class Timeline:
         x: A table of turns with advantages, one report or several, a run, or its path.
         schedule: Bound on the age, and the costs. Staleness 0: rollouts wait for updates.
         frozen: Names of policies that do not learn.
-        steps: Number of steps, 4 or more; the steps of `x` are repeated in turn.
+        steps: Number of steps to draw; the steps of `x` are repeated in turn.
         epochs: Passes of the update over the rows.
         minibatches: Optimizer steps per pass.
 
     Attributes:
         events: When each engine was busy: `lane`, `step`, `policy`, `kind`, `version`, `start` and `end` in seconds.
-        seconds: Seconds of a step, over the second half of the steps.
+        seconds: Mean seconds of a step, once the engines are at work.
         table: A row per engine: `lane`, and the shares of that time in which it is `busy` and `idle`.
 
     Raises:
@@ -54,29 +55,33 @@ class Timeline:
         epochs: int = 1,
         minibatches: int = 1,
     ):
-        check_arguments(Timeline.__init__, locals(), "Timeline", steps=4, epochs=1, minibatches=1)
+        check_arguments(Timeline.__init__, locals(), "Timeline", steps=1, epochs=1, minibatches=1)
         self.source = Source(x)
         self.tables = [self.source.turns(step) for step in self.source.some_steps(steps)]
         self.schedule, self.frozen, self.steps, self.passes = schedule, frozen, steps, (epochs, minibatches)
         self.policies = [name for name in dict.fromkeys(self.tables[0]["policy"]) if name not in frozen]
-        played = self._events(schedule)
+        played, cycle = self._events(schedule)
         self.events = played[played["step"] < steps]
-        (_, self.seconds), self.table = _span(played, schedule.staleness), _shares(played, schedule.staleness)
+        (_, self.seconds), self.table = _span(played, cycle), _shares(played, cycle)
 
     def __repr__(self) -> str:
         return f"Timeline({self.source.title}, {self.schedule!r}: {self.seconds:.3g} s per step)"
 
-    def _events(self, schedule: overlap) -> pd.DataFrame:
-        """Return the events of `steps` steps, and of `staleness` ones before and after, while rollouts run ahead."""
-        found = []
-        for step in range(self.steps + 2 * schedule.staleness):
+    def _events(self, schedule: overlap) -> tuple[pd.DataFrame, int]:
+        """Return the events of two rounds, and the steps of a round, in which each table is played equally often.
+
+        What is measured is the second round. Then rollouts still go on, `staleness` steps ahead of the updates.
+        """
+        found, tables = [], len(self.tables)
+        cycle = tables * ceil(max(self.steps, schedule.staleness) / tables)
+        for step in range(2 * cycle + schedule.staleness):
             turns = self.tables[step % len(self.tables)]
             schedule, events = schedule.after(step, turns, self.policies, *self.passes)
             found.append(events)
         events = pd.concat(found, ignore_index=True)
         engine = "one engine" if schedule.costs.shared else events["policy"]
         events.insert(0, "lane", engine + " " + events["kind"].map(LANES))
-        return events
+        return events, cycle
 
     def choices(self, staleness: int = 1, replicas: int = 2) -> pd.DataFrame:
         """Return what other engines and schedules would give, the slowest first.
@@ -101,10 +106,10 @@ class Timeline:
             found[f"the same, {replicas} replicas of {policy}"] = overlap(staleness, more)
         rows = []
         for choice, schedule in found.items():
-            events = self._events(schedule)
+            events, cycle = self._events(schedule)
             own = events.assign(lane="idle: " + events["policy"] + " " + events["kind"].map(LANES))
-            idle = _shares(own, schedule.staleness).set_index("lane")["idle"]
-            rows.append({"choice": choice, "seconds": _span(events, schedule.staleness)[1], **idle})
+            idle = _shares(own, cycle).set_index("lane")["idle"]
+            rows.append({"choice": choice, "seconds": _span(events, cycle)[1], **idle})
         return pd.DataFrame(rows).sort_values("seconds", ascending=False, ignore_index=True)
 
     def figure(self) -> Figure:
@@ -141,15 +146,15 @@ def engine_lanes(events: pd.DataFrame) -> Figure:
     return figure.update_yaxes(**names).update_xaxes(title_text="simulated seconds")
 
 
-def _span(events: pd.DataFrame, staleness: int) -> tuple[tuple[float, float], float]:
-    """Return the time between two updates, one in the middle, while engines work as always; and seconds per step."""
+def _span(events: pd.DataFrame, cycle: int) -> tuple[tuple[float, float], float]:
+    """Return start and end of the second round, by the last updates of the rounds, and its seconds per step."""
     ends = events[events["kind"] == "learn"].groupby("step")["end"].max()
-    first, last = len(ends) // 2 - 1, len(ends) - staleness - 1
-    return (ends.iloc[first], ends.iloc[last]), (ends.iloc[last] - ends.iloc[first]) / (last - first)
+    start, end = ends[cycle - 1], ends[2 * cycle - 1]
+    return (start, end), (end - start) / cycle
 
 
-def _shares(events: pd.DataFrame, staleness: int) -> pd.DataFrame:
-    (start, end), _ = _span(events, staleness)
+def _shares(events: pd.DataFrame, cycle: int) -> pd.DataFrame:
+    (start, end), _ = _span(events, cycle)
     inside = (events["end"].clip(upper=end) - events["start"].clip(lower=start)).clip(lower=0)
     busy = inside.groupby(events["lane"], sort=False).sum() / (end - start)
     return pd.DataFrame({"lane": busy.index, "busy": busy.to_numpy(), "idle": 1 - busy.to_numpy()})

@@ -30,6 +30,15 @@ def test_seconds_of_a_step_by_hand(staleness, shared, seconds):
     assert f"{seconds:.3g} s per step" in repr(made)
 
 
+def test_seconds_do_not_depend_on_the_step_at_which_they_begin():
+    """Two unlike steps in turn: an overlap is never slower, and synchronous seconds are the mean of both."""
+    short = TURNS.assign(completion_ids=[[1]] * 3, step=1)
+    tables = pd.concat([TURNS.assign(step=0), short])
+    waits, ahead = (lab.Timeline(tables, lab.overlap(staleness, COSTS), steps=5).seconds for staleness in (0, 1))
+    second = 2 * (10 + 100) + 20 + 10 + 1000 + 10 * 12
+    assert waits == pytest.approx((590 + 450 + 1180 + second) / 2) and ahead < waits
+
+
 @pytest.mark.parametrize("staleness", [0, 2])
 def test_idle_shares_by_hand(staleness):
     """In the time of a step, each engine is busy for its own seconds; one that runs ahead is part of a step off."""
@@ -70,7 +79,7 @@ def test_the_picture_has_a_lane_per_engine(tmp_path):
 
 
 def test_what_is_no_timeline_is_refused():
-    with pytest.raises(ValueError, match=r"Timeline: steps=3 .*\(4 or more\)"):
-        lab.Timeline(TURNS, steps=3)
+    with pytest.raises(ValueError, match=r"Timeline: steps=0 .*\(1 or more\)"):
+        lab.Timeline(TURNS, steps=0)
     with pytest.raises(lab.TableError, match="nothing to show"):
         lab.Timeline([])
