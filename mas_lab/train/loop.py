@@ -363,14 +363,11 @@ class Training:
         if self.schedule is None or not self.schedule.staleness:
             return []
         oldest = step + 1 - self.schedule.staleness
-        return [
-            (
-                policy,
-                {number: one for number, one in policy.kept.items() if number >= oldest}
-                | {step: policy.copy_weights()},
-            )
-            for policy in learners(self.team)
-        ]
+        found = []
+        for policy in learners(self.team):
+            recent = {number: weights for number, weights in policy.kept.items() if number >= oldest}
+            found.append((policy, recent | {step: policy.copy_weights()}))
+        return found
 
     def _forget_versions(self) -> None:
         """Forget the earlier weights that a training with an overlap has kept."""

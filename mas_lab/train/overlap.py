@@ -159,20 +159,24 @@ class overlap:
         ends = {name: self.state.get("updated", {}).get(name, []) for name in names}
         ages = dict.fromkeys(names, self.staleness)
         if self.replay is not None:
-            ages = {name: self._recorded_age(step, name) for name in names}
+            ages = {name: self._recorded_age(step, name, len(own)) for name, own in ends.items()}
         waits = (own[-1 - ages[name]] for name, own in ends.items() if len(own) > ages[name])
         start = max([self.state.get("free", 0.0), *waits])
         if self.replay is None:
             ages = {name: sum(end > start for end in own) for name, own in ends.items()}
         return start, {name: step - age for name, age in ages.items()}
 
-    def _recorded_age(self, step: int, name: str) -> int:
-        version = self.recorded[step].get(name) if step < len(self.recorded) else None
-        if version is None or step - version > self.staleness:
+    def _recorded_age(self, step: int, name: str, updates: int) -> int:
+        """Return the age in the replayed run; the largest possible one for a policy that nobody called in that step."""
+        most, version = min(self.staleness, updates), None
+        if step < len(self.recorded) and any(name in one for one in self.recorded):
+            version = self.recorded[step].get(name, step - most)
+        if version is None or step - version > most:
             found = "does not say who sampled" if version is None else f"has age {step - version} for"
             raise ValueError(
                 f"train: the run {self.replay} {found} policy {name!r} in step {step}, of {len(self.recorded)} steps; "
-                f"replay it with its team, for no more steps, and with its staleness (here {self.staleness})"
+                f"replay it with its team, from its start, for no more steps, and with its staleness (here "
+                f"{self.staleness})"
             )
         return int(step - version)
 

@@ -136,6 +136,8 @@ class Settings:
         known = [f.name for f in fields(cls)]
         options = {name: value for name, value in options.items() if name not in FORMER or value != FORMER[name]}
         if isinstance(options.get("schedule"), Overlap):
+            if options.get("overlap") is not None:
+                raise TypeError("train: schedule= and overlap= both give an overlap; leave one out")
             options["overlap"] = options.pop("schedule")
         for name in options:
             if name not in known:

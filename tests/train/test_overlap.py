@@ -327,6 +327,32 @@ def test_a_replay_has_the_versions_and_the_bits_of_its_run(models, straight, tmp
     }
 
 
+def test_a_policy_that_nobody_called_in_a_step_can_be_replayed():
+    """It samples nothing there, so any version will do: the oldest that is kept."""
+    recorded = [{"a": 0, "b": 0}, {"a": 0}, {"a": 1, "b": 0}]
+    schedule = lab.overlap(2, COSTS, replay="a run", recorded=recorded)
+    for step, expected in enumerate([{"a": 0, "b": 0}, {"a": 0, "b": 0}, {"a": 1, "b": 0}]):
+        assert schedule.begin(step, ["a", "b"])[1] == expected
+        schedule, _ = schedule.after(step, STEP, ["a", "b"], 1, 1)
+
+
+def test_a_replay_needs_the_weights_that_it_names():
+    """A training that begins at step 2, as a fork may, has no earlier weights."""
+    schedule = lab.overlap(2, replay="a run", recorded=[{"a": 0}, {"a": 0}, {"a": 0}])
+    with pytest.raises(ValueError, match=r"has age 2 for policy 'a' in step 2, .* from its start"):
+        schedule.begin(2, ["a"])
+
+
+def test_a_replay_has_the_times_of_its_run():
+    made, schedule = [], lab.overlap(2, replace(COSTS, sizes={"a": 3.0}))
+    for step in range(6):
+        schedule, events = schedule.after(step, STEP, ["a", "b"], 1, 1)
+        made.append(events)
+    sampled = pd.concat(made).query("kind == 'sample'").groupby(["step", "policy"])["version"].first().unstack()
+    again = events_of(lab.overlap(2, replace(COSTS, sizes={"a": 3.0}), "a run", sampled.to_dict("records")))
+    pd.testing.assert_frame_equal(again, pd.concat(made, ignore_index=True))
+
+
 def test_versions_that_a_clock_would_not_choose_can_be_replayed(models, straight):
     """Free updates: the clock would let every rollout have the newest weights."""
     _, reports = trained(models, "lora", overlap=lab.overlap(2, lab.Costs(update=0.0, train=0.0), replay=straight))
@@ -438,3 +464,5 @@ def test_schedule_takes_an_overlap(models):
     team = small.make_team("shared", models)
     options = SETTINGS | {"schedule": lab.overlap(2, SLOW)}
     assert ages(lab.train(small.Relay(), team, small.RECIPE, 3, **options)) == {"shared": [0, 1, 2]}
+    with pytest.raises(TypeError, match=r"schedule= and overlap= both give an overlap"):
+        lab.train(small.Relay(), team, small.RECIPE, 3, overlap=lab.overlap(1), **options)
