@@ -7,6 +7,7 @@ docs/extending.md shows a new back end. Leaves out: the assignment of agents to 
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -121,6 +122,8 @@ class Capabilities:
     """True if `forward` returns the entropy of each token."""
     features: bool = False
     """True if `features` returns hidden states."""
+    versions: bool = False
+    """True if earlier weights can be kept, and sampled from, beside the present ones: `copy_weights`, `at_version`."""
     clipping: bool = True
     """True if `optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
@@ -158,7 +161,8 @@ class Policy(Protocol):
     """Weights that generate and learn. `version` increases whenever they change.
 
     `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`, and
-    `features` only if `capabilities.features`.
+    `features` only if `capabilities.features`. `kept`, `copy_weights` and `at_version` are only used if
+    `capabilities.versions`.
     """
 
     name: str
@@ -172,6 +176,8 @@ class Policy(Protocol):
     lock: Any
     """The `mas_lab.locks.ModelLock` of its model."""
     capabilities: Capabilities
+    kept: "dict[int, dict[str, torch.Tensor]]"
+    """Copies of earlier weights by their version, the number of training steps that made them. `save` writes them."""
 
     def encode(self, messages: Sequence[Message], tools: Tools = (), choice: str = "auto") -> list[int]:
         """Return the token ids of a chat, up to the place where the policy answers.
@@ -222,6 +228,12 @@ class Policy(Protocol):
 
     def sync_weights(self) -> None:
         """Make the engine sample from the present weights."""
+
+    def copy_weights(self) -> "dict[str, torch.Tensor]":
+        """Return a copy of the trained weights, by parameter name."""
+
+    def at_version(self, number: int) -> AbstractContextManager[None]:
+        """Use the weights `kept[number]` inside the `with` block, in which no optimizer step may be made."""
 
     def save(self, directory: Path) -> None:
         """Write weights, optimizer state, and the record that rebuilds the policy."""

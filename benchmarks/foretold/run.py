@@ -5,8 +5,8 @@
     python benchmarks/foretold/analyse.py                                          # what came of it
 
 Writes `data/results/foretold/predictions/SETTING.csv` and the record of a study, `data/results/foretold/SETTING/`.
-`README.md` has the protocol. The recorded predictions also hold `weighted_gain`, `snr` and `progress`, which `advise` had
-until they failed this test. `--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the
+`README.md` has the protocol. The recorded predictions also hold `weighted_gain`, `snr` and `progress`, which `advise`
+had until they failed this test. `--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the
 analysis.
 """
 

@@ -412,6 +412,13 @@ def found_devices() -> dict[str, float]:
     return {"cpu": psutil.virtual_memory().total / GIB}
 
 
+def free_bytes(device: str) -> int:
+    """Return the bytes that are free on a CUDA device, or in the machine's memory."""
+    import torch
+
+    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
+
+
 def devices() -> str:
     """Return every device that torch names, each with the result of a real matrix product."""
     try:

@@ -37,6 +37,8 @@ MISMATCH = "mismatch", "mismatch_p99"
 """Statistics of the first optimizer step alone."""
 MANY = 100
 """Number of tokens from which the mean of their mismatch says whether rows are old."""
+OLD = 32
+"""Number of rows of an earlier version, per agent, that are compared with the weights of that version."""
 UpdateCallback = Callable[[str, dict[str, float], "PolicyBatch"], None]
 
 
@@ -82,6 +84,7 @@ def update(
         seed: Decides the minibatches.
         off_policy: Train on rows that other weights sampled. False: if `mismatch` (in half precision the mean in its
             place) is larger than the `tolerance` in the policy's capabilities, raise; a loss with `tis` is not checked.
+            Rows with a `policy_version` that the policy keeps are compared with the weights of that version.
 
     Returns:
         A row per policy, agent and optimizer step: `turns`, `tokens`; mean and standard deviation of `credit`
@@ -91,7 +94,8 @@ def update(
         `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
         that ran out of tokens; `mismatch` and `mismatch_p99`, the maximum and the 99th percentile of |p_trained /
         p_sampled - 1| over tokens before the first step; `lr`; `skipped`, and `culprits`, the rows that caused it.
-        With a critic also `explained_variance`, the share of the variance of `target` that `value` explains.
+        With a critic also `explained_variance`, the share of the variance of `target` that `value` explains. With a
+        column `policy_version` also `age`, the mean over rows of `step` - `policy_version`.
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
@@ -329,22 +333,50 @@ def compare_with_sampling(batch: PolicyBatch) -> None:
 def require_fresh(batch: PolicyBatch) -> None:
     """Raise UpdateError if other weights than the present ones sampled the rows.
 
-    Rounding in half precision moves single tokens far: there the mean is compared, of `MANY` tokens or more.
+    Rounding in half precision moves single tokens far: there the mean is compared, of `MANY` tokens or more. Rows of an
+    earlier version that the policy keeps are compared with the weights of that version.
     """
     tolerance, rough = batch.policy.capabilities.tolerance, batch.policy.capabilities.tis is not None
     if tolerance is None or batch.broken:
         return
     for agent, own in batch.agents.items():
-        if own.tokens is None or (rough and len(own.row_N) < MANY):
-            continue
-        if not (gap := (own.gaps_N.mean() if rough else own.gaps_N.max()).item()) <= tolerance:
+        for version, gaps_N in _gaps_by_version(batch.policy, own):
+            if len(gaps_N) < (MANY if rough else 1):
+                continue
+            if (gap := (gaps_N.mean() if rough else gaps_N.max()).item()) <= tolerance:
+                continue
+            who = f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of "
+            who += f"{'the mean' if rough else 'a'} token is {gap:.2g}, more than {tolerance:.2g}: "
+            if version is not None:
+                raise UpdateError(
+                    f"{who}its rows say policy_version {version}, and other weights sampled them; write the version "
+                    "that sampled each row, or pass off_policy=True"
+                )
             raise UpdateError(
-                f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of "
-                f"{'the mean' if rough else 'a'} token is {gap:.2g}, more than {tolerance:.2g}: these rows were "
-                "sampled before the last update; roll out again, or pass off_policy=True. If they were not, the "
-                "sampler computes other numbers than the training: compare with load_policy(..., plain=True), or pass "
-                "a loss with tis=2.0"
+                f"{who}these rows were sampled before the last update; roll out again, or pass off_policy=True. If "
+                "they were not, the sampler computes other numbers than the training: compare with "
+                "load_policy(..., plain=True), or pass a loss with tis=2.0"
             )
+
+
+def _gaps_by_version(policy: Policy, own: AgentBatch) -> "Iterator[tuple[int | None, Tensor]]":
+    """Yield |p / p_sampled - 1| of each token under the weights that sampled it, by version; `None`: the present ones.
+
+    Of an earlier version, only the first `OLD` rows are compared, because they need a forward pass of their own.
+    """
+    if own.tokens is None:
+        return
+    kept = getattr(policy, "kept", {})
+    versions = own.used.get("policy_version", pd.Series(-1, own.used.index))
+    present = ~versions.isin(kept).to_numpy()
+    if present.any():
+        yield None, own.gaps_N[np.flatnonzero(present[own.row_N])]
+    for version, rows in own.used[~present].groupby(versions[~present]):
+        samples = samples_of(rows.head(OLD), weight=0.0)
+        with policy.at_version(version):
+            logprobs_N = policy.forward(samples).logprobs_N
+        sampled_N = logprobs_N.new_tensor(np.concatenate([sample.logprobs for sample in samples]))
+        yield version, ((logprobs_N - sampled_N).exp() - 1).abs()
 
 
 def clip_and_step(batch: PolicyBatch, max_norm: float | None, lr_scale: float) -> tuple[float, float]:
@@ -470,6 +502,7 @@ def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
     require_loss(loss, aggregate, "update")
     require(turns, [*ROW, *(["group"] if loss.unit == "group" else [])], "update", optional=["selected"])
     refuse_copies(turns, "update")
+    _refuse_cut_nodes(turns)
     rows = turns.reset_index(drop=True)
     rows = rows[trained(rows)]
     require_advantage_per_token(rows, "update")
@@ -503,6 +536,20 @@ def _require_comparable_groups(rows: pd.DataFrame, loss: Loss) -> None:
         raise UpdateError(
             f"update: {type(loss).__name__} compares the rows of a group, and group {row['group']!r} has a single row "
             f"or several agents, at {place(row)}; sample more candidates, or group by agent too"
+        )
+
+
+def _refuse_cut_nodes(turns: pd.DataFrame) -> None:
+    """Raise UpdateError if several versions of a policy sampled the candidates of one node."""
+    if "policy_version" not in turns.columns:
+        return
+    rows = turns.assign(node=column(turns, "node"))
+    cut = rows.groupby(["node", "agent"], observed=True)["policy_version"].transform("nunique") > 1
+    if cut.any():
+        row = rows[cut].iloc[0]
+        raise UpdateError(
+            f"update: several versions of the weights sampled the candidates of {place(row)}: an update has cut the "
+            "rollout; sample all candidates of a node with one version"
         )
 
 
@@ -543,11 +590,13 @@ def _row_statistics(rows: pd.DataFrame) -> dict[str, Any]:
     credit, finish = (rows.get(name, pd.Series(np.nan, rows.index)) for name in ("credit", "finish"))
     advantage = rows["advantage"]
     squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(lambda a: np.mean(np.square(a)))
-    critic = {}
+    optional = {}
     if {"value", "target"} <= set(rows.columns):
         spread, left = rows["target"].var(ddof=0), (rows["target"] - rows["value"]).var(ddof=0)
-        critic["explained_variance"] = 1 - left / spread if spread else np.nan
-    return critic | {
+        optional["explained_variance"] = 1 - left / spread if spread else np.nan
+    if {"step", "policy_version"} <= set(rows.columns):
+        optional["age"] = (rows["step"] - rows["policy_version"]).mean()
+    return optional | {
         "turns": len(rows), "tokens": int(tokens), "reward_mean": credit.mean(), "reward_std": credit.std(ddof=0),
         "advantage_rms": np.sqrt(squares.mean()), "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
         "truncated": (finish == "length").mean(),

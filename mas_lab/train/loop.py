@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from mas_lab.display.progress import in_notebook, speaks
 from mas_lab.env import Env, EnvError, not_plain, with_max_turns
 from mas_lab.explain.uphill import uphill
 from mas_lab.locks import locked, one_trainer
-from mas_lab.policy import SAMPLED, NotFiniteError
+from mas_lab.policy import SAMPLED, NotFiniteError, Policy
 from mas_lab.recipes import Recipe, find, learning
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
@@ -41,6 +41,7 @@ from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.checks import check_training
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
+from mas_lab.train.overlap import learning_policies, overlap, with_times, with_versions
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
@@ -123,12 +124,15 @@ def train(
     recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
     check_training(env, team, recipe, chosen, steps, budget, run, fork, watch, curriculum)
     ranks = _ranks(team)
+    if ranks and chosen.overlap:
+        raise ValueError(f"train: {chosen.overlap!r} is for one process, and a launcher started several; leave it out")
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
     with ranks.reporting_errors() if ranks else nullcontext():
         _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
-    training = Training(env, team, recipe, seed, chosen, watch, curriculum, recorder, ranks, budget)
+    schedule = chosen.overlap and chosen.overlap.loaded()
+    training = Training(env, team, recipe, seed, chosen, watch, curriculum, recorder, ranks, budget, schedule)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
     _open.add(loop)
@@ -182,6 +186,8 @@ class Training:
     recorder: Recorder | None
     ranks: Any = None
     budget: Budget | None = None
+    schedule: overlap | None = None
+    """When rollouts begin, and with which weights. `None`: each after the update before."""
     done: int = 0
     """Number of steps that were made."""
     usage: Usage = field(default_factory=Usage)
@@ -197,6 +203,7 @@ class Training:
 
     def run(self, steps: int | None) -> Iterator[Report]:
         """Yield a report after each step, until `steps` steps are made or the budget is used up."""
+        self._forget_versions()
         if self.recorder:
             self._begin()
             if self.done and self._ended(steps):
@@ -210,6 +217,8 @@ class Training:
                 env, tasks = with_max_turns(self.env, self.chosen.max_turns), self.chosen.tasks
                 found = uphill(self.team, env, self.chosen.uphill, tasks=tasks, seed=self.seed)
                 self.recorder.keep_uphill(found)
+        if self.schedule is None:
+            self._forget_versions()  # of the run that was forked
         self.versions = self._versions()
         gc.freeze()  # the garbage collector need not walk all that was imported again and again
         try:
@@ -229,6 +238,7 @@ class Training:
             held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
             if self.done and speaks():
                 print(verdict(self.recorder) if self.recorder else of_table(pd.concat(self.recent), self.team.frozen))
+            self._forget_versions()
         except GeneratorExit:
             self._save()
         except BaseException as error:
@@ -279,7 +289,7 @@ class Training:
 
     def _states(self) -> dict[str, Any]:
         """Return the state of each part that learns, by its place; raise TypeError if one is not plain data."""
-        parts = learning({**vars(self.recipe), "curriculum": self.curriculum})
+        parts = learning({**vars(self.recipe), "curriculum": self.curriculum, "overlap": self.schedule})
         states = {place: part.state for place, part in parts.items()}
         if problem := not_plain(states, "train: state"):
             raise TypeError(problem)
@@ -287,9 +297,10 @@ class Training:
 
     def _restore(self, states: Mapping[str, Any]) -> None:
         """Set the parts that learn to these states."""
-        parts = {**vars(self.recipe), "curriculum": self.curriculum}
+        parts = {**vars(self.recipe), "curriculum": self.curriculum, "overlap": self.schedule}
         restored = {place: replace(parts[place], state=state) for place, state in states.items()}
         self.curriculum = restored.pop("curriculum", self.curriculum)
+        self.schedule = restored.pop("overlap", self.schedule)
         self.recipe = self.recipe.replace(**restored)
 
     def _save(self) -> None:
@@ -309,25 +320,33 @@ class Training:
         """
         chosen, recipe, team, seconds = self.chosen, self.recipe, self.team, {}
         rounds, known, missing = [], [], chosen.tasks
-        while missing and len(rounds) < chosen.rounds:
-            with _timed(seconds, "rollout"):
-                by = step_seed(self.seed, step, len(rounds))
-                tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
-                known += [task.id for task in tasks]
-                rounds.append(rollout(
-                    self.env, team, tasks, recipe.plan, self.seed, chosen.max_turns, chosen.workers, step,
-                ))  # fmt: skip
+        with self._sampling_weights(step) as versions:
+            while missing and len(rounds) < chosen.rounds:
+                with _timed(seconds, "rollout"):
+                    by = step_seed(self.seed, step, len(rounds))
+                    tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
+                    known += [task.id for task in tasks]
+                    played = rollout(
+                        self.env, team, tasks, recipe.plan, self.seed, chosen.max_turns, chosen.workers, step
+                    )
+                    rounds.append(played if versions is None else with_versions(played, versions))
+                with _timed(seconds, "advantages"):
+                    turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
+                    turns = recipe.group(turns, team)
+                    turns = recipe.normalize(turns, team)
+                    refuse_lone_groups(turns, "train")
+                    trained_on = self._of_learning_agents(turns, step)
+                missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
             with _timed(seconds, "advantages"):
-                turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
-                turns = recipe.group(turns, team)
-                turns = recipe.normalize(turns, team)
-                refuse_lone_groups(turns, "train")
-                trained_on = self._of_learning_agents(turns, step)
-            missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
-        with _timed(seconds, "advantages"):
-            recipe = recipe.after(turns, team)
+                recipe = recipe.after(turns, team)
+        before = self._weights_before(step)
         with _timed(seconds, "update"):
             stats = self._update(trained_on, step)
+        schedule = self.schedule
+        if schedule is not None:
+            epochs, minibatches, policies = chosen.epochs, chosen.minibatches, learning_policies(team)
+            schedule, events = schedule.after(step, trained_on, [*policies], epochs, minibatches)
+            stats = with_times(stats, events)
 
         report = Report(step, trained_on, stats, seconds, self._notes(trained_on, missing, len(known)))
         if hasattr(self.curriculum, "after"):
@@ -337,8 +356,42 @@ class Training:
         self.recent.append(trained_on.drop(columns=list(SAMPLED), errors="ignore"))
         if self.recorder:
             self.recorder.tables(step, trained_on, stats)
-        self.recipe, self.done, self.versions, self.complete = recipe, step + 1, self._versions(), True
+        for policy, kept in before:
+            policy.kept = kept
+        self.recipe, self.schedule, self.done = recipe, schedule, step + 1
+        self.versions, self.complete = self._versions(), True
         return report
+
+    @contextmanager
+    def _sampling_weights(self, step: int) -> Iterator[dict[str, int] | None]:
+        """Use the weights that the schedule has for a step; yield their versions, or `None` without a schedule."""
+        if self.schedule is None:
+            yield None
+            return
+        policies = learning_policies(self.team)
+        _, versions = self.schedule.begin(step, [*policies])
+        with locked(self.team.policies.values()), ExitStack() as stack:
+            for name, policy in policies.items():
+                if versions[name] < step:
+                    stack.enter_context(policy.at_version(versions[name]))
+            yield versions
+
+    def _weights_before(self, step: int) -> list[tuple[Policy, dict[int, Any]]]:
+        """Return what each learning policy keeps after the update of a step: the versions that may still sample."""
+        if self.schedule is None or not self.schedule.staleness:
+            return []
+        oldest = step + 1 - self.schedule.staleness
+        found = []
+        for policy in learners(self.team):
+            recent = {number: weights for number, weights in policy.kept.items() if number >= oldest}
+            found.append((policy, recent | {step: policy.copy_weights()}))
+        return found
+
+    def _forget_versions(self) -> None:
+        """Forget the earlier weights that a training with an overlap has kept."""
+        for policy in learners(self.team):
+            if policy.capabilities.versions:
+                policy.kept = {}
 
     def _of_learning_agents(self, turns: pd.DataFrame, step: int) -> pd.DataFrame:
         """Return the table in which only rows of the agents that learn in this step are selected."""

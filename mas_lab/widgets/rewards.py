@@ -30,7 +30,7 @@ from mas_lab.widgets.source import Source
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "malformed", "signal", "F")
+COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "F")
 CAPTION = "Who earned what"
 SCALE = 1 / 8, 8.0
 """Ends of the bars, which have a logarithmic scale."""
@@ -67,7 +67,8 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
     has one row, or only equal credits. `malformed`, if tools were offered: share of its rows with a malformed tool
-    call. `b`, `v`, `F` and `signal` are over all of its rows, see `pooled_inflation`.
+    call. `age`, under an overlap: mean age of its rows in steps. `b`, `v`, `F` and `signal` are over all of its rows,
+    see `pooled_inflation`.
     Groups and episodes of different steps are kept apart.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
@@ -81,11 +82,13 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     )  # fmt: skip
     if "call_status" in rows:
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
+    if {"step", "policy_version"} <= set(rows):
+        rows["age"] = rows["step"] - rows["policy_version"]
     split = rows.groupby(list(by), sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
     moments.insert(1, "spoke", split["episode"].nunique() / rows["episode"].nunique())
-    shares = split[[name for name in ("valid", "lone", "flat", "malformed") if name in rows]].mean()
+    shares = split[[name for name in ("valid", "lone", "flat", "malformed", "age") if name in rows]].mean()
     table = moments.join([shares, quartiles]).reset_index()
     if "turn" in by:
         return documented(table, "rewards")

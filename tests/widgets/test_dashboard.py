@@ -46,6 +46,13 @@ def test_it_makes_the_run_that_train_makes(models, tmp_path):
     assert "step 3 of 3" in repr(board) and repr(board).endswith("done)")
 
 
+def test_the_line_has_the_age_of_rows_of_each_agent(models):
+    board = dashboard(models, overlap=lab.overlap(2, lab.Costs(update=1.0)))
+    board.wait()
+    assert "age of rows: asker 2, doer 2" in board._line()
+    assert board.stats.groupby("step")["age"].first().tolist() == [0, 1, 2]
+
+
 def test_stop_ends_at_the_next_step_with_a_checkpoint_that_goes_on(models, tmp_path):
     board = after_a_step(dashboard(models, MANY, tmp_path / "run", save_every=MANY))
     board.stop()

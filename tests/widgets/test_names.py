@@ -75,7 +75,7 @@ DRAWN = {
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
     "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
-    "training_figure": training,
+    "training_figure": training, "engine_lanes": lambda run, _: lab.Timeline(run).figure(),
 }  # fmt: skip
 """Every function that gives a figure, drawn by the instrument that shows it where there is one."""
 

@@ -43,6 +43,13 @@ def test_the_table_by_hand(turns):
     assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
 
 
+def test_the_age_of_rows_is_their_step_minus_their_version(turns):
+    versions = turns["agent"].map({"solver": 3, "fixer": 1})
+    aged = turns.assign(step=4, policy_version=versions)
+    assert reward_table(aged).set_index("agent")["age"].to_dict() == {"solver": 1.0, "fixer": 3.0}
+    assert "age" not in reward_table(turns)
+
+
 def test_the_advice_is_that_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))

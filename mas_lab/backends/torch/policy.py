@@ -4,7 +4,7 @@ Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the 
 (`padded`, `fast.packing`).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from math import log2
 from pathlib import Path
@@ -51,6 +51,8 @@ class TorchPolicy(ChatPolicy):
         """For an adapter: the arguments that made its base, and its index there. `None`: all weights are trained."""
         self.first_weights: dict[str, torch.Tensor] | None = None
         """For an adapter: its weights when this training began, the reference. `None`: the base without adapters."""
+        self.kept: dict[int, dict[str, torch.Tensor]] = {}
+        """Copies of earlier weights by their version, see `mas_lab.policy.Policy`."""
         self.passes = Passes(self)
         self.parameters = (
             {name: p for name, p in shared.net.named_parameters() if f".{adapter}." in name}
@@ -74,6 +76,7 @@ class TorchPolicy(ChatPolicy):
         half = self.shared.dtype != torch.float32
         return Capabilities(
             features=True,
+            versions=True,
             device=str(self.device) if type(self.passes) is Passes else "shared",
             tolerance=max(0.2 if half else 1e-2, stated or 0.0),
             tis=2.0 if half else None,
@@ -159,14 +162,33 @@ class TorchPolicy(ChatPolicy):
             with self.shared.reference() as net:
                 yield net
             return
+        with self._using(self.first_weights):
+            yield self.shared.net
+
+    @contextmanager
+    def _using(self, weights: Mapping[str, torch.Tensor]) -> Iterator[None]:
         present = {name: parameter.data for name, parameter in self.parameters.items()}
         try:
             for name, parameter in self.parameters.items():
-                parameter.data = self.first_weights[name]
-            yield self.shared.net
+                parameter.data = weights[name]
+            yield
         finally:
             for name, parameter in self.parameters.items():
                 parameter.data = present[name]
+
+    @contextmanager
+    def at_version(self, number: int) -> Iterator[None]:
+        """Use the weights `kept[number]` inside the `with` block, in which no optimizer step may be made."""
+        present, self.version = self.version, -1 - number  # an engine with a copy of the weights publishes anew
+        try:
+            with self._using(self.kept[number]):
+                yield
+        finally:
+            self.version = present
+
+    def copy_weights(self) -> dict[str, torch.Tensor]:
+        """Return a copy of the trained weights, by parameter name."""
+        return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
 
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""
@@ -297,8 +319,9 @@ class TorchPolicy(ChatPolicy):
         """
         self.set_gradients(None)
         self.optimizer.state.clear()
+        self.kept = {}
         if self.adapter is not None:
-            self.first_weights = {name: p.detach().clone() for name, p in self.parameters.items()}
+            self.first_weights = self.copy_weights()
 
     def load(self, directory: Path) -> None:
         """Restore bit for bit what `save` wrote; the saved policy must be of the same kind."""

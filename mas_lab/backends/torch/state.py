@@ -21,6 +21,7 @@ from mas_lab.policy import PolicyError
 
 ADAPTER = "adapter_model.safetensors"
 OPTIMIZER, FIRST = "training/optimizer.safetensors", "training/first_weights.safetensors"
+KEPT = "training/kept.safetensors"
 """The files have a folder of their own, because vLLM reads every safetensors file beside a model as weights of it."""
 
 
@@ -73,6 +74,9 @@ def save(policy: Any, directory: Path) -> None:
     save_file(_contiguous(state), directory / OPTIMIZER)
     if policy.first_weights is not None:
         save_file(_contiguous(policy.first_weights), directory / FIRST)
+    if policy.kept:
+        kept = {f"{number}|{name}": tensor for number, own in policy.kept.items() for name, tensor in own.items()}
+        save_file(_contiguous(kept), directory / KEPT)
     (directory / RECORD).write_text(json.dumps(record(policy), indent=1) + "\n", encoding="utf-8")
 
 
@@ -111,6 +115,9 @@ def load(policy: Any, directory: Path) -> None:
     if policy.adapter is not None:
         first = load_file(directory / FIRST) if (directory / FIRST).is_file() else None
         policy.first_weights = first and {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()}
+    for key, value in load_file(directory / KEPT).items() if (directory / KEPT).is_file() else ():
+        number, name = key.split("|")
+        policy.kept.setdefault(int(number), {})[name] = value.to(policy.parameters[name], copy=True)
     policy.lr = lr
 
 

@@ -185,7 +185,7 @@ class VllmEngine:
         expected_T = self._expected(policy, row)  # before vLLM wakes up, while the trainer has the memory
         self._wake_up()
         # At its start an engine read the same files as the trainer.
-        if self.model.lora is not None or self._dropped or key in self._published or policy.version > 0:
+        if self.model.lora is not None or self._dropped or key in self._published or policy.version != 0:
             self._push(policy)
             self.syncs[policy.name] += 1
         self._prove(policy, self._score(policy, row), expected_T)
