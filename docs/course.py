@@ -12,7 +12,7 @@ import forms
 
 INTRO = """# The course
 
-The course has fifteen notebooks, for readers who know PyTorch and no reinforcement learning. `make lab` opens
+The course has seventeen notebooks, for readers who know PyTorch and no reinforcement learning. `make lab` opens
 JupyterLab on a copy of them. In each notebook you write down a guess, run a cell, and read an explanation beside your
 guess; it appears once you have guessed. You compute every quantity by hand before you use code. The exercises have
 checks: `lab.course.check` says right, or which row differs. `lab.course.hint` helps, and `lab.course.progress` counts

@@ -6,6 +6,7 @@ Each command is a thin call of a public function, which it imports itself. Leave
 import argparse
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -36,7 +37,14 @@ def lab(args: argparse.Namespace) -> int:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         options.append("--allow-root")  # containers run as root; the server is on loopback and wants its token
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *options]
-    return subprocess.call([*command, str(folder / QUICKSTART)], cwd=folder)
+    server = subprocess.Popen([*command, str(folder / QUICKSTART)], cwd=folder)
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())  # who ends this command ends JupyterLab
+    try:
+        return server.wait()
+    except KeyboardInterrupt:  # JupyterLab got it too, and would ask whether to stop
+        server.terminate()
+        server.wait()
+        raise
 
 
 def copy_notebooks(folder: Path) -> Path:
@@ -171,7 +179,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status; an error of the package is printed on one line."""
     args = parser().parse_args(argv)
     try:
-        return args.run_command(args) or 0
+        status = args.run_command(args) or 0
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads, such as `head`, has seen enough; Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print(f"mas_lab {args.command}: stopped; run the same command again", file=sys.stderr)
         return 130

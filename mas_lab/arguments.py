@@ -9,8 +9,9 @@ pydantic's `validate_call` would add frames between a cell and its method, and c
 (`table.require`), and arguments that do not fit each other.
 """
 
+import difflib
 from collections import abc
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from math import inf
 from numbers import Integral, Number, Real
 from pathlib import Path
@@ -103,3 +104,9 @@ def _words(hint: Any) -> str:
 def _is_callable(hint: Any) -> bool:
     """Return whether a type hint is `Callable[...]`, or a protocol with `__call__`, such as `Credit`."""
     return get_origin(hint) is abc.Callable or (getattr(hint, "_is_protocol", False) and "__call__" in vars(hint))
+
+
+def did_you_mean(name: Any, known: Iterable[Any]) -> str:
+    """Return "did you mean 'dr_mas'? " if one of `known` is spelled much like `name`, else an empty text."""
+    like = difflib.get_close_matches(str(name), map(str, known), n=1)
+    return f"did you mean {like[0]!r}? " if like else ""

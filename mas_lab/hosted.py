@@ -8,6 +8,7 @@ the wheel's folder before the package can be imported. Leaves out: getting the w
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,12 +37,6 @@ SWITCHES = {
         "local": "no NVIDIA GPU answered nvidia-smi",
     },
 }
-NEWER = {
-    "kaggle": "Take the newest image: Settings > Environment > Always use latest environment.",
-    "colab": "Take the newest image: Runtime > Change runtime type > Runtime version > Latest.",
-    "local": "Make a new environment: python -m venv lab, then install the kit there.",
-}
-"""How to get newer packages."""
 PINNABLE = re.compile(
     r"(\d+!)?\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+([._-][a-z0-9]+)*)?", re.IGNORECASE
 )
@@ -129,14 +124,14 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
 
 
-def unfit(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
-    """Return such as "needs pandas>=2.2, here 2.1.4" for each requirement whose installed version does not fit."""
+def unfit(needs: Iterable[str], have: Mapping[str, str]) -> dict[str, str]:
+    """Return {"pandas>=2.2": "2.1.4"} and such: the requirements that do not fit, with the installed versions."""
     Requirement = importlib.import_module("pip._vendor.packaging.requirements").Requirement  # pip is asked next anyway
     requirements = [Requirement(need) for need in needs]
     requirements = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
     here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in requirements}
-    return [f"needs {one.name}{one.specifier}, here {version}" for one, version in here.items()
-            if version is not None and not one.specifier.contains(version, prereleases=True)]  # fmt: skip
+    return {f"{one.name}{one.specifier}": version for one, version in here.items()
+            if version is not None and not one.specifier.contains(version, prereleases=True)}  # fmt: skip
 
 
 def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Sequence[str] = ()) -> Host:
@@ -153,8 +148,12 @@ def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Seq
         return host
     on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()
     if wrong := unfit([*(metadata.requires("mas-lab") or ()), *needs, *on_gpu], installed()):
-        listed = "\n".join(f"  {one}" for one in wrong)
-        raise SystemExit(f"Packages of this machine do not fit, and none is replaced:\n{listed}\n{NEWER[host.name]}")
+        listed = "\n".join(f"  needs {need}, here {version}" for need, version in wrong.items())
+        upgrade = f"%pip install --upgrade {' '.join(map(shlex.quote, wrong))}"
+        raise SystemExit(
+            f"Packages of this machine do not fit, and none is replaced:\n{listed}\n"
+            f"This line in a cell upgrades them; restart the session after it:\n  {upgrade}"
+        )
     added = add(["mas-lab", *needs, *on_gpu], host.name) | (add(alone, host.name, "--no-deps") if alone else {})
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any
 
+from mas_lab.arguments import did_you_mean
+
 
 class Registry(MutableMapping[str, Any]):
     """Dictionary by name; a value `Entry("module:attribute")` is imported when it is first read."""
@@ -12,6 +14,9 @@ class Registry(MutableMapping[str, Any]):
         self._entries = dict(entries)
 
     def __getitem__(self, name: str) -> Any:
+        if name not in self._entries:
+            meant = did_you_mean(name, self._entries)
+            raise KeyError(f"{name!r} is not known; {meant}known are {', '.join(self._entries)}")
         value = self._entries[name]
         if isinstance(value, Entry):
             self._entries[name] = value = value.load()

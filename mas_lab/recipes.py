@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.arguments import did_you_mean
 from mas_lab.cells.centers import group_mean, optimal_mean, pooled_deviation, running_mean, shrunken_mean
 from mas_lab.cells.credits import (
     Credit,
@@ -231,7 +232,10 @@ def find(recipe: str | Recipe) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:
-        raise ValueError(f"unknown recipe {recipe!r}; known are {', '.join(RECIPES)}, or pass a Recipe of your own")
+        meant = did_you_mean(recipe, RECIPES)
+        raise ValueError(
+            f"unknown recipe {recipe!r}; {meant}known are {', '.join(RECIPES)}, or pass a Recipe of your own"
+        )
     return RECIPES[recipe]
 
 

@@ -5,7 +5,6 @@ calls `require` on the columns that it reads, so that a bad value is reported wi
 computation. Leaves out: how rows are made (`rollout`), and what is computed from them.
 """
 
-import difflib
 import reprlib
 import sys
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from mas_lab.arguments import did_you_mean
 from mas_lab.display.documented_frame import COLUMN_DOCS, documented
 
 PLACE = ("step", "task", "episode", "node", "agent", "turn", "candidate")
@@ -186,8 +186,8 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
         raise TableError(f"{cell}: columns {twice} occur twice in the table; drop one of each")
     for name in columns:
         if name not in turns.columns:
-            like = name not in SCHEMA and difflib.get_close_matches(str(name), map(str, turns.columns), n=1)
-            meant = f"did you mean '{like[0]}'? Else " if like else ""
+            meant = "" if name in SCHEMA else did_you_mean(name, turns.columns)
+            meant += "Else " if meant else ""
             raise TableError(
                 f"{cell}: column '{name}' is missing; {meant}it is added by `{ADDED_BY.get(name, 'your own code')}`. "
                 f"The table has: {', '.join(map(str, turns.columns))}"

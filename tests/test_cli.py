@@ -4,8 +4,12 @@ Also the doctor: it has every section, and tells of a broken machine instead of 
 """
 
 import importlib
+import os
+import signal
 import subprocess
 import sys
+import time
+from types import SimpleNamespace
 
 import pandas
 import pytest
@@ -59,11 +63,40 @@ def test_notebooks_are_copied_but_never_over_ones_that_are_there(tmp_path):
 def test_lab_opens_the_quickstart_on_loopback_only(monkeypatch, tmp_path):
     pytest.importorskip("jupyterlab")
     called = {}
-    monkeypatch.setattr(subprocess, "call", lambda command, cwd: called.update(command=command, cwd=cwd) or 0)
+    server = SimpleNamespace(wait=lambda: 0)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, cwd: called.update(command=command, cwd=cwd) or server)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert cli.main(["lab", "--folder", str(tmp_path), "--no-browser", "--port", "9999"]) == 0
     assert "--ip=127.0.0.1" in called["command"] and "--port=9999" in called["command"]
     assert called["command"][-1] == str(tmp_path / cli.QUICKSTART)
     assert (tmp_path / cli.QUICKSTART).is_file()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without asking it")
+def test_who_ends_the_command_ends_jupyterlab(tmp_path):
+    """A program takes the place of JupyterLab: it says that it was asked to stop."""
+    (tmp_path / "jupyterlab.py").write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: (open('ended', 'w').close(), sys.exit(3)))\n"
+        "open('began', 'w').close()\n"
+        "time.sleep(120)\n"
+    )
+    code = "import sys; from mas_lab.__main__ import main; sys.exit(main(['lab', '--folder', 'here']))"
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
+    command = subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, env=env)
+    while not (tmp_path / "here" / "began").exists():
+        assert command.poll() is None
+        time.sleep(0.1)
+    command.send_signal(signal.SIGTERM)
+    assert command.wait(60) == 3 and (tmp_path / "here" / "ended").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="a pipe of POSIX")
+def test_a_reader_that_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "mas_lab", "schema"]
+    shown = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    shown.stdout.close()
+    assert shown.stderr.read() == b"" and shown.wait(60) == 0
 
 
 def test_the_block_has_every_section_and_is_returned_as_printed(capsys):

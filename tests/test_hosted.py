@@ -54,10 +54,11 @@ def test_everything_installed_is_a_constraint(tmp_path):
 def test_packages_that_do_not_fit_are_listed_before_pip_is_asked(monkeypatch):
     needs = ["pandas>=2.2", "old-Name<2", "absent>=1", 'other>=9; extra == "gpu"', 'mine>=3; python_version < "3"']
     have = {"pandas": "2.1.4", "old-name": "2.0rc1", "other": "1", "mine": "1"}
-    assert hosted.unfit(needs, have) == ["needs pandas>=2.2, here 2.1.4", "needs old-Name<2, here 2.0rc1"]
+    assert hosted.unfit(needs, have) == {"pandas>=2.2": "2.1.4", "old-Name<2": "2.0rc1"}
     monkeypatch.setenv("KAGGLE_KERNEL_RUN_TYPE", "Batch")
     monkeypatch.setattr(hosted, "add", lambda *_: pytest.fail("pip was asked"))
-    with pytest.raises(SystemExit, match=r"none is replaced:\n  needs torch<1, here [^\n]+\nTake the newest image"):
+    told = r"none is replaced:\n  needs torch<1, here [^\n]+\n[^\n]+\n  %pip install --upgrade 'torch<1'$"
+    with pytest.raises(SystemExit, match=told):
         hosted.prepare(needs=["torch<1"])
 
 

@@ -141,6 +141,11 @@ def test_the_same_table_has_the_same_advantages_in_every_call(name, models):
 def test_unknown_names_list_the_known():
     with pytest.raises(ValueError, match=r"'grop'.*grpo, grpo_turns, .*dr_mas.*maremax"):
         find("grop")
+    with pytest.raises(ValueError, match=r"'drmas'; did you mean 'dr_mas'\? known are grpo, "):
+        find("drmas")
+    with pytest.raises(KeyError, match=r"'drmas' is not known; did you mean 'dr_mas'\? known are grpo, "):
+        lab.RECIPES["drmas"]
+    assert "drmas" not in lab.RECIPES and lab.RECIPES.get("drmas") is None
     assert find("grpo") is lab.RECIPES["grpo"]
     assert find(lab.RECIPES["grpo"]) is lab.RECIPES["grpo"]
 

@@ -229,8 +229,10 @@ def _called(function: Center | Scale, turns: pd.DataFrame, team: Team | None, pa
     """Return the numbers of a callable center or scale (`part`), one finite number per row."""
     values = function(*arguments_of(function, turns, team, "normalize"))
     if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
+        gave = f"{len(values)} numbers on another index" if isinstance(values, pd.Series) else type(values).__name__
         raise TableError(
-            f"normalize: {part} {function!r} gave {type(values).__name__}; it must give a Series on the table's index"
+            f"normalize: {part} {function!r} gave {gave} for {len(turns)} rows; give a Series on the table's index, "
+            "such as turns.groupby('group')['credit'].transform('mean')"
         )
     require(turns.assign(**{part: values}), [part], f"normalize, {part}={function!r}")
     return values.astype(float)

@@ -6,7 +6,8 @@ come out the same. Leaves out: grades, and runs on weights that the kit does not
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,12 +16,15 @@ from mas_lab.backends.loading import load_policy
 from mas_lab.backends.torch.source import Source
 from mas_lab.contrib.foreign.child import GIB, in_child, size_limit
 from mas_lab.runs.run import Run, RunError, load_run, open_run
+from mas_lab.study.budget import run_scores
 from mas_lab.study.entries import Entry, entries
 from mas_lab.tasks import make_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train import train
 from mas_lab.widgets.document import document, escape, table_html, write
 
+LAST = 0.1
+"""Share of the budget whose scores are averaged, as AblationBoard does."""
 STEPS, SECONDS = 1000, 1800
 """Limits of one rerun."""
 CHILD = (
@@ -30,10 +34,12 @@ CHILD = (
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 FORM = ("max_turns", "score_tasks", "score_episodes")
 """Settings that make a task easier, or its score a matter of luck."""
-COLUMNS = ["run", "recipe", "seed", "score", "tokens", "rerun"]
+COLUMNS = ["run", "recipe", "seed", "score", "rerun", "same tables as"]
 NOTE = (
-    "Success on held-out tasks at the last score within the budget: the tokens that every run of the task sampled. "
+    "Success on held-out tasks at the budget: the tokens that every run of the task sampled. It is the `final` of "
+    "AblationBoard: the mean of the scores in the last tenth of the budget. "
     "Runs are ranked with those of the same form of a task: the same options and the same number of held-out episodes. "
+    "Runs with the same tables have the same recipe, seed and settings, or are copies. "
     "Scores are those in the zips, which a student can forge. A rerun trains again from the recorded recipe."
 )
 
@@ -58,8 +64,8 @@ def leaderboard(
     Raises:
         RunError: No run can be ranked.
     """
-    runs, left_out = [], []
-    for path in map(Path, paths):
+    runs, left_out, paths = [], [], list(map(Path, paths))
+    for path, name in zip(paths, names_of(paths), strict=True):
         try:
             run = load_run(path)
             [entry] = entries(run)
@@ -67,20 +73,36 @@ def leaderboard(
                 raise RunError("it has no held-out scores; train with score_every=10")
             if not entry.held_out["success"].between(0, 1).all():
                 raise RunError("a held-out success is not a number from 0 to 1; export the run again")
-            runs.append((run, entry))
+            runs.append((run, replace(entry, file=name)))
         except Exception as error:  # the page shows any error in a student's file
-            left_out.append(f"{path.name}: {error}")
+            left_out.append(f"{name}: {error}")
     if not runs:
         raise RunError("; ".join(left_out) or "no run was given")
-    forms: dict[str, list[tuple[Run, Entry]]] = {}
-    for (run, own), entry in zip(runs, entries([entry for _, entry in runs]), strict=True):
-        forms.setdefault(_form(entry), []).append((run, own))
+    found = in_forms([entry for _, entry in runs])
+    scores = run_scores(found, "success", "tokens", held_out=True, last=LAST)
     body = f'<p class="quiet">{escape(NOTE)}</p>'
-    for form, same_form in forms.items():
-        body += _ranked(same_form, form, rerun, say)
+    for form, own in scores.groupby("env", sort=False):
+        body += _ranked([runs[number] for number in own.index], own, form, rerun, say)
     if left_out:
         body += f"<h2>Not ranked</h2><ul>{''.join(f'<li>{escape(one)}</li>' for one in left_out)}</ul>"
     return write(out, document("Leaderboard", body))
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """Return a name for each file: `ada: mine.zip` for `class/ada/mine.zip`, `ada.zip` for `class/ada.zip`."""
+    common = Path(os.path.commonpath([path.resolve().parent for path in paths])) if paths else Path()
+    parts = [path.resolve().relative_to(common).parts for path in paths]
+    return [": ".join(filter(None, (own[0] if own[1:] else "", "/".join(own[1:] or own)))) for own in parts]
+
+
+def in_forms(found: Sequence[Entry]) -> list[Entry]:
+    """Return the runs with the form of their task as its name, so that only runs of one form are compared."""
+    return [replace(entry, env=_form(entry)) for entry in entries(list(found))]
+
+
+def same_tables(run: Run) -> tuple[str, ...]:
+    """Return the digests of a run's tables, which a copy has too."""
+    return tuple(part.sha256 for part in run.parts("turns"))
 
 
 def _form(entry: Entry) -> str:
@@ -90,22 +112,24 @@ def _form(entry: Entry) -> str:
     return ", ".join((entry.env, *changed))
 
 
-def _ranked(runs: list[tuple[Run, Entry]], form: str, rerun: int, say: Callable[[str], None]) -> str:
+def _ranked(
+    runs: list[tuple[Run, Entry]], scores: pd.DataFrame, form: str, rerun: int, say: Callable[[str], None]
+) -> str:
     """Return the table of one form of a task, the best run first."""
-    budget = min(int(entry.held_out["tokens"].iloc[-1]) for _, entry in runs)
-    rows = []
-    for run, entry in runs:
-        scores = entry.held_out
-        last = scores[scores["tokens"] <= max(budget, scores["tokens"].min())].iloc[-1]
-        name = Path(str(run.folder)).name
-        rows.append([name, entry.recipe, entry.seed, last["success"], int(last["tokens"]), ""])
+    digests, rows = [same_tables(run) for run, _ in runs], []
+    for (_, entry), final, own in zip(runs, scores["final"], digests, strict=True):
+        alike = [
+            other.file for (_, other), held in zip(runs, digests, strict=True) if held == own and other is not entry
+        ]
+        rows.append([entry.file, entry.recipe, entry.seed, final, "", ", ".join(alike)])
     table = pd.DataFrame(rows, columns=COLUMNS).sort_values("score", ascending=False, kind="stable")
+    table = table.drop(columns=[] if table["same tables as"].any() else "same tables as")
     for number in table.index[:rerun]:
         run, entry = runs[number]
         say(f"{run.folder}: training again")
         table.loc[number, "rerun"] = confirmed(run, entry)
     table.insert(0, "place", range(1, len(table) + 1))
-    return f"<h2>{escape(form)}</h2>" + table_html(table, f"At most {budget:,} tokens")
+    return f"<h2>{escape(form)}</h2>" + table_html(table, f"At most {scores['budget'].iloc[0]:,} tokens")
 
 
 def confirmed(run: Run, entry: Entry) -> str:

@@ -24,15 +24,17 @@ def need(right: Any, message: str) -> None:
 
 
 def entries(answer: Any, count: int, what: str) -> list:
-    """Return the entries of a list or tuple; raise `NotYet` if it has not `count` of them."""
+    """Return the entries of a list, tuple, array or Series; raise `NotYet` if it has not `count` of them."""
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer
     need(isinstance(answer, list | tuple) and len(answer) == count, f"{what}: give a list of {count}")
-    need(... not in answer, f"{what}: put your answer in place of each `...`")
+    need(not any(one is ... for one in answer), f"{what}: put your answer in place of each `...`")
     return list(answer)
 
 
 def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
     need(isinstance(answer, Collection) and not isinstance(answer, str), "give a list")
+    need(not any(one is ... for one in answer), "put your answer in place of each `...`")
     unknown = [name for name in answer if name not in known]
     need(not unknown, f"unknown: {', '.join(map(repr, unknown))}; choose from {', '.join(map(str, known))}")
     return set(answer)

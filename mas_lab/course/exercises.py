@@ -82,15 +82,21 @@ def check(name: str, *answer: Any) -> None:
         _refuse_count(one, answer)
         comment = one.judge(*answer)
     except Exception as error:
-        _right.discard(name)
         print(f"○ {name} not yet: {_reason(error)}")
+        if name in _right:
+            _right.remove(name)
+            print(f"  it was right before; now {_counted(name[:2])}")
         if left := len(one.hints) - _hinted.get(name, 0):
             print(f'  {left} hint{"s" * (left > 1)}: lab.course.hint("{name}")')
         return
     _right.add(name)
-    exercises = of_notebook(name[:2])
-    done = sum(other.name in _right for other in exercises)
-    print(f"● {name} right{f': {comment}' if comment else ''}    ({done} of {len(exercises)} in this notebook)")
+    print(f"● {name} right{f': {comment}' if comment else ''}    ({_counted(name[:2])})")
+
+
+def _counted(notebook: str) -> str:
+    """Return how many exercises of a notebook are right so far, such as `1 of 4 in this notebook`."""
+    exercises = of_notebook(notebook)
+    return f"{sum(one.name in _right for one in exercises)} of {len(exercises)} in this notebook"
 
 
 def _refuse_count(one: Exercise, answer: tuple) -> None:

@@ -1,7 +1,11 @@
 """Guesses: a field before a cell runs, and the explanation once a guess is written.
 
-The name "03.b" means notebook 03, second guess. Leaves out: judging a guess.
+The name "03.b" means notebook 03, second guess. A notebook holds its explanations sealed, so that nobody reads one by
+unfolding its cell. Leaves out: judging a guess.
 """
+
+import base64
+import textwrap
 
 GUESSES: dict[str, str] = {}
 """Guesses of this kernel by name."""
@@ -31,11 +35,17 @@ def explain(name: str, text: str) -> None:
 
     Args:
         name: The guess, such as "03.b".
-        text: The explanation, in Markdown.
+        text: The explanation in Markdown, as `sealed` returns it.
     """
     from IPython.display import Markdown, display
 
     if GUESSES.get(name):
-        display(Markdown(f"*Your guess:* {GUESSES[name]}\n\n{text}"))
+        told = base64.b64decode(text).decode()
+        display(Markdown(f"*Your guess:* {GUESSES[name]}\n\n{told}"))
     else:
         print(f"Write your guess ({name}) into the field above first. Then run this cell again.")
+
+
+def sealed(text: str) -> str:
+    """Return a text as lines of letters that nobody reads by chance; `explain` shows it."""
+    return textwrap.fill(base64.b64encode(text.encode()).decode(), 100)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.arguments import check_arguments
+from mas_lab.arguments import check_arguments, did_you_mean
 from mas_lab.describe import part_name
 from mas_lab.env import Env
 from mas_lab.lazy import Entry, Registry
@@ -84,7 +84,10 @@ def make_env(
     """
     known_as = {part_name(env, ":"): env for env in ENVS.values()} if ":" in name else ENVS
     if name not in known_as:
-        raise ValueError(f"no env is named {name!r}; known are: {', '.join(ENVS)}; pass your own env as an object")
+        meant = did_you_mean(name, ENVS)
+        raise ValueError(
+            f"no env is named {name!r}; {meant}known are: {', '.join(ENVS)}; pass your own env as an object"
+        )
     env = known_as[name]
     known = {f.name for f in fields(env) if f.init}
     standard = {"size": size, "rewards": rewards, "single_agent": single_agent, "n_agents": n_agents}

@@ -10,7 +10,7 @@
 # - write its group key, its credit and its tree, and say what fails without each;
 # - compare the cost of a tree with that of whole episodes;
 # - say which of its parts makes the team better. The answer is not the part in its name;
-# - swap the roles of a trained team, and let a player learn against its earlier self.
+# - swap the roles of a trained team.
 
 # %% tags=["install"]
 
@@ -18,12 +18,9 @@
 SMOKE = False  # True: a few steps only, to see that everything runs
 
 # %%
-import tempfile
-
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.course.games import Race
 from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
@@ -366,48 +363,6 @@ sokoban.runs.pivot(index="recipe", columns="seed", values="final").reindex(sokob
 
 # %% [markdown]
 # *Explain:* here the tree gives most of the gain: 0.62 to 0.67, where the three others lie between 0.39 and 0.52. This holds in each of three seeds, too few for an interval. Our interpretation: following the best keeps episodes alive after the first bad push, so training sees later turns at all. Success stops rising near 0.75. Rooms of six moves and more were hardly ever solved at the start, and what is never solved is never reinforced.
-#
-# ## A game against an earlier self
-#
-# In a game nothing is shared: the team earns 0, and what a player wins is its `local_reward`. `Race` is a small game. Left and right answer the same sum at once, and do not see each other. A player who alone is right wins 1 from the other. In self-play the other side of the team is frozen. Here it is a copy of left's own weights, renewed once.
-#
-# A tree is useful here, too. Left's K candidates meet the *same* answer of the opponent. So the opponent's luck is common to the group, and the mean removes it.
-
-# %% [markdown]
-# *Predict:* left starts with about half of its answers right, against its equal. The opponent is renewed in the middle of training. Draw two lines over training: left's share of right answers, and its mean winnings.
-
-# %%
-game = Race()
-sums = game.tasks(8 if SMOKE else 64, "test", seed=0)
-
-
-def standing(left, right):
-    """Left's share of right answers, and what it wins on average."""
-    played = lab.rollout(game, lab.Team({"left": left, "right": right}), sums, lab.episodes(4), seed=9)
-    played = played[played["agent"] == "left"]
-    return {
-        "right answers": played["info"].map(lambda told: told["left"]).mean(),
-        "wins": played["local_reward"].mean(),
-    }
-
-
-left, right = lab.load_policy(game.pocket, lr=3e-4), lab.load_policy(game.pocket)
-line = {"start": standing(left, right)}
-for generation in (1, 2):
-    player = lab.Team({"left": left, "right": right}, frozen="right")
-    for _ in lab.train(game, player, "at_grpo", steps=2 if SMOKE else 10, seed=generation, tasks=16):
-        pass
-    line[f"generation {generation}, against the frozen self"] = standing(left, right)
-    with tempfile.TemporaryDirectory() as folder:
-        left.save(folder)
-        right = lab.load_policy(folder)
-    line[f"generation {generation}, against its copy"] = standing(left, right)
-pd.DataFrame(line).T.round(2)
-
-# %% [markdown]
-# *Explain:* right answers rise to about 0.9 and stay there. The winnings rise to about 0.4 and fall to 0 when the opponent is renewed. Then they hardly rise again, though left is as good as ever. **In self-play a return compares a player with its opponent; it does not say how good the player is.** Keep an opponent that never changes, or use another score, such as the right answers here. The winnings stay below a half because two right answers are a draw.
-#
-# If TextArena is installed, `lab.from_textarena("TicTacToe-v0")` and its other games work, too. `lab.own_return()` is their credit over whole episodes.
 
 # %%
 lab.course.progress("06")
@@ -417,7 +372,7 @@ lab.course.progress("06")
 #
 # 1. Compare answers to the same prompt. The group is (episode, agent, turn), and `same_prompt=True` checks it.
 # 2. In the maze most of the gain comes from each row's own reward. The tree adds the rest by following the best, and grouping alone adds nothing. In sokoban most of the gain comes from the tree.
-# 3. A best of K is no success rate, and in self-play a return is no skill. Measure on held-out episodes, against something that does not change.
+# 3. A best of K is no success rate. Measure on held-out episodes.
 #
 # Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has the studies, with every run.
 #

@@ -186,3 +186,5 @@ lab.RolloutViewer(live)
 # ## What else you can load
 #
 # `lab.load_base` also takes a file in GGUF format, such as one from Ollama or LM Studio, a folder in Hugging Face format, or a hub id. The page `docs/real_models.md` of the repository says what is read and where it is kept. On a GPU the same lines run with `backend="unsloth"` (10) or `backend="vllm"` (11).
+#
+# Next: `15_self_play`, games in which agents play against each other.

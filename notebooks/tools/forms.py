@@ -12,8 +12,8 @@ the lines above `### STARTER` belong to the solution. The lines below it belong 
 sign. If there is no `### STARTER`, the release has `...` there. A cell tagged "solution" is in the solution only.
 
 In the release, a field for a guess follows each text cell that begins with `*Predict:*`. The cells after it that begin
-with `*Explain` are shown, up to their first heading, once the field is filled. The page is the release without these
-fields.
+with `*Explain` are shown, up to their first heading, once the field is filled; their cells hold them sealed. The page
+is the release without these fields.
 
 The cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository
 is known. Leaves out: running notebooks (`execution`).
@@ -25,6 +25,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any, Literal
+
+from mas_lab.course.guesses import sealed
 
 NOTEBOOKS = Path(__file__).resolve().parents[1]
 """Folder of what students open; its folder `masters` has the masters."""
@@ -38,7 +40,7 @@ FOLDED = {"tags": ["install", "hide-input"], "jupyter": {"source_hidden": True},
 """Metadata that folds the install cell: for JupyterLab, for Colab, and with its tag for the site."""
 EXPLAIN = """
 # @title Explain: run this cell {{ display-mode: "form" }}
-lab.course.explain("{name}", r\"\"\"
+lab.course.explain("{name}", \"\"\"
 {text}
 \"\"\")
 """.strip()
@@ -120,7 +122,7 @@ def _with_guesses(cells: list[dict[str, Any]], number: str) -> Iterator[dict[str
         if open_guess and source.startswith("*Explain"):
             told, heading, rest = re.match(r"(.*?)(^#+ |\Z)(.*)", source, re.DOTALL | re.MULTILINE).groups()
             folded = {"tags": ["explain", "hide-input"], "jupyter": {"source_hidden": True}, "cellView": "form"}
-            text = EXPLAIN.format(name=open_guess, text=told.strip())
+            text = EXPLAIN.format(name=open_guess, text=sealed(told.strip()))
             yield _cell(f"{cell['id']}-explain", "code", text, folded)
             if heading:
                 yield cell | {"source": (heading + rest).splitlines(keepends=True)}

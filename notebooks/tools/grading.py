@@ -4,12 +4,13 @@ All that students wrote is shown as text. Leaves out: grades, and reading the fi
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from handed_in import HandedRun, Notebook, Student, students
 
+from mas_lab.contrib.leaderboard import in_forms
 from mas_lab.study.entries import Entry
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE
@@ -44,15 +45,17 @@ def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None]
     for student in students(Path(folder), run):
         say(f"{student.name}: {_counted(student)}")
         handed_in.append(student)
+    board = _board([held.entry for student in handed_in for held in student.runs if held.entry])
     body = "".join(
         (
             f'<p class="quiet">{escape(AGAIN if run else STORED)}</p>',
             _overview(handed_in),
             _exercises(handed_in),
-            _board(handed_in),
+            _drawn(board),
         )
     )
-    body += "".join(_one(student, handed_in) for student in handed_in)
+    finals = {} if isinstance(board, str) else board.runs.set_index("file")["final"]
+    body += "".join(_one(student, handed_in, finals) for student in handed_in)
     return write(out, document(f"Handed in: {Path(folder).resolve().name}", body, scripts=FIGURES))
 
 
@@ -103,14 +106,15 @@ def _count(held: Notebook) -> int:
     return held.count
 
 
-def _one(student: Student, handed_in: Sequence[Student]) -> str:
+def _one(student: Student, handed_in: Sequence[Student], finals: Mapping[str, float]) -> str:
     parts = [f"<h2>{escape(student.name)}</h2>"]
     if student.notebooks:
         rows = [[held.file, *_verdicts(held)] for held in student.notebooks]
         parts.append(_table("Notebooks", ["file", "right", "exercises", "by"], rows))
     if student.runs:
-        heads = ["file", "task", "recipe", "seed", "steps", "tokens", "success", "what differs from the others"]
-        rows = [[held.file, *_facts(held, handed_in)] for held in student.runs]
+        heads = ["file", "task", "recipe", "seed", "steps", "tokens", "success before", "final, as on the board",
+                 "what differs from the others"]  # fmt: skip
+        rows = [[held.file, *_facts(held, handed_in, finals)] for held in student.runs]
         parts.append(_table("Runs", heads, rows))
     if not student.notebooks and not student.runs:
         parts.append("<p>Neither a notebook nor a zip.</p>")
@@ -124,9 +128,9 @@ def _verdicts(held: Notebook) -> list[str]:
     return [f"{held.count} of {len(held.right)}", told, held.how]
 
 
-def _facts(held: HandedRun, handed_in: Sequence[Student]) -> list[Any]:
+def _facts(held: HandedRun, handed_in: Sequence[Student], finals: Mapping[str, float]) -> list[Any]:
     if held.entry is None:
-        return ["", "", "", "", "", "", f"cannot be read: {held.trouble}"]
+        return ["", "", "", "", "", "", "", f"cannot be read: {held.trouble}"]
     entry = held.entry
     tokens = int(entry.curve["tokens"].iloc[-1])
     return [
@@ -135,17 +139,10 @@ def _facts(held: HandedRun, handed_in: Sequence[Student]) -> list[Any]:
         entry.seed,
         len(entry.curve),
         f"{tokens:,}",
-        success(entry),
+        f"{entry.held_out['success'].iloc[0]:.3f}" if len(entry.held_out) else "",
+        f"{finals[entry.file]:.3f}" if entry.file in finals else "not on the board",
         _differs(held, handed_in),
     ]
-
-
-def success(entry: Entry) -> str:
-    """Describe held-out success before and after training, or else success in the last training episodes."""
-    if len(entry.held_out):
-        before, after = entry.held_out["success"].iloc[[0, -1]]
-        return f"{before:.2f} → {after:.2f} on held-out tasks"
-    return f"{entry.curve['success'].iloc[-1]:.2f} in the last step's training episodes; no held-out scores"
 
 
 def _differs(held: HandedRun, handed_in: Sequence[Student]) -> str:
@@ -179,25 +176,32 @@ def flat(asked: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _board(handed_in: Sequence[Student]) -> str:
-    found = [run.entry for student in handed_in for run in student.runs if run.entry]
+def _board(found: Sequence[Entry]) -> AblationBoard | str:
+    """Return the board of all runs, or the reason why there is none.
+
+    If some runs have held-out scores, the board is of these. They are scored and named as in `mas_lab board`.
+    """
     if not found:
-        return "<h2>The class's runs</h2><p>No run was handed in that can be read.</p>"
-    return f'<h2>The class\'s runs</h2><p class="quiet">{escape(ZIPS)}</p>{"".join(_drawn(found))}'
-
-
-def _drawn(found: Sequence[Entry]) -> Iterator[str]:
-    """Yield the board of all runs, or the reason why they cannot be compared."""
+        return "No run was handed in that can be read."
     try:
-        board = AblationBoard(list(found))
+        return AblationBoard(in_forms([entry for entry in found if len(entry.held_out)] or found))
     except ValueError as error:
-        yield f"<p>They cannot be compared: {escape(error)}</p>"
-        return
+        return f"They cannot be compared: {error}"
+
+
+def _drawn(board: AblationBoard | str) -> str:
+    if isinstance(board, str):
+        return f"<h2>The class's runs</h2><p>{escape(board)}</p>"
     least = SIDE + PANEL * board.runs["env"].nunique()
-    yield f"<p>{escape(board.counted())}.</p>"
-    yield figure_html(board.figure(), f"Final {board.score} and area under its curve of every run", board.runs, least)
-    yield table_html(board.table.loc[:, (board.table != "").any()], "Recipes over their runs")
-    yield f"<ul>{''.join(f'<li>{escape(caution)}</li>' for caution in board.cautions)}</ul>"
+    described = f"Final {board.score} and area under its curve of every run"
+    return "".join(
+        (
+            f'<h2>The class\'s runs</h2><p class="quiet">{escape(ZIPS)}</p><p>{escape(board.counted())}.</p>',
+            figure_html(board.figure(), described, board.runs, least),
+            table_html(board.table.loc[:, (board.table != "").any()], "Recipes over their runs"),
+            f"<ul>{''.join(f'<li>{escape(caution)}</li>' for caution in board.cautions)}</ul>",
+        )
+    )
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

@@ -17,6 +17,7 @@ import answers
 import execution
 import forms
 
+from mas_lab.contrib.leaderboard import same_tables
 from mas_lab.course.exercises import Exercise, of_notebook
 from mas_lab.runs.disk import is_litter
 from mas_lab.runs.run import load_run
@@ -27,6 +28,8 @@ BYTES = 64 * 2**20
 CELL = 300
 """Time limit of a student's cell in seconds."""
 VERDICT = re.compile(r"^([●○]) (\d\d\.\d{1,2}) (?:right|not yet)(.*)", re.MULTILINE)
+CHECK = re.compile(r"""course\.check\(\s*["'](\d\d\.\d{1,2})""")
+"""Text of a cell that checks an exercise."""
 TOOLS = str(Path(__file__).resolve().parent)
 KEEP = f"import sys\nsys.path.append({TOOLS!r})\nimport answers as _answers\n_answers.keep("
 READY = "import json, answers as _answers\n"
@@ -111,10 +114,9 @@ def handed_run(path: Path, name: str, student: str) -> HandedRun:
     try:
         run = load_run(path)
         [entry] = entries(run)
-        digests = tuple(part.sha256 for part in run.parts("turns"))
     except Exception as error:  # any error in a student's file is reported in its own entry
         return HandedRun(name, trouble=_told(error))
-    return HandedRun(name, replace(entry, file=f"{student}: {name}"), digests)
+    return HandedRun(name, replace(entry, file=name if name == student else f"{student}: {name}"), same_tables(run))
 
 
 def notebook(path: Path, name: str, run: bool = False) -> Notebook:
@@ -124,6 +126,7 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
         number = _number(path, cells)
         asked = [one.name for one in of_notebook(number)]
         found = _run_again(path, number) if run else _verdicts(cells)
+        found |= dict.fromkeys(_untouched(cells, number, found))
         how, own = ("run again", _own(number)) if run else ("stored outputs", ())
     except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
@@ -152,7 +155,7 @@ def _cells(path: Path) -> list[dict[str, Any]]:
 
 def _number(path: Path, cells: list[dict[str, Any]]) -> str:
     """Return the notebook's number, from the exercises that its cells check or from the file's name."""
-    asked = re.findall(r"course\.check\(\s*[\"'](\d\d)\.\d", "\n".join(_text(cell.get("source")) for cell in cells))
+    asked = [name[:2] for name in CHECK.findall("\n".join(_text(cell.get("source")) for cell in cells))]
     named = re.match(r"(\d\d)(?!\d)", path.name)
     if not asked and not named:
         raise HandInError("no exercise is checked in it, and its name begins with no notebook's number")
@@ -165,6 +168,27 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
     printed = "\n".join(_text(output.get("text")) for output in outputs if output.get("name") == "stdout")
     return {name: mark == "●" or (None if answers.UNTOUCHED.search(told) else False)
             for mark, name, told in VERDICT.findall(printed)}  # fmt: skip
+
+
+def _untouched(cells: list[dict[str, Any]], number: str, found: Mapping[str, bool | None]) -> list[str]:
+    """Return the exercises that are not right, and whose cell is still the one that students open."""
+    shipped = {_bare(source) for source in _shipped(number)}
+    own = [source for cell in cells if _bare(source := _text(cell.get("source"))) in shipped]
+    asked = {name for source in own for name in CHECK.findall(source)}
+    return [name for name in asked if not found.get(name)]
+
+
+@cache
+def _shipped(number: str) -> tuple[str, ...]:
+    """Return the sources of the code cells that students open; the teacher's zip has them in a folder `notebooks`."""
+    [path, *_] = [one for folder in (forms.NOTEBOOKS, forms.NOTEBOOKS / "notebooks")
+                  for one in folder.glob(f"{number}_*.ipynb")]  # fmt: skip
+    return tuple(_text(cell.get("source")) for cell in _cells(path))
+
+
+def _bare(source: str) -> str:
+    """Return a source without the spaces at the ends of its lines, and without empty lines."""
+    return "\n".join(line.rstrip() for line in source.splitlines() if line.strip())
 
 
 def _own(number: str) -> tuple[str, ...]:

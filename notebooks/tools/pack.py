@@ -8,11 +8,13 @@ Leaves out: the kit's own dependencies, which are gigabytes; `environment/` list
 """
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +96,15 @@ def _for_teachers(
     import nbformat
 
     yield "INSTRUCTOR.md", instructor(solutions).encode()
+    runs = {name: execution.with_parameters(held, {} if full else {"SMOKE": True}) for name, held in solutions.items()}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        running = {name: pool.submit(execution.executed, run, f"{name}-solution", executed, say)
+                   for name, run in runs.items()}  # fmt: skip
     for name, notebook in solutions.items():
         yield f"solutions/{name}.ipynb", (json.dumps(notebook, indent=1, ensure_ascii=False) + "\n").encode()
-        run = execution.with_parameters(notebook, {} if full else {"SMOKE": True})
+        run = runs[name]
         try:
-            done = execution.executed(run, f"{name}-solution", executed, say)
+            done = running[name].result()
         except execution.NotebookError as error:
             say(str(error))
             failed.append(str(error))

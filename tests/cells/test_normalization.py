@@ -103,7 +103,9 @@ def test_max_rl_is_relative_to_the_mean():
 
 def test_a_scale_of_ones_own_is_checked_and_has_no_units():
     for options, words in (
-        ({"scale": lambda table: 1.0}, r"scale.*must give a Series on the table's index"),
+        ({"scale": lambda table: 1.0}, r"scale.* gave float for \d+ rows; give a Series on the table's index"),
+        ({"center": lambda table: table.groupby("group")["credit"].mean()},
+         r"center.* gave \d+ numbers on another index for \d+ rows; .*, such as turns.groupby.*transform\('mean'\)"),
         ({"scale": lambda table: table["credit"] * float("nan")}, "scale"),
         ({"scale": pooled_deviation(), "once_per": "agent"}, "counts units of a scale group"),
         ({"peers": "task"}, "pass a tuple of columns"), ({"peers": ("turn",)}, "'turn'"),

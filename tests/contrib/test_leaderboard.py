@@ -1,7 +1,10 @@
 """The class leaderboard: equal tokens, reruns that confirm, and files that cannot be ranked."""
 
 import re
+import shutil
 
+import grading
+import numpy as np
 import pytest
 import small
 from hostile import edited, members
@@ -39,10 +42,27 @@ def test_runs_are_ranked_at_equal_tokens_and_a_rerun_confirms_them(handed_in, tm
     curves = {name: entries(lab.load_run(handed_in / f"{name}.zip"))[0].held_out for name in ("ada", "bob")}
     budget = int(min(curve["tokens"].iloc[-1] for curve in curves.values()))
     assert f"At most {budget:,} tokens" in text and text.count("confirmed</td>") == 2
-    at = {name: curve[curve["tokens"] <= budget].iloc[-1]["success"] for name, curve in curves.items()}
+    at = {name: np.interp(budget, curve["tokens"], curve["success"]) for name, curve in curves.items()}
     first = re.search(r"<td[^>]*>(ada|bob)\.zip</td>", text)[1]
     assert at[first] == max(at.values())
     assert "none.zip" in text.split("Not ranked")[1]
+
+
+@pytest.mark.slow
+def test_both_pages_show_one_number_for_a_run_and_mark_copies_on_both(handed_in, tmp_path):
+    place = tmp_path / "class"
+    for student, zipped in (("ada", "ada"), ("bob", "bob"), ("cy", "bob")):
+        (place / student).mkdir(parents=True)
+        shutil.copy(handed_in / f"{zipped}.zip", place / student / "mine.zip")
+    page = board(tmp_path, *sorted(place.glob("*/mine.zip")))
+    grades = grading.grade(place, tmp_path / "grades.html").read_text(encoding="utf-8")
+    finals = lab.AblationBoard([handed_in / "ada.zip", handed_in / "bob.zip"]).runs.set_index("file")["final"]
+    told = ("ada", finals["ada.zip"], ""), ("bob", finals["bob.zip"], "cy"), ("cy", finals["bob.zip"], "bob")
+    for student, final, twin in told:
+        row = re.search(rf"<td>\d</td><td[^>]*>{student}: mine\.zip</td>(.*?)</tr>", page)[1]
+        assert f">{final:.3f}</td>" in row and (f"{twin}: mine.zip" in row) == bool(twin)
+        own = grades.split(f"<h2>{student}</h2>")[1].split("<h2>")[0]
+        assert f"<td>{final:.3f}</td>" in own and (f"the same tables as {twin}: mine.zip" in own) == bool(twin)
 
 
 @pytest.mark.slow

@@ -69,8 +69,24 @@ def test_a_check_says_how_many_of_the_notebook_are_right(capsys):
     lab.course.progress("00")
     assert capsys.readouterr().out == "1 of 4:  ● 00.1  ○ 00.2  ○ 00.3  ○ 00.4\n"
     lab.course.check("00.1", [0] * 5)
+    assert capsys.readouterr().out.splitlines()[1] == "  it was right before; now 0 of 4 in this notebook"
     lab.course.progress("00")
     assert "0 of 4" in capsys.readouterr().out, "an answer that was right and is changed counts no more"
+    lab.course.check("00.1", [0] * 5)
+    assert "it was right before" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("form", [np.array, pd.Series, torch.tensor, tuple])
+def test_numbers_may_come_as_an_array(form, capsys):
+    lab.course.check("00.1", form([-0.79, -0.79, -0.79, 0.79, 1.58]))
+    assert "● 00.1 right" in capsys.readouterr().out
+    lab.course.check("00.1", form([-0.79, -0.79, -0.79, 0.79, 2.0]))
+    assert "○ 00.1 not yet: row 4" in capsys.readouterr().out
+
+
+def test_a_starter_with_dots_in_it_is_asked_for_an_answer(capsys):
+    lab.course.check("07.3", ["stage_1", ...])
+    assert "○ 07.3 not yet: put your answer in place of each `...`" in capsys.readouterr().out
 
 
 def test_hints_come_one_by_one_and_then_all(capsys):

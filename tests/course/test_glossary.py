@@ -1,6 +1,6 @@
 """The glossary says what words mean, in one place; the pages of the glossary and of the course are up to date.
 
-Also the course's game: it keeps the laws of games, and pays who alone is right.
+Also the course's games: they keep the laws of games, and pay the winner.
 """
 
 import runpy
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mas_lab as lab
-from mas_lab.course.games import Race
+from mas_lab.course.games import THROWS, Race, RockPaperScissors, exploitability, winnings
 from mas_lab.course.glossary import TERMS
 
 ROOT = Path(__file__).parents[2]
@@ -50,3 +50,24 @@ def test_who_alone_is_right_wins(left, right, won):
     assert step.local_rewards == {"left": won, "right": -won} and step.team_reward == 0
     assert step.success == (won > 0) and step.done and env.acting(step.state) == ()
     assert step.valid == {"left": left != "?", "right": True}
+
+
+@pytest.mark.parametrize("left, right, won", [
+    ("answer 0", "answer 2", 1), ("answer 1", "answer 9", 1), ("answer 5", "answer 4", 1), ("answer 3", "answer 7", -1),
+    ("answer 6", "answer 0", 0), ("?", "answer 2", -1), ("answer 2", "?", 1), ("?", "?", 0),
+])  # fmt: skip
+def test_a_throw_beats_the_one_before_it(left, right, won):
+    env = RockPaperScissors()
+    assert lab.check_env(env, tasks=2).set_index("check").loc["success is the first agent's win", "times"] > 0
+    [state, other] = map(env.start, env.tasks(2, "train", 0))
+    assert env.observe(state, "left") == env.observe(other, "right"), "every round has one prompt"
+    step = env.step(state, {"left": left, "right": right})
+    assert step.local_rewards == {"left": won, "right": -won} and step.success == (won > 0) and step.done
+    assert step.info["left"] == (None if left == "?" else THROWS[int(left[-1]) % 3])
+
+
+def test_winnings_and_exploitability_by_hand():
+    assert winnings([0.5, 0.3, 0.2], [0.2, 0.5, 0.3]) == pytest.approx(-0.07)
+    assert winnings([0, 1, 0], [1, 0, 0]) == 1 and winnings([0.2, 0.5, 0.3], [0.2, 0.5, 0.3]) == pytest.approx(0)
+    assert exploitability([0.5, 0.3, 0.2]) == pytest.approx(0.3), "paper wins 0.5 and loses 0.2"
+    assert exploitability([0, 0, 1]) == 1 and exploitability([1 / 3] * 3) == pytest.approx(0)

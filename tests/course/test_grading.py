@@ -68,6 +68,18 @@ def test_the_last_verdict_of_each_exercise_counts(folder):
 
 
 @pytest.mark.slow
+def test_a_starter_that_nobody_changed_is_untouched(folder):
+    starter = next("".join(cell["source"]) for cell in forms.notebook(forms.masters()[0], "release")["cells"]
+                   if 'check("00.3"' in "".join(cell["source"]))  # fmt: skip
+    printed = "○ 00.3 not yet: 12 groups for 3 tasks\n"
+    for source, right in ((starter, None), (starter.replace("\n", "  \n") + "\n", None),
+                          (starter.replace('"turn"', '"node"'), False)):  # fmt: skip
+        [student] = handed_in.students(folder("ada", **{"00__ipynb": notebook((source, printed))}))
+        assert student.notebooks[0].right["00.3"] is right
+    [student] = handed_in.students(folder("ada", **{"00__ipynb": notebook((starter, "● 00.3 right\n"))}))
+    assert student.notebooks[0].right["00.3"] is True
+
+
 def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     """A typed "right" does not count, a stored one neither; an answer that is right does, and an error costs a cell."""
     right = "import mas_lab as lab\nlab.course.check('02.4', [1, 0.8, 1, 0, 0, 0], [0, 1, 2])"
@@ -211,9 +223,10 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     assert "<tr><td>00.1</td><td>● 2</td><td>○ 0</td><td>– 0</td></tr>" in text
     assert "<tr><td>00.2</td><td>● 0</td><td>○ 0</td><td>– 2</td></tr>" in text
     assert "the same tables as bob: mine.zip" in text and "the same tables as ada: mine.zip" in text
-    assert re.search(r"<td>cut\.zip</td>(<td></td>){6}<td>cannot be read: [^<]*cut\.zip", text)
+    assert re.search(r"<td>cut\.zip</td>(<td></td>){7}<td>cannot be read: [^<]*cut\.zip", text)
     steps = len(lab.load_run(spiky).stats["step"].unique())
-    assert f"<td>at_grpo</td><td>5</td><td>{steps}</td>" in text and "no held-out scores</td>" in text
+    final = lab.AblationBoard(lab.load_run(spiky)).runs["final"].item()
+    assert re.search(rf"<td>at_grpo</td><td>5</td><td>{steps}</td><td>[\d,]+</td><td></td><td>{final:.3f}</td>", text)
     assert "A student can forge them" in text and "train again: run = lab.load_run(zip)" in text
     assert "Neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
 

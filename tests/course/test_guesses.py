@@ -16,10 +16,12 @@ def none_yet(monkeypatch):
 def test_an_explanation_waits_for_the_guess_and_shows_it(monkeypatch, capsys):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda *parts, **how: shown.extend(parts))
-    lab.course.explain("03.b", "*Explain:* it falls.")
+    told = guesses.sealed("*Explain:* it falls.")
+    assert "falls" not in told
+    lab.course.explain("03.b", told)
     assert not shown and capsys.readouterr().out.startswith("Write your guess (03.b) into the field above first.")
     lab.course.guess("03.b", "it rises")
-    lab.course.explain("03.b", "*Explain:* it falls.")
+    lab.course.explain("03.b", told)
     assert shown[1].data == "*Your guess:* it rises\n\n*Explain:* it falls."
     lab.course.progress("03")
     assert "  guess 03.b: it rises" in capsys.readouterr().out
@@ -44,6 +46,6 @@ def test_every_prediction_has_a_field_and_explanations_that_wait(master):
     names = [f"{master.stem[:2]}.{letter}" for letter in "abcdefghijklm"[: len(asked)]]
     assert asked and [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
     waits = [source.split('"')[3] for source in sources if "lab.course.explain(" in source]
-    assert list(dict.fromkeys(waits)) == names and not [one for one in sources if one.startswith("*Explain")]
+    assert list(dict.fromkeys(waits)) == names and not [one for one in sources if "*Explain" in one]
     page = [cell["source"] for cell in forms.notebook(master, "page")["cells"]]
     assert not any("lab.course.guess" in "".join(source) for source in page)

@@ -102,6 +102,12 @@ WRONG = {
     "13.6": [('"padding"', '"fine"'), ("size == 1", "size == 9")],
     "14.1": [("minimum", "maximum"), ("trained - sampled", "sampled - trained")],
     "14.2": [("> 0)", "< 0)"), ('["local_reward"] == 0', '["local_reward"] == 1')],
+    "15.1": [("q[2] - q[1]", "q[1] - q[2]"), (" + p[2] * (q[1] - q[0])", "")],
+    "15.2": [("max(", "min("), ("p[2] - p[1], ", "")],
+    "15.3": [("np.mean(past, axis=0)", "past[-1]"), ("max(wins", "min(wins")],
+    "16.1": [('given["a"] - given["b"]', 'given["b"] - given["a"]'), ("str(result)", "result")],
+    "16.2": [('"completion_ids"', '"prompt_ids"'), (".map(len).sum(), rows", ".size, rows")],
+    "16.3": [('turns[turns["call_status"] != "none"]', "turns"), ('!= "ok"', '== "invalid_json"')],
 }  # fmt: skip
 ALSO_RIGHT = {
     "02.1": ("labelled, wrong)", "labelled, set(wrong))"),

@@ -12,6 +12,7 @@ from notebooks.records import RESULTS, TEXTS, between, board, csv, difference, f
 from scripted import Duet, Ladder, Scripted
 
 import mas_lab as lab
+from mas_lab.course import games
 from mas_lab.course.checks import n01
 from mas_lab.study.intervals import iqm, probability_of_improvement
 from mas_lab.tasks.shared.pair_reward import BEST
@@ -296,16 +297,6 @@ def test_09_the_curves_are_as_told():
     says("09", "to about {:.2f}", by_hand["accept or new"])
 
 
-def test_09_the_calls_become_well_formed_as_told():
-    malformed = csv("calculator/malformed.csv").pivot(index="step", columns="seed", values="malformed")
-    success = csv("calculator/curves.csv").pivot(index="step", columns="seed", values="success")
-    says("09", "was {} in the first step. In the last ten steps it was {}", listed(malformed.iloc[0]),
-         listed(malformed.tail(10).mean()))  # fmt: skip
-    says("09", "rose from {} to {}. This took about a minute", listed(success.loc[0]), listed(success.loc[60]))
-    assert malformed.iloc[0].mean() == pytest.approx(0.2, abs=0.01)
-    assert csv("calculator/results.csv")["seconds"].median() < 70
-
-
 def test_10_four_bits_cost_as_told():
     success = csv("four_bits.csv").groupby("base")["success"]
     told = "{:.2f} to {:.2f} in float32 and {:.2f} to {:.2f} in 4 bits"
@@ -504,3 +495,54 @@ def test_the_page_says_what_was_recorded_of_solver_verifier_and_fixer():
     ends = csv("gradient_spikes/scores.csv").groupby(["form", "recipe", "seed"])["success"].last().unstack()
     for form, recipe in ends.index:
         assert "{:.2f}, {:.2f}, {:.2f} (`{}`)".format(*ends.loc[form, recipe], recipe) in PAGE
+
+
+def test_15_the_circle_and_what_the_bonus_does_are_as_told():
+    table, throws = csv("self_play/shares.csv"), list(games.THROWS)
+    table["unreadable"] = 1 - table[throws].sum(axis=1)
+    table[throws] = table[throws].div(table[throws].sum(axis=1), axis=0)
+    table["exploitability"] = list(map(games.exploitability, table[throws].to_numpy()))
+    plain = dict(list(table[table["entropy"] == 0].groupby("seed")))
+    says("15", "starts with {:.2f} rock, {:.2f} paper and {:.2f} scissors", *plain[0][throws].iloc[0])
+    leads = {seed: own[throws].idxmax(axis=1) for seed, own in plain.items()}
+    leads = [lead[lead != lead.shift()].tolist() for lead in leads.values()]
+    assert len(leads) == 5 and all(lead[:3] == throws for lead in leads) and sum(len(lead) == 3 for lead in leads) == 3
+    for own in plain.values():
+        players = own[throws].to_numpy()
+        assert min(games.winnings(players[-1], other) for other in players) < -0.1, "it loses to an older player"
+    last = table[table["step"] >= 20].groupby(["entropy", "seed"])[["exploitability", "unreadable"]].mean()
+    low, high = (last.groupby("entropy")[["exploitability", "unreadable"]].agg(end) for end in ("min", "max"))
+    told = "with an exploitability of {:.2f} to {:.2f}, with a weight of 0.1 with {:.2f} to {:.2f}"
+    says("15", told, *(end["exploitability"][bonus] for bonus in (0.0, 0.1) for end in (low, high)))
+    told = "With 0.1 they are {:.2f} to {:.2f} of all answers, with 0.3 they are {:.2f} to {:.2f}"
+    says("15", told, *(end["unreadable"][bonus] for bonus in (0.1, 0.3) for end in (low, high)))
+    assert last["exploitability"][0.3].mean() >= last["exploitability"][0.1].mean()
+    ends = [[games.exploitability(one) for one in (own[throws].iloc[-1], own[throws].mean())] for own in plain.values()]
+    told = "the last player has {:.2f} to {:.2f}, and the average of all 30 has {:.2f} to {:.2f}"
+    says("15", told, *(end(each) for each in zip(*ends, strict=True) for end in (min, max)))
+
+
+def test_16_the_calls_become_well_formed_as_told():
+    malformed = csv("calculator/malformed.csv").pivot(index="step", columns="seed", values="malformed")
+    success = csv("calculator/curves.csv").pivot(index="step", columns="seed", values="success")
+    says("16", "was {} in the first step. In the last ten steps it was {}", listed(malformed.iloc[0]),
+         listed(malformed.tail(10).mean()))  # fmt: skip
+    says("16", "rose from {} to {}. This took about a minute", listed(success.loc[0]), listed(success.loc[60]))
+    assert malformed.iloc[0].mean() == pytest.approx(0.2, abs=0.01)
+    assert csv("calculator/results.csv")["seconds"].median() < 70
+
+
+def test_16_a_penalty_changes_as_little_as_told():
+    table = csv("tool_calls/curves.csv")
+    ends = table[table["step"] >= 8].groupby(["invalid", "seed"])[["malformed", "calls"]].mean()
+    ends["held_out"] = table.groupby(["invalid", "seed"])["held_out"].first()
+    low, high = (ends.groupby("invalid").agg(end) for end in ("min", "max"))
+    for column, told in (
+        ("malformed", "malformed calls is {:.2f} to {:.2f}, with a penalty of 5 it is {:.2f} to {:.2f}"),
+        ("held_out", "held-out chains is {:.2f} to {:.2f} and {:.2f} to {:.2f}"),
+    ):
+        says("16", told, *(end[column][invalid] for invalid in (0.0, 5.0) for end in (low, high)))
+    assert set(ends["calls"].groupby("invalid").mean().round(2)) == {1.96}
+    says("16", "there are 1.96 calls in an episode")
+    says("16", "about one call in five is malformed at the start")
+    assert table[table["step"] == 0]["malformed"].mean() == pytest.approx(0.2, abs=0.01)

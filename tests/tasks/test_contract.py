@@ -197,6 +197,8 @@ def test_the_pocket_model_plays_every_form(name, options, valid):
 def test_an_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"'chess'; known are: plan_path, .*math, .*tldr"):
         make_env("chess")
+    with pytest.raises(ValueError, match=r"'planpath'; did you mean 'plan_path'\? known are: plan_path, "):
+        make_env("planpath")
 
 
 def test_an_option_that_an_env_lacks_is_refused_with_its_options():

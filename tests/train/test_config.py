@@ -166,7 +166,7 @@ SHARED = {"weights": "shared"}
 WRONG = {
     r": unknown key 'stpes'; known are env, team, recipe, steps": {"stpes": 3},
     r": 'recipe' is missing": {"recipe": None},
-    r": recipe: unknown recipe 'grpoo'; known are grpo": {"recipe": "grpoo"},
+    r": recipe: unknown recipe 'grpoo'; did you mean 'grpo'\? known are grpo": {"recipe": "grpoo"},
     r": recipe: unknown key 'plam'; known are name, plan": {"recipe": {"name": "grpo", "plam": 1}},
     r": env: no env is named 'plan_paht'": {"env": {"name": "plan_paht"}},
     r": settings: train: unknown setting 'taks'; known are tasks": {"settings": {"taks": 5}},

@@ -1,0 +1,47 @@
+"""Exercises of notebook 15: winnings of mixed throws, exploitability, and an answer to all past players."""
+
+import numpy as np
+
+from mas_lab.course import games
+from mas_lab.course.compare import agrees, need, result_of
+from mas_lab.course.exercises import exercise
+
+
+def _players(count: int, seed: int) -> list[list[float]]:
+    """Return random shares of the three throws; the first is a pure throw."""
+    drawn = np.random.default_rng(seed).dirichlet(np.ones(3), count - 1)
+    return [[0.0, 0.0, 1.0], *drawn.round(3).tolist()]
+
+
+@exercise(
+    "15.1",
+    "Rock wins against scissors and loses against paper: p[0] * (q[2] - q[1]). There are two more such terms.",
+    "p[0] * (q[2] - q[1]) + p[1] * (q[0] - q[2]) + p[2] * (q[1] - q[0])",
+)
+def winnings(answer):
+    players = _players(6, 151)
+    agrees(answer, games.winnings, [(p, q) for p in players for q in players])
+
+
+@exercise(
+    "15.2",
+    "What does pure paper win against p? It beats the rocks and loses to the scissors: p[0] - p[2].",
+    "The largest of p[2] - p[1], p[0] - p[2] and p[1] - p[0].",
+)
+def exploitability(answer):
+    agrees(answer, games.exploitability, [(p,) for p in _players(12, 152)])
+
+
+@exercise(
+    "15.3",
+    "First average the shares of all past players: `np.mean(past, axis=0)`.",
+    "Against the average, rock wins scissors - paper, paper wins rock - scissors, scissors win paper - rock.",
+)
+def answer_to(answer):
+    for number in range(12):
+        past = _players(number + 2, 1530 + number)
+        yours = result_of(answer, past)
+        need(yours in games.THROWS, f"your answer is {yours!r}; choose from {', '.join(games.THROWS)}")
+        wins = dict(zip(games.THROWS, games.PAYOFF @ np.mean(past, axis=0), strict=True))
+        best = max(wins, key=wins.get)
+        need(yours == best, f"against {past} {yours} wins {wins[yours]:.2f} on average, and {best} {wins[best]:.2f}")
