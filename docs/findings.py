@@ -291,6 +291,19 @@ def moved() -> str:
     return "\n".join(lines)
 
 
+def uphill() -> str:
+    """Return a row per contrast and predictor of the test of `lab.uphill`: rank correlations with intervals."""
+    found = pd.read_csv(data_dir() / "results" / "uphill" / "ranks.csv")
+    names = {"cos_own": "`cos_own`", "cos_team": "`cos_team`", "gain": "gain", "early": "a short training"}
+    lines = ["| contrast | foretold by | own reward | above the gain | team's return |", "|---" * 5 + "|"]
+    for _, row in found.iterrows():
+        apart = row.rename({"above gain": "above", "above_low": "above_low", "above_high": "above_high"})
+        own = _with_interval(row.rename({"low": "rank_low", "high": "rank_high"}), "rank", "+")
+        numbers = [own, _with_interval(apart, "above", "+"), f"{row['rank with the return']:+.2f}"]
+        lines.append(f"| {row['contrast']} | {names[row['predictor']]} | {' | '.join(numbers)} |")
+    return "\n".join(lines)
+
+
 def robust() -> str:
     """Return a row per task: `own_robust` and `own_pooled` minus the better of `grpo` and `dr_mas`, seed by seed."""
     board = lab.AblationBoard(Recorded(STUDIES / "robust"))
@@ -344,6 +357,7 @@ def sizes() -> str:
 
 MADE = {
     "roles": roles, "foretold": told_beforehand, "sizes": sizes, "fixed_test": fixed_test, "moved": moved,
+    "uphill": uphill,
     "robust": robust, "trials": trials, "rows_as_shared": rows_as_shared,
     "sharing_norms": lambda: norm_shares("sharing"), "sharing_peaks": lambda: peaks("sharing"),
     "sharing_long_peaks": lambda: peaks("sharing_long"),

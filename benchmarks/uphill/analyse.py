@@ -79,6 +79,17 @@ def ranks(agents: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def regrets(teams: list[int]) -> pd.DataFrame:
+    """Return for each arm how far the team's return ends below the best arm, over teams with five seeds or more."""
+    finals = {number: Recorded(OUT / str(number)).table for number in teams}
+    finals = {number: own.pivot(index="seed", columns="arm", values="final").dropna() for number, own in finals.items()}
+    means = pd.DataFrame({number: own.mean() for number, own in finals.items() if len(own) >= 5}).T
+    below = -means.sub(means.max(axis=1), axis=0)
+    return pd.DataFrame(
+        {"teams": below.count(), "return": means.mean(), "mean regret": below.mean(), "largest": below.max()}
+    )
+
+
 def halfway() -> str:
     """Return what the cosines in the middle of a training foretold of its second half."""
     told = pd.read_csv(OUT / "halfway.csv")
@@ -109,6 +120,7 @@ def main() -> None:
     agents.to_csv(OUT / "agents.csv", index=False, float_format="%.4g")
     table.to_csv(OUT / "ranks.csv", index=False, float_format="%.4g")
     print(table.round(2).to_string(index=False), signs(agents), sep="\n\n")
+    print(regrets(teams).round(3).to_string())
     if (OUT / "halfway.csv").is_file():
         print(halfway())
 

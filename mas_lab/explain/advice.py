@@ -21,9 +21,9 @@ b^2 up to 20 sigma_k^2). For a policy of one word, whose gradient is nearly all 
 It is also too high for a language model under two conditions: its wrong answers are less probable, so that their z is
 larger, and they lie nearer to the global mean. The lower stages of `ladder` are an example.
 
-In a test that was fixed before its trainings, the gain did not foretell who learned more (docs/findings.md). With the
-team, the verdict comes from gradients (`uphill`). Leaves out: the effect of the scale beyond a warning, and the
-dependence between an agent's turns.
+In two tests that were fixed before their trainings, the gain did not foretell who learned more (docs/findings.md).
+With the team, the verdict comes from gradients (`uphill`). Leaves out: the effect of the scale beyond a warning, and
+the dependence between an agent's turns.
 """
 
 from collections.abc import Collection, Sequence

@@ -80,7 +80,7 @@ def sentences(row, peers: Sequence[str]) -> list[str]:
         found.append(f"This rests on {freedom:.0f} degrees of freedom: roll out more tasks to be sure.")
     found += _of_groups(row) + _of_gradients(row)
     if row.own in (MAY_PAY, MAY_COST):
-        doubt = " In a test on other settings this did not predict which agents gained."
+        doubt = " In two tests on other settings this did not predict which agents gained."
         found.append(f"So its own mean {row.own}.{doubt if np.isnan(difference(row)) else ''}")
     if peers:
         others = f"{len(peers)} others" if len(peers) > 2 else " and ".join(map(str, peers))

@@ -16,10 +16,9 @@ from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import TableError, require, selected, trained
 
-MOSTLY, FEWEST = 0.5, 20
-"""An agent stands out if more than this share of its wrong answers was reinforced, of at least so many."""
-APART = 0.2
-"""Or if so much more of its advantage went the wrong way than under `OTHER`."""
+APART, FEWEST = 0.2, 20
+"""An agent stands out if so much more of its advantage went the wrong way than under `OTHER`, with so many wrong
+answers. Most of its wrong answers may be reinforced without harm (benchmarks/uphill)."""
 OTHER = "own_robust"
 """The recipe that the same rows are judged by again."""
 MOST = 50
@@ -30,15 +29,16 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     """Return in at most two sentences what stands out in a run.
 
     >>> lab.verdict("mine")
-    'stage_6 was reinforced in 83 % of its wrong answers; under own_robust it would have been 2 %.'
+    '54 % of the advantage of stage_4 went the wrong way (wrong answers more likely, or right ones less); under
+    own_robust it would have been 1 %.'
 
     Args:
         run: A run, its name or path, or a table of turns with `advantage`, such as `report.turns`.
 
     Returns:
-        One of these, by `lab.wrong_way`, with the same number for the same rows under `own_robust`:
-        - the agent with the largest share of wrong answers that were reinforced, if this is most of them;
-        - the agent with the largest share of advantage that went the wrong way, if this is much more than there;
+        One of these, by `lab.wrong_way`:
+        - the agent with the largest share of advantage that went the wrong way, if it is more by 0.2 than under
+          `own_robust` on the same rows;
         - "Nothing was learned", with the reason;
         - "Nothing stands out."
         If the run recorded `lab.uphill`, a second sentence says which recipe pointed uphill for this agent.
@@ -69,26 +69,20 @@ def of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataF
         return f"Nothing was learned: {why_silent(turns)}."
     if (worst := standing_out(turns, frozen)) is None:
         return NOTHING
-    share, other = f"{worst[worst.kind]:.0%}", worst[f"{worst.kind}_there"]
-    told = {
-        "reinforced": f"{worst.name} was reinforced in {share} of its wrong answers",
-        "wrong_way": f"{share} of the advantage of {worst.name} went the wrong way",
-    }[worst.kind]
-    told += f"; under {OTHER} it would have been {other:.0%}." if np.isfinite(other) else "."
+    told = (
+        f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, or "
+        f"right ones less); under {OTHER} it would have been {worst['there']:.0%}."
+    )
     return " ".join([told, *_direction(worst.name, uphill)]).replace("%", " %")
 
 
 def standing_out(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
-    """Return the agent that stands out: its row of `shares`, and `kind`, the column that says so; `None` for nobody."""
+    """Return the agent that stands out, its row of `shares`; `None` for nobody."""
     if not {"local_reward", "advantage"} <= set(turns.columns):
         return None
     found = shares(turns)
-    found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen))]
-    for kind, column, least in (("reinforced", "reinforced", MOSTLY), ("wrong_way", "apart", APART)):
-        ordered = found.sort_values(column, na_position="first")
-        if len(ordered) and ordered[column].iloc[-1] > least:
-            return pd.concat([ordered.iloc[-1], pd.Series({"kind": kind})]).rename(ordered.index[-1])
-    return None
+    found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen)) & (found["apart"] > APART)]
+    return None if found.empty else found.loc[found["apart"].idxmax()]
 
 
 def astray(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFrame:
@@ -104,23 +98,20 @@ NOTHING = "Nothing stands out."
 
 
 def shares(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return for each agent `wrong` (a count), `reinforced` and `wrong_way` over all steps, and the same under `OTHER`.
+    """Return for each agent `wrong` (a count), and its mean `wrong_way` over steps, here, `there` and `apart`.
 
-    Those have the suffix `_there`, and are NaN for rows that `OTHER` cannot compare; `apart` is the difference of the
-    shares of advantage that go the wrong way.
+    `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare.
     """
     turns = turns.reset_index(drop=True)  # tables of several steps may be joined without it
     try:
-        found = wrong_way(turns, [OTHER])
+        found, unknown = wrong_way(turns, [OTHER]), 0.0
     except (TableError, ValueError):  # rows of a plan or table that it cannot compare
-        found = wrong_way(turns)
-    found = found.assign(reinforced=found["reinforced"].fillna(0) * found["wrong"])
+        found, unknown = wrong_way(turns), np.nan
     steps = found.groupby(["recipe", "agent"], sort=False)
-    table = steps[["wrong", "reinforced"]].sum().join(steps["wrong_way"].mean())
-    table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
+    table = steps["wrong"].sum().to_frame().join(steps["wrong_way"].mean())
     here, there = (table[table.index.get_level_values(0) == name].droplevel(0) for name in ("trained", OTHER))
-    table = here.join(there.drop(columns="wrong").add_suffix("_there"))
-    return table.assign(apart=table["wrong_way"] - table["wrong_way_there"])
+    here["there"] = there["wrong_way"].reindex(here.index).fillna(unknown)
+    return here.assign(apart=here["wrong_way"] - here["there"])
 
 
 def why_silent(turns: pd.DataFrame) -> str:

@@ -118,8 +118,8 @@ def test_each_verdict_comes_with_a_reason():
     assert pays["why"] == (
         "helper spoke in 50 % of the episodes, with 4.0 rows to compare in a task. The global mean shifts its credits "
         "by 4.1 of their own standard deviations, and 5 % of its squared advantages is signal; with its own mean, its "
-        "gradient's squared signal-to-noise ratio would be 16 times as high. So its own mean may pay. In a test on "
-        "other settings this did not predict which agents gained."
+        "gradient's squared signal-to-noise ratio would be 16 times as high. So its own mean may pay. In two tests "
+        "on other settings this did not predict which agents gained."
     )
     costs = advice(*(team([1.0, 0.0, 1.0, 0.0], (0, 1), f"t{i}") for i in range(12))).loc["helper"]
     assert costs["own"] == "may cost" and costs["gain"] == pytest.approx((2 / 3) ** 2) and costs["gain"] < COSTS
