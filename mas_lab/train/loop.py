@@ -237,7 +237,7 @@ class Training:
                 yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
             held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
             if self.done and speaks():
-                print(verdict(self.recorder) if self.recorder else of_table(pd.concat(self.recent), self.team.frozen))
+                print(self._verdict())
             self._forget_versions()
         except GeneratorExit:
             self._save()
@@ -429,6 +429,13 @@ class Training:
         elif not nonzero(turns.loc[chosen, "advantage"]).any():
             notes.append(f"every advantage is 0, nothing was learned: {why_silent(turns)}")
         return tuple(notes)
+
+    def _verdict(self) -> str:
+        """Return the verdict on the training; a damaged table of a kept run costs the verdict alone."""
+        try:
+            return verdict(self.recorder) if self.recorder else of_table(pd.concat(self.recent), self.team.frozen)
+        except RunError as error:
+            return f"No verdict: {error}"
 
     def _warn_if_dead(self, report: Report) -> None:
         """Warn once, when no row of `DEAD` steps in a row had an advantage, unless every episode succeeds."""

@@ -94,7 +94,7 @@ def test_nonsense_is_refused():
         (lab.running_mean(by=("role",)), {}, "running_mean: column 'role' is missing"),
         (lab.running_mean(), {"once_per": "episode"}, "counts units of a center group, and running_mean.*scale"),
         (lab.running_mean(), {"flat": "center"}, "flat='center' takes a center group's scale"),
-        (lambda turns: [0.0, 0.0], {}, r"normalize: center .* gave list; it must give a Series"),
+        (lambda turns: [0.0, 0.0], {}, r"normalize: center .* gave list for 2 rows; give a Series"),
         (lambda turns: pd.Series([0.0, float("nan")]), {}, r"column 'center' is .* \(nan\) at episode 1"),
     ):
         with pytest.raises(ValueError, match=words):

@@ -18,7 +18,7 @@ def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, ste
 
 
 @pytest.mark.parametrize(("error", "words", "asked"), [
-    (ValueError, r"unknown recipe 'at_gpr'; known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
+    (ValueError, r"unknown recipe 'at_gpr'; did you mean 'at_grpo'\? known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
     (TypeError, r"unknown setting 'task'; known are tasks, split, rounds, epochs", {"task": 3}),
     (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
     (ValueError, r"needs horizon=", {"schedule": "linear"}),
