@@ -39,7 +39,7 @@ def steps(wait: str, busy: bool, count: int) -> list[float]:
     done = subprocess.run(command, stdout=subprocess.PIPE, env=bare | WAITS[wait])
     if beside:
         beside.kill()
-    return json.loads(done.stdout)
+    return json.loads(done.stdout.splitlines()[-1])  # after the verdict of the training
 
 
 def main() -> None:

@@ -182,11 +182,11 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 def child(*arguments, **variables: str) -> list[dict]:
-    """What `children.py` printed, a JSON object per line."""
+    """What `children.py` printed, a JSON object per line; a training also prints its verdict."""
     command = [sys.executable, str(Path(__file__).with_name("children.py")), *map(str, arguments)]
     done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=7200)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def recorded(run: Path, without: str = "", **changes) -> None:

@@ -116,7 +116,7 @@ def shown(notebook: nbformat.NotebookNode, file: str, short: bool) -> nbformat.N
     notebook.metadata["language_info"] = {"name": "python", "pygments_lexer": "ipython3"}
     for cell in notebook.cells:
         if "install" in cell.metadata.get("tags", []):
-            cell.metadata["tags"] = [*cell.metadata["tags"], "hide-input"]
+            cell.metadata["tags"] = [*dict.fromkeys([*cell.metadata["tags"], "hide-input"])]
     offer = f'*Open it yourself: `make lab`, or download <a href="../_static/{file}" download>{file}</a>.*'
     if short:
         offer += "\n\n**The outputs are those of a short run; the text tells numbers of full ones.**"

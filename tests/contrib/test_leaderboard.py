@@ -120,7 +120,7 @@ def test_a_bad_run_costs_its_own_row(handed_in, tmp_path):
     bob = handed_in / "bob.zip"
     evil = [forged(bob, tmp_path / f"{name}.zip", change) for name, (change, _) in BAD.items()]
     page = board(tmp_path, bob, *evil, rerun=len(evil) + 1)
-    rows = dict(re.findall(r"<td[^>]*>(\w+)\.zip</td>.*?<td[^>]*>([^<]*)</td></tr>", page))
+    rows = dict(re.findall(r"<td[^>]*>(?:[^<]*: )?(\w+)\.zip</td>.*?<td[^>]*>([^<]*)</td></tr>", page))
     assert rows.pop("bob") == "confirmed" and rows.keys() == BAD.keys()
     for name, (_, told) in BAD.items():
         assert re.match(f"cannot be made: .*{told}", rows[name]), name

@@ -66,8 +66,8 @@ def lines(outputs) -> list[str]:
 
 @pytest.mark.slow
 def test_a_training_leaves_one_line_that_covers_its_rollouts(executed):
-    *drawn, printed = executed["train"]
-    assert printed.text == "all done\n"
+    *drawn, verdict, printed = executed["train"]
+    assert printed.text == "all done\n" and verdict.text == "Nothing stands out.\n"
     rollout, trained = lines(drawn)
     assert re.fullmatch(r"rollout: 100%\|█+\| 2/2 episode \[00:\d\d\]", rollout)
     assert re.fullmatch(
@@ -88,8 +88,8 @@ def test_a_training_is_drawn_in_the_cell_that_asks_for_its_step(executed):
 
 @pytest.mark.slow
 def test_a_quick_cell_keeps_only_its_result(executed):
-    [result] = executed["quick"]
-    assert result.output_type == "execute_result" and result.data["text/plain"] == "2"
+    verdict, result = executed["quick"]
+    assert verdict.output_type == "stream" and result.output_type == "execute_result" and result.data["text/plain"] == "2"
 
 
 TRACES = {
