@@ -89,7 +89,9 @@ def test_a_training_is_drawn_in_the_cell_that_asks_for_its_step(executed):
 @pytest.mark.slow
 def test_a_quick_cell_keeps_only_its_result(executed):
     verdict, result = executed["quick"]
-    assert verdict.output_type == "stream" and result.output_type == "execute_result" and result.data["text/plain"] == "2"
+    assert (
+        verdict.output_type == "stream" and result.output_type == "execute_result" and result.data["text/plain"] == "2"
+    )
 
 
 TRACES = {
