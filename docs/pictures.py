@@ -241,10 +241,11 @@ def instrument(made, name: str, height: int, width: int = WIDTH, hide: str = "")
 
 
 def rewards() -> None:
-    """Who earned what in the step of that spike."""
-    turns = pd.read_parquet(RESULTS / "gradient_spikes" / "spike_turns.parquet")
-    step = turns[turns["step"] == turns["step"].iloc[0]]
-    instrument(lab.RewardInspector(step, agents=lab.make_env("math", fixer=True).agents), "rewards.png", 320, width=900)
+    """Who is harmed on the ladder under `grpo`."""
+    env = lab.make_env("ladder")
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=3e-4), env.agents)
+    reports = list(lab.train(env, team, "grpo", 8, seed=SEED, tasks=16))
+    instrument(lab.RewardInspector(reports), "rewards.png", 560, width=900, hide=", details")
 
 
 def walk() -> None:

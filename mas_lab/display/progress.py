@@ -71,7 +71,7 @@ def no_bars() -> Iterator[None]:
         _hidden -= 1
 
 
-def speaks() -> bool:
+def may_print() -> bool:
     """Return whether this thread may say something about its work: not where something else shows it."""
     return not _hidden and threading.current_thread() is threading.main_thread()
 
@@ -84,7 +84,7 @@ def progress_bar(total: int | None, description: str, unit: str, even: bool = Fa
     unknown.
     """
     notebook = in_notebook()
-    shows = speaks() and (notebook or sys.stderr.isatty())
+    shows = may_print() and (notebook or sys.stderr.isatty())
     line = "{l_bar}{bar}| {n_fmt}/{total_fmt} {unit} [{elapsed}" + ("<{remaining}" if even else "") + "{postfix}]"
     return (CellBar if notebook else tqdm)(
         total=total, desc=description, unit=unit, disable=not shows, leave=False, delay=DELAY, mininterval=PAUSE,

@@ -36,19 +36,20 @@ from mas_lab.display.documented_frame import documented
 from mas_lab.explain.advice_words import (
     COSTS,
     FEW,
+    LEAST_DIFFERENCE,
     MAY_COST,
     MAY_PAY,
     MOSTLY,
     PAYS,
     PEERLESS,
-    SPEAKS,
     UNKNOWN,
     UNTOLD,
+    cosine_of,
     difference,
     sentences,
 )
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.explain.uphill import of_parts
+from mas_lab.explain.uphill import uphill_of_table
 from mas_lab.policy import SAMPLED
 from mas_lab.table import TableError, require, trained
 from mas_lab.team import Team
@@ -87,9 +88,9 @@ def advise(
     Returns:
         A table with a row per agent, and per `turn` if `by` names it. Its columns are:
         - `own`: "may pay", "hardly matters" or "may cost", from `policy_gain` and the bounds `PAYS` and `COSTS`. With a
-          team it is from `cos_own_robust` - `cos_grpo` and the bound `SPEAKS`, for an agent whose gradients tell. It is
-          "mostly without a peer" if `peerless` is above `MOSTLY`: what matters then is whether such rows are trained
-          on. It is "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
+          team it is from `cos_own_robust` - `cos_grpo` and the bound `LEAST_DIFFERENCE`, for an agent whose gradients
+          tell. It is "mostly without a peer" if `peerless` is above `MOSTLY`: what matters then is whether such rows
+          are trained on. It is "cannot be told" for an agent with fewer than `FEW` rows, or whose gain is NaN.
         - `spoke`: the share of episodes in which the agent spoke.
         - `rows` counts all of its rows. `n_k` = 1 / c_k and `N` = 1 / c are rows per group and episodes per task, see
           the top of this file; groups are the agent's rows in a task (and step). Both are harmonic means over rows,
@@ -249,8 +250,8 @@ def _cosines(turns: pd.DataFrame, team: Team) -> pd.DataFrame:
     rows = turns[trained(turns)]
     if rows["task"].nunique() < 2:
         raise ValueError("advise: with a team, the table needs two tasks or more, and fifty to tell much")
-    found = of_parts(rows, [GLOBAL, OWN], team)
-    known = found["cos_own"].fillna(found["cos_team"]).mask(found["verdict"] == UNTOLD)
+    found = uphill_of_table(rows, [GLOBAL, OWN], team)
+    known = cosine_of(found).mask(found["verdict"] == UNTOLD)
     return found.assign(known=known).pivot(index="agent", columns="recipe", values="known").add_prefix("cos_")
 
 
@@ -260,5 +261,5 @@ def _verdict(row) -> str:
     if row.rows < FEW or np.isnan(row.policy_gain) or np.isnan(row.gain):
         return UNKNOWN
     if not np.isnan(apart := difference(row)):
-        return MAY_PAY if apart >= SPEAKS else MAY_COST if apart <= -SPEAKS else "hardly matters"
+        return MAY_PAY if apart >= LEAST_DIFFERENCE else MAY_COST if apart <= -LEAST_DIFFERENCE else "hardly matters"
     return MAY_PAY if row.policy_gain > PAYS else MAY_COST if row.policy_gain < COSTS else "hardly matters"

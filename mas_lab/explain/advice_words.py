@@ -10,7 +10,7 @@ import pandas as pd
 
 PAYS, COSTS = 1.25, 0.8
 """An own baseline "may pay" if its gain is above the first, "may cost" below the second, else it "hardly matters"."""
-SPEAKS = 0.1
+LEAST_DIFFERENCE = 0.1
 """With a team: the least difference of cosines that speaks for one of two recipes."""
 FEW = 10
 """Fewer rows give no verdict, and fewer degrees of freedom give a warning."""
@@ -36,12 +36,16 @@ def headline(row) -> str:
     return f"An own mean {row.own}: cosine {row.cos_own_robust:+.2f} instead of {row.cos_grpo:+.2f}."
 
 
+def cosine_of(found: pd.DataFrame) -> pd.Series:
+    """Return the cosine behind each verdict of `uphill`: `cos_own`, or `cos_team` if own rewards never differ."""
+    return found["cos_own"].fillna(found["cos_team"])
+
+
 def directions(found: pd.DataFrame) -> list[str]:
     """Return a sentence per agent from the table of `uphill`: which recipes point uphill, which do not."""
     told, silent = [], found.groupby("agent", sort=False)["verdict"].agg(lambda verdict: (verdict == UNTOLD).all())
     for agent, rows in found[~found["agent"].map(silent)].groupby("agent", sort=False):
-        known = rows["cos_own"].fillna(rows["cos_team"])
-        ordered = rows.assign(cosine=known).sort_values("cosine", ascending=False, na_position="last")
+        ordered = rows.assign(cosine=cosine_of(rows)).sort_values("cosine", ascending=False, na_position="last")
         parts = [
             f"{row.recipe} {row.verdict}" + (f" ({row.cosine:+.2f})" if row.verdict != UNTOLD else "")
             for row in ordered.itertuples()

@@ -86,10 +86,10 @@ def uphill(
     learning = sum(len(team.learners(name)) for name in team.policies)
     cost = f"uphill: {rollouts} rollouts of {tasks} tasks, {rollouts * learning * (len(chosen) + 2)} gradients"
     with progress_bar(rollouts, cost, "rollout", even=True) as bar:
-        return documented(measured(map(played, range(rollouts)), list(chosen), team, bar.update), "uphill")
+        return documented(compare_gradients(map(played, range(rollouts)), list(chosen), team, bar.update), "uphill")
 
 
-def of_parts(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team, parts: int = 12) -> pd.DataFrame:
+def uphill_of_table(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team, parts: int = 12) -> pd.DataFrame:
     """Return the table of `uphill` from one table of turns, whose tasks are dealt to `parts` instead of rollouts.
 
     Args:
@@ -103,10 +103,10 @@ def of_parts(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team, p
     task = weights.groupby([name for name in ("step", "task") if name in weights.columns], sort=False).ngroup()
     dealt = weights.groupby(task % parts)
     with progress_bar(dealt.ngroups, "uphill", "part", even=True) as bar:
-        return measured((own for _, own in dealt), list(chosen), team, bar.update)
+        return compare_gradients((own for _, own in dealt), list(chosen), team, bar.update)
 
 
-def measured(
+def compare_gradients(
     parts: Iterable[pd.DataFrame], recipes: Sequence[str], team: Team, done: Callable[[], object]
 ) -> pd.DataFrame:
     """Return a row per agent and recipe from tables of `weights_of`; call `done` after each.

@@ -21,6 +21,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import pandas as pd
 
 from mas_lab import recipes
@@ -349,6 +350,12 @@ def refuse_format(folder: Files) -> None:
             f"{folder} is of format {written!r:.20}, and this version reads format {FORMAT} alone; open it with the "
             "version of mas_lab that made it"
         )
+
+
+def spread(steps: Sequence[int], most: int) -> list[int]:
+    """Return at most `most` of the steps, evenly spread, with the first and the last among them."""
+    places = np.linspace(0, len(steps) - 1, min(most, len(steps))).round().astype(int)
+    return [steps[place] for place in np.unique(places)]
 
 
 def run_folder(run: str | Path) -> Path:

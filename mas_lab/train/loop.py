@@ -24,9 +24,9 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.episode import RolloutError
 from mas_lab.cells.rollout import rollout
-from mas_lab.cells.update import UpdateCallback, learners, nonzero, update
+from mas_lab.cells.update import UpdateCallback, learners, update
 from mas_lab.check import check_env
-from mas_lab.display.progress import in_notebook, speaks
+from mas_lab.display.progress import in_notebook, may_print
 from mas_lab.env import Env, EnvError, not_plain, with_max_turns
 from mas_lab.explain.uphill import uphill
 from mas_lab.locks import locked, one_trainer
@@ -46,7 +46,7 @@ from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
-from mas_lab.train.verdict import MOST, of_table, verdict, why_silent
+from mas_lab.train.verdict import MOST, learns, verdict, verdict_of_table, why_silent
 
 DEAD = 3
 """Steps without an advantage after which a training warns."""
@@ -236,7 +236,7 @@ class Training:
                 scores = [table for table in (before, after) if table is not None]
                 yield replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
             held_out.now(self.done, last=True)  # needed if an earlier call ended before the last scores were made
-            if self.done and speaks():
+            if self.done and may_print():
                 print(self._verdict())
             self._forget_versions()
         except GeneratorExit:
@@ -353,9 +353,10 @@ class Training:
             self.curriculum = self.curriculum.after(report)
         self._warn_if_dead(report)
         self.usage.add(report)
-        self.recent.append(trained_on.drop(columns=list(SAMPLED), errors="ignore"))
         if self.recorder:
             self.recorder.tables(step, trained_on, stats)
+        else:
+            self.recent.append(trained_on.drop(columns=SAMPLED))
         for policy, kept in before:
             policy.kept = kept
         self.recipe, self.schedule, self.done = recipe, schedule, step + 1
@@ -424,23 +425,24 @@ class Training:
         if rounds > 1 and missing:
             found = f"{tasks - missing} of {tasks} tasks have a row that is learned from"
             notes.append(f"{found}, after {rounds} rounds of {known} tasks")
-        if not (chosen := selected(turns)).any():
+        if not selected(turns).any():
             notes.append("no row is selected, nothing was learned")
-        elif not nonzero(turns.loc[chosen, "advantage"]).any():
+        elif not learns(turns):
             notes.append(f"every advantage is 0, nothing was learned: {why_silent(turns)}")
         return tuple(notes)
 
     def _verdict(self) -> str:
         """Return the verdict on the training; a damaged table of a kept run costs the verdict alone."""
         try:
-            return verdict(self.recorder) if self.recorder else of_table(pd.concat(self.recent), self.team.frozen)
+            if self.recorder:
+                return verdict(self.recorder)
+            return verdict_of_table(pd.concat(self.recent), self.team.frozen)
         except RunError as error:
             return f"No verdict: {error}"
 
     def _warn_if_dead(self, report: Report) -> None:
         """Warn once, when no row of `DEAD` steps in a row had an advantage, unless every episode succeeds."""
-        learns = nonzero(report.turns.loc[selected(report.turns), "advantage"]).any() or report.success == 1
-        self.silent = 0 if learns else self.silent + 1
+        self.silent = 0 if learns(report.turns) or report.success == 1 else self.silent + 1
         if self.silent == DEAD:
             reason = why_silent(report.turns)
             warnings.warn(

@@ -11,9 +11,9 @@ import pandas as pd
 
 from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.cells.update import nonzero
-from mas_lab.explain.advice_words import UNTOLD
+from mas_lab.explain.advice_words import UNTOLD, cosine_of
 from mas_lab.explain.wrong_way import wrong_way
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, require, selected, trained
 
 APART, FEWEST = 0.2, 20
@@ -21,6 +21,7 @@ APART, FEWEST = 0.2, 20
 answers. Most of its wrong answers may be reinforced without harm (benchmarks/uphill)."""
 OTHER = "own_robust"
 """The recipe that the same rows are judged by again."""
+NOTHING = "Nothing stands out."
 MOST = 50
 """Steps of a long run that are read, evenly spread."""
 
@@ -48,26 +49,24 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         TableError: The table has no advantages.
     """
     if isinstance(run, pd.DataFrame):
-        return of_table(run)
+        return verdict_of_table(run)
     run = run if isinstance(run, Run) else load_run(run)
-    return of_table(some_steps(run), run.config["team"]["frozen"], run.uphill)
+    return verdict_of_table(turns_of(run), run.config["team"]["frozen"], run.uphill)
 
 
-def some_steps(run: Run) -> pd.DataFrame:
+def turns_of(run: Run) -> pd.DataFrame:
     """Return the turns of at most `MOST` steps of a run, evenly spread."""
-    steps = np.unique(np.linspace(0, run.steps - 1, MOST).astype(int)) if run.steps else []
-    if not len(steps):
+    if not run.steps:
         raise TableError(f"verdict: {run.folder} has made no step yet")
-    return pd.concat([run.step_turns(int(step)) for step in steps], ignore_index=True)
+    return pd.concat([run.step_turns(step) for step in spread(range(run.steps), MOST)], ignore_index=True)
 
 
-def of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataFrame | None = None) -> str:
+def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataFrame | None = None) -> str:
     """Return the verdict on a table of turns, `frozen` agents left out, and on the table of `lab.uphill` if known."""
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
-    learning = turns[selected(turns)]
-    if not nonzero(learning["advantage"]).any():
+    if not learns(turns):
         return f"Nothing was learned: {why_silent(turns)}."
-    if (worst := standing_out(turns, frozen)) is None:
+    if (worst := harmed_agent(turns, frozen)) is None:
         return NOTHING
     told = (
         f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, or "
@@ -76,7 +75,7 @@ def of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataF
     return " ".join([told, *_direction(worst.name, uphill)]).replace("%", " %")
 
 
-def standing_out(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
+def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
     """Return the agent that stands out, its row of `shares`; `None` for nobody."""
     if not {"local_reward", "advantage"} <= set(turns.columns):
         return None
@@ -85,16 +84,13 @@ def standing_out(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series
     return None if found.empty else found.loc[found["apart"].idxmax()]
 
 
-def astray(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFrame:
+def rows_gone_wrong(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFrame:
     """Return an agent's rows with the largest advantages of the wrong sign."""
     rows = turns[trained(turns) & (turns["agent"] == agent)]
     advantage = rows["advantage"].map(np.mean)
     rows = rows.assign(advantage=advantage)[advantage * centered_own_reward(rows) < 0]
     shown = ["step", "task", "episode", "prompt", "completion", "local_reward", "advantage"]
     return rows.sort_values("advantage", key=abs, ascending=False)[[one for one in shown if one in rows]].head(most)
-
-
-NOTHING = "Nothing stands out."
 
 
 def shares(turns: pd.DataFrame) -> pd.DataFrame:
@@ -112,6 +108,11 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
     here, there = (table[table.index.get_level_values(0) == name].droplevel(0) for name in ("trained", OTHER))
     here["there"] = there["wrong_way"].reindex(here.index).fillna(unknown)
     return here.assign(apart=here["wrong_way"] - here["there"])
+
+
+def learns(turns: pd.DataFrame) -> bool:
+    """Return whether a row that `update` trains on has an advantage."""
+    return bool(nonzero(turns.loc[selected(turns), "advantage"]).any())
 
 
 def why_silent(turns: pd.DataFrame) -> str:
@@ -132,7 +133,7 @@ def _direction(agent: str, uphill: pd.DataFrame | None) -> list[str]:
     known = uphill[(uphill["agent"] == agent) & (uphill["verdict"] != UNTOLD)] if uphill is not None else ()
     if len(known) < 2:
         return []
-    known = known.assign(cosine=known["cos_own"].fillna(known["cos_team"])).sort_values("cosine")
+    known = known.assign(cosine=cosine_of(known)).sort_values("cosine")
     least, most = known.iloc[0], known.iloc[-1]
     return [
         f"Before training {most['recipe']} pointed {most['verdict']} for it ({most['cosine']:+.2f}), and "

@@ -12,7 +12,7 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.advice_words import directions
+from mas_lab.explain.advice_words import cosine_of, directions
 from mas_lab.table import require
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
@@ -60,7 +60,7 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
     shades, figure = recipe_colors(recipes), Figure()
     for place, recipe in enumerate(recipes):
         own = found[found["recipe"] == recipe]
-        x = own["cos_own"].fillna(own["cos_team"])
+        x = cosine_of(own)
         y = [-agents.index(agent) - 0.6 * (place + 0.5) / len(recipes) + 0.3 for agent in own["agent"]]
         fill = [shades[recipe] if verdict != "untold" else "rgba(0,0,0,0)" for verdict in own["verdict"]]
         figure.add_scatter(

@@ -21,7 +21,7 @@ from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, headlin
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import require, trained
-from mas_lab.train.verdict import astray, standing_out
+from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import uphill_dots
@@ -226,10 +226,10 @@ class RewardInspector:
     def _first(self) -> str:
         """Return the verdict on the run or table as HTML, and the rows behind it, folded."""
         rows = ""
-        if self.source.judged and (worst := standing_out(*self.source.judged)) is not None:
+        if self.source.judged and (worst := harmed_agent(*self.source.judged)) is not None:
             turns, _ = self.source.judged
             told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
-            rows = folded("The rows", table_html(astray(turns, worst.name), told))
+            rows = folded("The rows", table_html(rows_gone_wrong(turns, worst.name), told))
         return f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self.source.verdict}{rows}'
 
     def _harm(self) -> Iterator[tuple[Figure, str, pd.DataFrame, int]]:

@@ -9,16 +9,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow
 from pyarrow import compute
 
 from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
-from mas_lab.train.verdict import of_table, some_steps
+from mas_lab.train.verdict import turns_of, verdict_of_table
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.text import escape_control_chars
 
@@ -55,13 +54,13 @@ class Source:
     def judged(self) -> tuple[pd.DataFrame, Collection[str]] | None:
         """Return the turns that a verdict is about, and the agents that do not learn; `None` without advantages."""
         if self.run:
-            return some_steps(self.run), self.run.config["team"]["frozen"]
+            return turns_of(self.run), self.run.config["team"]["frozen"]
         return (self._turns, ()) if self._turns is not None and "advantage" in self._turns else None
 
     @property
     def verdict(self) -> str:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
-        return f"<p><b>{escape(of_table(*self.judged, self.uphill))}</b></p>" if self.judged else ""
+        return f"<p><b>{escape(verdict_of_table(*self.judged, self.uphill))}</b></p>" if self.judged else ""
 
     @property
     def steps(self) -> list[int]:
@@ -149,9 +148,7 @@ class Source:
 
     def some_steps(self, limit: int) -> list[int]:
         """Return at most `limit` steps, evenly spread, with the first and the last among them."""
-        steps = self.steps
-        places = np.linspace(0, len(steps) - 1, min(limit, len(steps))).round().astype(int)
-        return [steps[place] for place in np.unique(places)]
+        return spread(self.steps, limit)
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""

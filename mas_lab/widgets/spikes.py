@@ -209,13 +209,8 @@ class SpikeInspector:
             title = f"The {which}: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
-        return "".join(
-            [
-                *parts,
-                uphill_html(self.source.uphill),
-                f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>",
-            ]
-        )
+        key = f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"
+        return "".join([*parts, uphill_html(self.source.uphill), key])
 
     def page(self) -> str:
         """Make the page as one standalone document.

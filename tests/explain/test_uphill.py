@@ -7,7 +7,7 @@ from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain import uphill as module
-from mas_lab.explain.uphill import cosines, of_parts, weights_of
+from mas_lab.explain.uphill import cosines, uphill_of_table, weights_of
 
 MEAN = lab.RECIPES["own_robust"].replace(name="mean", scale="none", peers=None)
 
@@ -55,7 +55,7 @@ def test_a_table_is_dealt_to_parts_in_the_place_of_rollouts(models):
     played = [
         lab.rollout(env, team, env.tasks(1, "train", number), lab.episodes(8), step=number) for number in range(3)
     ]
-    found = of_parts(pd.concat(played), ["grpo"], team, parts=3).set_index("agent")
+    found = uphill_of_table(pd.concat(played), ["grpo"], team, parts=3).set_index("agent")
     chosen = {"grpo": lab.RECIPES["grpo"]}
     whole = weights_of(pd.concat(played, ignore_index=True), chosen, team)
     for agent in AGENTS:

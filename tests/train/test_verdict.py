@@ -6,7 +6,7 @@ import small
 
 import mas_lab as lab
 from mas_lab.table import TableError
-from mas_lab.train.verdict import FEWEST, of_table, why_silent
+from mas_lab.train.verdict import FEWEST, verdict_of_table, why_silent
 
 NOTHING = "Nothing stands out."
 
@@ -29,19 +29,19 @@ TOLD = (
 
 def test_wrong_answers_that_are_reinforced_stand_out():
     """0.5 of 1.5 in each step. Under own_robust all team rewards are equal, so there is no advantage."""
-    told = of_table(rows(0.5))
+    told = verdict_of_table(rows(0.5))
     assert told == TOLD.format("33 %") + "it would have been 0 %."
     joined = pd.concat([rows(0.5)[:FEWEST], rows(0.5)[FEWEST:].reset_index(drop=True)])
-    assert of_table(joined) == told, "joined tables repeat their index"
-    assert of_table(rows(-0.5)) == NOTHING
-    assert of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
-    assert of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
+    assert verdict_of_table(joined) == told, "joined tables repeat their index"
+    assert verdict_of_table(rows(-0.5)) == NOTHING
+    assert verdict_of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
+    assert verdict_of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
 
 
 def test_right_answers_that_are_punished_stand_out():
     """Half of the advantage goes the wrong way, though no wrong answer is reinforced. Own means make it none."""
     table = rows(-1.0, -1.0).assign(team_reward=lambda one: one["local_reward"])
-    assert of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
+    assert verdict_of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
 
 
 def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
@@ -50,8 +50,8 @@ def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
         "cos_own": [-0.1, 0.4, 0.2], "verdict": ["across", "uphill", "uphill"],
     })  # fmt: skip
     second = "Before training own_robust pointed uphill for it (+0.40), and grpo across (-0.10)."
-    assert of_table(rows(0.5), uphill=known).endswith(second)
-    assert "Before training" not in of_table(rows(0.5), uphill=known.assign(verdict="untold"))
+    assert verdict_of_table(rows(0.5), uphill=known).endswith(second)
+    assert "Before training" not in verdict_of_table(rows(0.5), uphill=known.assign(verdict="untold"))
 
 
 @pytest.mark.parametrize(("change", "reason"), [
@@ -60,7 +60,7 @@ def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
     ({"advantage": 0.0, "selected": False}, "no row is selected"),
 ])  # fmt: skip
 def test_a_silent_table_says_why(change, reason):
-    assert of_table(rows(0.0).assign(**change)).startswith(f"Nothing was learned: {reason}")
+    assert verdict_of_table(rows(0.0).assign(**change)).startswith(f"Nothing was learned: {reason}")
 
 
 def test_lone_groups_are_a_reason():
@@ -68,14 +68,19 @@ def test_lone_groups_are_a_reason():
     assert why_silent(lone) == "every group has a single row, so nothing is compared"
 
 
-def test_harm_that_studies_measured_stands_out_and_its_absence_does_not():
-    """`stakes`: dr_mas ruins the helper (0.35 to 0.19 right), own_pooled does not (0.63)."""
-    env = lab.make_env("stakes")
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=("solver", "clerk"))
-    turns = lab.rollout(env, team, env.tasks(32, "train", seed=0), lab.episodes(8))
-    harmed, helped = (of_table(lab.RECIPES[name].advantages(turns), team.frozen) for name in ("dr_mas", "own_pooled"))
-    assert "of the advantage of helper went the wrong way" in harmed
-    assert helped == NOTHING
+@pytest.mark.parametrize(("name", "recipe", "frozen", "harmed"), [
+    ("ladder", "grpo", (), "stage_4"), ("ladder", "dr_mas", (), None), ("paid_help", "grpo", ("solver",), "helper"),
+    ("finisher", "grpo", (), "finisher"), ("cascade", "grpo", (), "tier_4"),
+    ("stakes", "dr_mas", ("solver", "clerk"), "helper"), ("stakes", "own_pooled", ("solver", "clerk"), None),
+    ("math", "grpo", (), None), ("vote", "grpo", (), None), ("orchestrator", "grpo", (), None),
+])  # fmt: skip
+def test_harm_that_studies_measured_stands_out_and_its_absence_does_not(name, recipe, frozen, harmed):
+    """First rollouts of the shipped models; docs/instruments.md says so. `dr_mas` ruins the helper of `stakes`."""
+    env = lab.make_env(name)
+    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=frozen)
+    turns = lab.rollout(env, team, env.tasks(64, "train", seed=0), lab.episodes(8))
+    told = verdict_of_table(lab.RECIPES[recipe].advantages(turns), team.frozen)
+    assert told == NOTHING if harmed is None else f"of the advantage of {harmed} went the wrong way" in told
 
 
 def test_a_training_ends_with_the_verdict_on_its_run(models, tmp_path, capsys):

@@ -11,7 +11,7 @@ import pytest
 import mas_lab as lab
 from mas_lab.explain.advice_words import headline
 from mas_lab.table import TableError
-from mas_lab.train.verdict import of_table
+from mas_lab.train.verdict import verdict_of_table
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.figures import colors
@@ -59,7 +59,7 @@ def test_the_advice_is_that_of_the_table(turns, tmp_path):
         assert escape(headline(row)) in page
         assert (row.own in headline(row)) == (row.own not in ("cannot be told", "mostly without a peer"))
     assert "Cannot be told: 0 rows are too few." in page and "<summary>All numbers</summary>" in page
-    assert of_table(turns) in page
+    assert verdict_of_table(turns) in page
 
 
 def test_turns_are_taken_for_agents_of_their_own(spiky):
@@ -105,9 +105,9 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
 
 def test_it_reads_tables_reports_runs_and_paths(spiky):
     run = lab.load_run(spiky)
-    of_path, of_run, of_table = (lab.RewardInspector(x) for x in (spiky, run, run.turns))
-    assert of_path.step == of_run.step == of_table.step == 4
-    for other in (of_run, of_table):
+    of_path, of_run, verdict_of_table = (lab.RewardInspector(x) for x in (spiky, run, run.turns))
+    assert of_path.step == of_run.step == verdict_of_table.step == 4
+    for other in (of_run, verdict_of_table):
         pd.testing.assert_frame_equal(of_path.table, other.table)
     report = lab.Report(4, run.step_turns(4), run.stats)
     pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
