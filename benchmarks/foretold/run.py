@@ -26,7 +26,9 @@ from mas_lab.study.record import is_record, ship
 HERE, OUT = Path(__file__).parent, Path("data/results/foretold")
 RUNS = Path("runs/foretold")
 SETTINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
-ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
+ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust", "own_pooled")
+CODES = ["6cb2ca8a2d88"]
+"""Code that made the recorded arms; two settings and arms were made again with this one: the same but for rounding."""
 TASKS, EPISODES, STEPS = 16, 8, 20
 RATES, RATE_SEEDS, SEEDS = (1e-4, 3e-4), (8, 9), tuple(range(8))
 POCKET_STEPS = 1500
@@ -59,7 +61,7 @@ def model_of(name: str) -> str:
 
 
 def design(name: str, model: str) -> dict[str, Any]:
-    """Return the study of one setting: four arms, each at its best rate, eight seeds."""
+    """Return the study of one setting: five arms, each at its best rate, eight seeds."""
     setting = SETTINGS[name]
     score = {"own": "success", "team": "return"}[setting["outcome"]]
     return {
@@ -67,7 +69,7 @@ def design(name: str, model: str) -> dict[str, Any]:
         "settings": {"tasks": TASKS, "save_every": 100, "score_tasks": HELD_OUT, "score_episodes": REPEATS},
         "budget": {"episodes": TASKS * EPISODES * STEPS}, "score": score,
         "seeds": list(SEEDS), "sweep": {"lr": list(RATES), "seeds": list(RATE_SEEDS)},
-        "arms": {arm: {"recipe": arm} for arm in ARMS}, "differ": ["recipe"],
+        "arms": {arm: {"recipe": arm} for arm in ARMS}, "differ": ["recipe"], "codes": CODES,
     }  # fmt: skip
 
 
