@@ -49,6 +49,10 @@ OUTRO = """
   and REINFORCE, `agg_loss`, `kl_penalty` and `compute_rollout_correction_weights`. Log-probabilities come from the
   table of the case in float64, and rewards are float32. Its workers were not run.
 
+Two were not asked. verifiers 0.4.0 has no trainer: its last one (0.1.8, extra `rl`) needs flash-attn and a GPU.
+prime-rl stands in no package index. Its source (559b4477, August 2026) has the mean of a group, which cases with a mean
+alone could test. Its losses mask tokens by differences of probability, and add a squared log-ratio; no case has them.
+
 Commands and versions stand in `data/results/conformance/`. `benchmarks/README.md` says how to run them again.
 """
 
