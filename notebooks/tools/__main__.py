@@ -18,8 +18,10 @@ KNOWN = (FileNotFoundError, forms.MasterError, formulas.FormulaError, execution.
 
 
 def notebooks(args: argparse.Namespace) -> None:
-    for path in forms.write(args.out, "solution" if args.solutions else "release", args.repository):
+    for path in forms.write(args.out, "solution" if args.solutions else "release"):
         print(path)
+    if (readme := forms.NOTEBOOKS.parent / "README.md").is_file():
+        readme.write_text(forms.with_badges(readme.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def course(args: argparse.Namespace) -> None:
@@ -42,7 +44,6 @@ def parser() -> argparse.ArgumentParser:
     sub = command(notebooks, "write the notebooks from their masters")
     sub.add_argument("--solutions", action="store_true", help="with the solutions; the other form has none")
     sub.add_argument("--out", type=Path, default=forms.NOTEBOOKS, help="folder (default: notebooks/)")
-    sub.add_argument("--repository", default="", metavar="OWNER/NAME", help="on GitHub: adds badges for Colab, Kaggle")
 
     sub = command(course, "pack the course into one zip: notebooks, solutions, pages, the wheel, a teacher's page")
     sub.add_argument("--out", type=Path, default=Path("mas_lab_course.zip"), help="file to write")

@@ -15,12 +15,14 @@ In the release, a field for a guess follows each text cell that begins with `*Pr
 with `*Explain` are shown, up to their first heading, once the field is filled; their cells hold them sealed. The page
 is the release without these fields.
 
-The cell tagged "install" is the same in all notebooks (`INSTALL`). Badges are put into the first cell if the repository
-is known. Leaves out: running notebooks (`execution`).
+The cell tagged "install" is the same in all notebooks (`INSTALL`). Once `[project.urls]` of pyproject.toml has the
+address of the repository (`repository`), that cell installs from there, and badges stand in the first cell and in the
+README. Leaves out: running notebooks (`execution`).
 """
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from string import ascii_lowercase
@@ -46,7 +48,7 @@ lab.course.explain("{name}", \"\"\"
 """.strip()
 INSTALL = """
 # @title The kit, where it is missing. Nothing that is installed is replaced.
-SOURCE = "mas_lab-*.whl"  # a wheel beside this notebook or in an attached data set; an https address works too
+SOURCE = ""  # if no wheel lies beside this notebook or in a data set: "git+https://...", or a wheel in a mounted Drive
 
 import importlib.util
 import runpy
@@ -55,16 +57,32 @@ import sys
 from pathlib import Path
 
 if importlib.util.find_spec("mas_lab") is None:
-    wheels = [SOURCE] if "://" in SOURCE else [*Path().glob(SOURCE), *Path("/kaggle/input").rglob(SOURCE)]
-    if not wheels:
-        raise SystemExit(f"{SOURCE} is not here: upload it (Colab: Files; Kaggle: Add Input), or change SOURCE")
-    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", str(wheels[-1])])
+    wheel = [*Path().glob("mas_lab-*.whl"), *Path("/kaggle/input").rglob("mas_lab-*.whl"), *filter(None, [SOURCE])]
+    if not wheel:
+        raise SystemExit("mas_lab-*.whl is not here: upload it (Colab: Files; Kaggle: Add Input), or set SOURCE")
+    if str(wheel[0]).startswith("/content/drive/") and not Path("/content/drive").is_dir():
+        from google.colab import drive
+
+        drive.mount("/content/drive")
+    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel[0])])
     if got.returncode:
-        raise SystemExit("pip failed. On Kaggle: Settings > Internet > On, or attach the wheel as a data set")
+        raise SystemExit(f"pip cannot install {wheel[0]}. On Kaggle: Settings > Internet > On, or attach the wheel")
     importlib.invalidate_caches()
 hosted = runpy.run_path(str(Path(importlib.util.find_spec("mas_lab").origin).with_name("hosted.py")))
 host = hosted["prepare"](NEEDS)  # adds what is missing beside it
 """.strip()
+
+
+PLACEHOLDER = "OWNER"
+"""Owner of the repository in pyproject.toml as long as its public address is not known."""
+
+
+def repository() -> str:
+    """Return "owner/name" of the repository on GitHub, or "" while pyproject.toml has a placeholder or is not here."""
+    path = NOTEBOOKS.parent / "pyproject.toml"
+    urls = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["urls"] if path.is_file() else {}
+    name = urls.get("Repository", "").removeprefix("https://github.com/")
+    return "" if name.startswith(f"{PLACEHOLDER}/") else name
 
 
 class MasterError(ValueError):
@@ -81,14 +99,14 @@ def masters() -> list[Path]:
     return sorted(masters_dir().glob("[0-9][0-9]_*.py"))
 
 
-def notebook(master: Path, form: Form, repository: str = "") -> dict:
+def notebook(master: Path, form: Form) -> dict:
     """Return a master's notebook as plain data (nbformat 4.5), without outputs.
 
     Requires jupytext (the extra `test` or `course`).
     """
     import jupytext
 
-    text = master.read_text(encoding="utf-8")
+    text, home = master.read_text(encoding="utf-8"), repository()
     _refuse_unbalanced(text, master)
     cells = []
     for number, cell in enumerate(jupytext.reads(text, fmt="py:percent").cells):
@@ -97,10 +115,11 @@ def notebook(master: Path, form: Form, repository: str = "") -> dict:
             continue
         if "install" in tags:
             source = INSTALL.replace("NEEDS", source.strip() or "()")
+            source = source.replace('SOURCE = ""', f'SOURCE = "git+https://github.com/{home}"') if home else source
         elif cell.cell_type == "code":
             source = "\n".join(_lines(source.splitlines(), form))
-        if number == 0 and repository:
-            source = badges(f"notebooks/{master.stem}.ipynb", repository) + "\n\n" + source
+        if number == 0 and home:
+            source = badges(f"notebooks/{master.stem}.ipynb", home) + "\n\n" + source
         metadata = FOLDED if "install" in tags else {"tags": tags} if tags else {}
         cells.append(_cell(f"cell-{number:02d}", cell.cell_type, source, metadata))
     if form == "release":
@@ -172,9 +191,9 @@ def headline(source: str) -> tuple[str, str]:
     return title[1], told[1]
 
 
-def badges(path: str, repository: str) -> str:
+def badges(path: str, home: str) -> str:
     """Return Markdown that opens `path` of a GitHub repository ("owner/name") on Colab and on Kaggle."""
-    file = f"github.com/{repository}/blob/main/{path}"
+    file = f"github.com/{home}/blob/main/{path}"
     return (
         f"[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]"
         f"(https://colab.research.google.com/{file.replace('github.com', 'github', 1)}) "
@@ -183,16 +202,23 @@ def badges(path: str, repository: str) -> str:
     )
 
 
-def text_of(master: Path, form: Form, repository: str = "") -> str:
+def text_of(master: Path, form: Form) -> str:
     """Return the text of a notebook's file."""
-    return json.dumps(notebook(master, form, repository), indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(notebook(master, form), indent=1, ensure_ascii=False) + "\n"
 
 
-def write(folder: Path, form: Form = "release", repository: str = "") -> list[Path]:
+def write(folder: Path, form: Form = "release") -> list[Path]:
     """Write one form of all notebooks into `folder`, and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for master in masters():
         written.append(folder / f"{master.stem}.ipynb")
-        written[-1].write_text(text_of(master, form, repository), encoding="utf-8")
+        written[-1].write_text(text_of(master, form), encoding="utf-8")
     return written
+
+
+def with_badges(readme: str) -> str:
+    """Return the text of the README with the badges of the first notebook between its marks."""
+    home = repository()
+    told = badges(f"notebooks/{masters()[0].stem}.ipynb", home) if home else ""
+    return re.sub(r"(<!-- badges -->).*?(<!-- /badges -->)", rf"\1{told}\2", readme, flags=re.DOTALL)
