@@ -21,7 +21,7 @@ def notebooks(args: argparse.Namespace) -> None:
     for path in forms.write(args.out, "solution" if args.solutions else "release"):
         print(path)
     if (readme := forms.NOTEBOOKS.parent / "README.md").is_file():
-        readme.write_text(forms.with_badges(readme.read_text(encoding="utf-8")), encoding="utf-8")
+        readme.write_text(forms.filled(readme.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def course(args: argparse.Namespace) -> None:

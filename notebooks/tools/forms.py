@@ -217,8 +217,10 @@ def write(folder: Path, form: Form = "release") -> list[Path]:
     return written
 
 
-def with_badges(readme: str) -> str:
-    """Return the text of the README with the badges of the first notebook between its marks."""
-    home = repository()
-    told = badges(f"notebooks/{masters()[0].stem}.ipynb", home) if home else ""
-    return re.sub(r"(<!-- badges -->).*?(<!-- /badges -->)", rf"\1{told}\2", readme, flags=re.DOTALL)
+def filled(readme: str) -> str:
+    """Return the text of the README with the address to clone, and the first notebook's badges, once it is known."""
+    if not (home := repository()):
+        return readme
+    told = badges(f"notebooks/{masters()[0].stem}.ipynb", home)
+    readme = re.sub(r"(<!-- badges -->).*?(<!-- /badges -->)", rf"\1{told}\2", readme, flags=re.DOTALL)
+    return re.sub(r"git clone \S+ mas_lab", f"git clone https://github.com/{home} mas_lab", readme)

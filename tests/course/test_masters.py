@@ -111,3 +111,7 @@ def test_the_two_forms_of_a_cell(tmp_path, monkeypatch):
     assert "colab.research.google.com/github/me/kit/blob/main/notebooks/00_small.ipynb" in title
     assert "kaggle.com/kernels/welcome?src=https://github.com/me/kit/blob/main/notebooks/00_small.ipynb" in title
     assert 'SOURCE = "git+https://github.com/me/kit"' in "".join(release[1]["source"])
+    monkeypatch.setattr(forms, "masters", lambda: [path])
+    readme = forms.filled("<!-- badges --><!-- /badges -->\ngit clone ADDRESS mas_lab && cd mas_lab")
+    assert readme.endswith("\ngit clone https://github.com/me/kit mas_lab && cd mas_lab")
+    assert readme.startswith(f"<!-- badges -->{forms.badges('notebooks/00_small.ipynb', 'me/kit')}<!-- /badges -->")
