@@ -2,7 +2,7 @@
 
     python benchmarks/foretold/analyse.py
 
-Prints tables and writes `data/results/foretold/{agents,hits}.csv`. Everything here was fixed before the first training;
+Prints tables and writes `data/results/foretold/{agents,hits,returns}.csv`. Everything here was fixed before the first training;
 `README.md` says it in words. Leaves out: the trainings (`run`).
 """
 
@@ -135,12 +135,14 @@ def _rank(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.corrcoef(rankdata(x), rankdata(y))[0, 1])
 
 
-def by_return(name: str) -> str:
-    """Return what came of `TOLD` in the team's return, which is what all arms train."""
-    last = (
-        Recorded(OUT / slug(name)).curves.sort_values("step").groupby(["arm", "seed"])["return"].last().unstack("arm")
-    )
-    return came((last["dr_mas"] - last["grpo"]).to_numpy())
+def of_return(name: str) -> dict[str, object]:
+    """Return the team's mean return at the end under each arm, which all arms train, and what came of pairs."""
+    curves = Recorded(OUT / slug(name)).curves.sort_values("step")
+    last = curves.groupby(["arm", "seed"])["return"].last().unstack("arm")
+    pairs = {"dr_mas - grpo": ("dr_mas", "grpo"), "own_pooled - own_robust": ("own_pooled", "own_robust"),
+             "own_pooled - grpo": ("own_pooled", "grpo")}  # fmt: skip
+    told = {pair: came((last[one] - last[other]).to_numpy()) for pair, (one, other) in pairs.items()}
+    return {"setting": name, **last.mean(), "best": last.mean().max(), **told}
 
 
 def main() -> None:
@@ -149,10 +151,11 @@ def main() -> None:
         raise SystemExit(f"{OUT} holds no record yet; run.py makes them")
     agents = pd.concat([of_setting(name) for name in names], ignore_index=True)
     table = hits(agents)
-    for name, part in (("agents", agents), ("hits", table)):
+    returns = pd.DataFrame(map(of_return, names))
+    for name, part in (("agents", agents), ("hits", table), ("returns", returns)):
         part.to_csv(OUT / f"{name}.csv", index=False, float_format="%.5g")
     print(agents.round(2).to_string(index=False), table.round(2).to_string(index=False), sep="\n\n")
-    print(f"{TOLD} by the team's return: {pd.Series(map(by_return, names)).value_counts().to_dict()} settings")
+    print(returns.round(3).to_string(index=False))
     for contrast in CONTRASTS:
         print(f"{contrast}: {agents.groupby(f'{contrast}, came')['setting'].count().to_dict()} agents")
 
