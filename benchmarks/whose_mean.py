@@ -85,7 +85,7 @@ def halves(seed: int) -> pd.DataFrame:
             one, other, whole = (gradient(team, turns[part]) for part in (first, ~first, first | ~first))
             cosine = float(one @ other / (one.norm() * other.norm()))
             rows.append({"pay": pay, "recipe": recipe, "seed": seed, "cosine": cosine, "norm": float(whole.norm()),
-                         "signal": told["signal"], "gain": told["gain"]})  # fmt: skip
+                         "signal": told["signal"]})  # fmt: skip
     return pd.DataFrame(rows)
 
 

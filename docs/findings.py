@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.explain.advice import COSTS, PAYS
 from mas_lab.paths import data_dir
 from mas_lab.study.comparison import ENOUGH, FEW
 from mas_lab.study.intervals import bootstrap_interval, holm, iqm, t_test
@@ -167,10 +166,10 @@ def foretold() -> pd.DataFrame:
     """Return a row per task and agent with weights of its own: what was known at the start, and what came of it.
 
     Of five seeds or more. `gain`, `F`: of the first five training steps under the global baseline, medians over seeds
-    (`gain` over those for which `lab.advise` gives one). `ratio`: of its median norms, global over own. `difference`:
-    how much more often it is right after training with its own mean and scale, the mean over seeds; asked outside of
-    episodes where the study has a quiz, else in the episodes of the last score. `low`, `high`: its 95 % interval. `p`:
-    of a paired t test.
+    (`gain` as an earlier `lab.advise` recorded it, where it gave one). `ratio`: of its median norms, global over own.
+    `difference`: how much more often it is right after training with its own mean and scale, the mean over seeds; asked
+    outside of episodes where the study has a quiz, else in the episodes of the last score. `low`, `high`: its 95 %
+    interval. `p`: of a paired t test.
     """
     rows = []
     for name, (own_arm, global_arm, task) in BASELINES.items():
@@ -214,7 +213,9 @@ def roles() -> str:
     return "\n".join(lines)
 
 
-NUMBERS = {"gain": "gain of `lab.advise`", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
+COSTS, PAYS = 0.8, 1.25
+"""An earlier `lab.advise` said "may cost" of a gain below the first, "may pay" above the second."""
+NUMBERS = {"gain": "gain from credits", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
 WORDS = ("may cost", "hardly matters", "may pay")
 
 
@@ -230,7 +231,7 @@ def told_beforehand() -> str:
         hits, known = right(points, name)
         every, rest = (part[[name, "difference"]].corr("spearman").iloc[0, 1] for part in (points, others))
         lines.append(f"| {called} | {hits} of {known} | {every:+.2f} | {rest:+.2f} |")
-    lines += ["", "| `lab.advise` said | better, not sure, worse | differences |", "|---|---|---|"]
+    lines += ["", "| an earlier `lab.advise` said | better, not sure, worse | differences |", "|---|---|---|"]
     words = (
         pd.cut(points["gain"], [-1, COSTS, PAYS, float("inf")], labels=WORDS).astype(object).fillna("cannot be told")
     )

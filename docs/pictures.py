@@ -15,7 +15,6 @@ import tempfile
 from io import BytesIO
 from pathlib import Path
 
-import findings
 import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
@@ -178,30 +177,6 @@ def baselines_study() -> None:
     draw(figure, "whose_baseline.png", height)
 
 
-def foretold() -> None:
-    """What `lab.advise` said of an agent at the start, against what came of it. Colours repeat with another symbol."""
-    points, figure = findings.foretold(), go.Figure()
-    points = points[points["gain"] > 0]
-    names = list(dict.fromkeys(points["task"]))
-    shades = colors(names)
-    again = [name for place, name in enumerate(names) if shades[name] in [shades[one] for one in names[:place]]]
-    for name, own in points.groupby("task", sort=False):
-        ends = {
-            "array": own["high"] - own["difference"],
-            "arrayminus": own["difference"] - own["low"],
-            "thickness": 0.8,
-        }
-        figure.add_scatter(
-            x=own["gain"], y=own["difference"], error_y=ends, name=name, mode="markers",
-            marker={"color": shades[name], "size": 9, "symbol": "diamond" if name in again else "circle"},
-        )  # fmt: skip
-    figure.add_vline(x=1, line={"dash": "dash", "color": "#555"}).add_hline(y=0, line={"dash": "dash", "color": "#555"})
-    said = "gain by lab.advise, first five steps (above 1: its own mean should pay)"
-    figure.update_xaxes(type="log", tickvals=[1, 2, 5, 10, 20, 50, 100], title_text=said)
-    figure.update_yaxes(title_text="dr_mas minus grpo: how often right")
-    draw(figure.update_layout(**LAYOUT), "foretold.png", 460)
-
-
 def maze() -> None:
     """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
     env = lab.make_env(demo.ENV)
@@ -307,7 +282,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "foretold": foretold, "asynchronous": asynchronous,
+    "asynchronous": asynchronous,
 }  # fmt: skip
 
 

@@ -16,11 +16,12 @@ from scipy.stats import rankdata
 sys.path.insert(0, str(Path(__file__).parent))
 from run import OUT, SETTINGS, env_of, slug
 
-from mas_lab.explain.advice_words import COSTS, MOSTLY, PAYS
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
 
 MARGIN = 0.03
+PAYS, COSTS, MOSTLY = 1.25, 0.8, 0.5
+"""A ratio above the first says "pays", below the second "costs". Above this `peerless` most rows have no peer."""
 CONTRASTS = {"dr_mas - grpo": ("dr_mas", "grpo"), "dr_mas - grpo_masked": ("dr_mas", "grpo_masked"),
              "own_robust - grpo": ("own_robust", "grpo"), "own_robust - dr_mas": ("own_robust", "dr_mas")}  # fmt: skip
 TOLD = "dr_mas - grpo"

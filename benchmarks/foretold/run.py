@@ -5,9 +5,9 @@
     python benchmarks/foretold/analyse.py                                          # what came of it
 
 Writes `data/results/foretold/predictions/SETTING.csv` and the record of a study, `data/results/foretold/SETTING/`.
-`README.md` has the protocol. The recorded predictions also hold `weighted_gain`, `snr` and `progress`, which `advise`
-had until they failed this test. `--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the
-analysis.
+`README.md` has the protocol. The recorded predictions also hold `gain`, `policy_gain`, `weighted_gain`, `snr` and
+`progress`, which `advise` had until they failed. The analysis needs them, so keep the recorded files. `--check` builds
+a setting and plays a few episodes; it trains nothing. Leaves out: the analysis.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LOOKS = (100, 101, 102)
 HELD_OUT, REPEATS = 64, 4
 EQUAL = 1e-9
 UNTRAINED = "grpo and dr_mas give the same advantages, so both are the same training"
-SEEN = ["gain", "policy_gain", "signal", "spoke", "peerless", "sigma_ratio"]
+SEEN = ["signal", "spoke", "peerless", "sigma_ratio"]
 
 
 def slug(name: str) -> str:
@@ -124,7 +124,7 @@ def check(name: str) -> None:
         model = env.pocket or str(lab.make_pocket(env, Path(folder) / "model", steps=2))
         lab.study(design(name, model), folder=Path(folder) / "study", play=False)
         found = looked_at(name, model, LOOKS[0], tasks=4)
-    print(f"{name}: {', '.join(f'{row.agent} {row.rows} rows, gain {row.gain:.2f}' for row in found.itertuples())}")
+    print(f"{name}: {', '.join(f'{row.agent} {row.rows} rows, signal {row.signal:.2f}' for row in found.itertuples())}")
 
 
 def main() -> None:

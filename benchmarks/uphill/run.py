@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 import mas_lab as lab
+from mas_lab.explain.moments import pooled_inflation
 from mas_lab.study.record import ship
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "foretold"))
@@ -52,8 +53,23 @@ def foretell(number: int) -> pd.DataFrame:
         found = lab.uphill(team, env, RECIPES, rollouts=12, tasks=TASKS, seed=1000)
     except ValueError as error:
         return pd.DataFrame([{"team": number, "left_out": f"{type(error).__name__}: {error}"[:200]}])
-    gain = lab.advise(lab.group(turns, by="task", credit=lab.episode_return()), env.agents)[["agent", "gain", "spoke"]]
-    return found.merge(gain, on="agent", how="left").assign(team=number, left_out="")
+    turns = lab.group(turns, by="task", credit=lab.episode_return())
+    facts = lab.advise(turns, env.agents)[["agent", "spoke"]].merge(gain(turns), on="agent", how="left")
+    return found.merge(facts, on="agent", how="left").assign(team=number, left_out="")
+
+
+def gain(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return each agent's gain of an own mean in squared signal-to-noise ratio, from its credits (docs/theory.md).
+
+    A row has the weight 1 / n_k in its agent's mean in a task and 1 / N in the mean of all: no agent of these teams
+    speaks twice in an episode. An earlier `lab.advise` judged by this number, until it failed here.
+    """
+    found = pd.DataFrame(lab.inflation(turns))
+    parts = found[["agent", "n_k"]].assign(own=1, everyone=found["n_k"] / found["N"])
+    sums = parts.groupby("agent").sum()
+    left = (1 - sums["own"] / sums["n_k"]) / (1 - sums["everyone"] / sums["n_k"])
+    signal = pooled_inflation(found).set_index("agent")["signal"]
+    return (left**2 / signal.where(signal > 0)).mask(left == 0, 0.0).rename("gain").reset_index()
 
 
 def design(number: int) -> dict[str, Any]:

@@ -23,9 +23,8 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
     """Return how a global baseline scales each agent's advantages, a row per (task, agent).
 
     `F_k` is the size of the global advantages, and `signal` is the part of it that is information. The offset mu_k - mu
-    is the same in all of the agent's rows and teaches nothing. An own mean removes it at the price of one degree of
-    freedom. This pays, approximately, if signal < 1 - 1 / n_k, that is (mu_k - mu)^2 / sigma_k^2 > 1 / (n_k - 1). A
-    small signal harms under Adam too, where a large norm need not.
+    is the same in all of the agent's rows and teaches nothing. A small signal harms under Adam too, where a large norm
+    need not. Neither number foretold which agents an own mean helps (docs/findings.md).
 
     Args:
         turns: Table with the columns `task`, `agent` and `credit`, and `episode` for the default of `once_per`.

@@ -19,7 +19,6 @@ from mas_lab.cells.update import learners, restored_gradients
 from mas_lab.display.documented_frame import documented
 from mas_lab.display.progress import progress_bar
 from mas_lab.env import Env
-from mas_lab.explain.advice_words import FEW, UNTOLD
 from mas_lab.locks import locked
 from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, samples_of
@@ -29,8 +28,8 @@ from mas_lab.team import Team
 DEFAULTS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
 EXACT, SKETCH = 2**20, 2**16
 """A gradient of more numbers than the first is projected onto as many as the second."""
-WIDE = 0.5
-"""An interval wider than this says nothing."""
+FEW, WIDE, UNTOLD = 10, 0.5, "untold"
+"""Fewer rows per rollout, or a wider interval, say nothing: the verdict is then the third."""
 
 
 def uphill(
@@ -191,3 +190,21 @@ def _cosines(gradients: Mapping[tuple[str, str], Sequence[np.ndarray]], agent: s
         "cos_team": means[0], "cos_own": means[1], "low": low, "high": high,
         "norm": float(np.mean([np.linalg.norm(one) for one in own])), "rows": rows, "verdict": verdict,
     }  # fmt: skip
+
+
+def cosine_of(found: pd.DataFrame) -> pd.Series:
+    """Return the cosine behind each verdict of `uphill`: `cos_own`, or `cos_team` if own rewards never differ."""
+    return found["cos_own"].fillna(found["cos_team"])
+
+
+def directions(found: pd.DataFrame) -> list[str]:
+    """Return a sentence per agent from the table of `uphill`: which recipes point uphill, which do not."""
+    told, silent = [], found.groupby("agent", sort=False)["verdict"].agg(lambda verdict: (verdict == UNTOLD).all())
+    for agent, rows in found[~found["agent"].map(silent)].groupby("agent", sort=False):
+        ordered = rows.assign(cosine=cosine_of(rows)).sort_values("cosine", ascending=False, na_position="last")
+        parts = [
+            f"{row.recipe} {row.verdict}" + (f" ({row.cosine:+.2f})" if row.verdict != UNTOLD else "")
+            for row in ordered.itertuples()
+        ]
+        told.append(f"{agent}: {', '.join(parts)}.")
+    return [*told, f"{', '.join(silent.index[silent])}: untold."] if silent.any() else told

@@ -109,7 +109,7 @@ def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] |
 
 
 def _agents(run: Run) -> pd.DataFrame:
-    """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, advice, `F`."""
+    """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, facts, `F`."""
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
     windows = []

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.cells.update import nonzero
-from mas_lab.explain.advice_words import UNTOLD, cosine_of
+from mas_lab.explain.uphill import UNTOLD, cosine_of
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, require, selected, trained

@@ -12,7 +12,7 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.advice_words import cosine_of, directions
+from mas_lab.explain.uphill import cosine_of, directions
 from mas_lab.table import require
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes

@@ -6,18 +6,15 @@ This module makes the tables, and the instrument around them. It leaves out the 
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
-from mas_lab.explain.advice_words import COSTS, PAYS, PEERLESS, UNKNOWN, headline
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import require, trained
@@ -32,33 +29,9 @@ CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
 COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "F")
 CAPTION = "Who earned what"
-SCALE = 1 / 8, 8.0
-"""Ends of the bars, which have a logarithmic scale."""
-BAR = (
-    "The dot: the gradient's squared signal-to-noise ratio with an own mean, over the one with the global mean, from "
-    "1/8 to 8. Grey: it hardly matters."
-)
-ALONE = (
-    "The advice comes from credits alone, without how much each row moves the weights, whether the signal is high "
-    "already, and the scale."
-)
 UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
-LINE = "display:flex; flex-wrap:wrap; gap:.2rem .8rem; align-items:center; margin:.35rem 0; max-width:60rem"
-
-
-def _bar(value: float, label: str) -> str:
-    """Return a drawing of `value` on a logarithmic scale: a dot, the line of 1, and the range that hardly matters."""
-    numbers = np.clip([COSTS, PAYS, 1.0, value], *SCALE)
-    costs, pays, one, at = 160 * np.log(numbers / SCALE[0]) / np.log(SCALE[1] / SCALE[0])
-    dot = "" if isnan(value) else f'<circle cx="{at:.1f}" cy="8" r="5" fill="#D55E00"></circle>'
-    return (
-        f'<svg viewBox="-6 0 172 16" width="172" height="16" role="img" aria-label="{escape(label)}">'
-        f'<rect x="{costs:.1f}" y="2" width="{pays - costs:.1f}" height="12" fill="#8886"></rect>'
-        f'<line x1="0" x2="160" y1="8" y2="8" stroke="currentColor" opacity=".5"></line>'
-        f'<line x1="{one:.1f}" x2="{one:.1f}" y1="1" y2="15" stroke="currentColor"></line>{dot}</svg>'
-    )
 
 
 def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
@@ -123,7 +96,7 @@ class RewardInspector:
     """Show for each agent its credits, how often it spoke, and how the global and its own baseline would judge it.
 
     A notebook shows the inspector as it is. Use `.figure()`, `.table`, `.advice` and `.to_html(path)`. `.turn_table`
-    and `.turn_advice` treat each turn of an agent separately.
+    treats each turn of an agent separately.
 
     Args:
         x: A table after `group` (with the columns `credit` and `group`), one report or several, a run, its path, or a
@@ -144,7 +117,7 @@ class RewardInspector:
         self.table = reward_table(self.turns)
         """One row per agent, see `reward_table`."""
         self.advice = advise(self.turns, self.source.agents)
-        """Advice on whether an agent's own baseline would pay, see `advise`."""
+        """What the rewards show of each agent, see `advise`."""
         self.uphill = self.source.uphill
         """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
 
@@ -152,11 +125,6 @@ class RewardInspector:
     def turn_table(self) -> pd.DataFrame | None:
         """Return one row per agent and turn, see `reward_table`; `None` for a table without turns."""
         return reward_table(self.turns, OF_TURN) if "turn" in self.turns else None
-
-    @cached_property
-    def turn_advice(self) -> pd.DataFrame | None:
-        """Return advice on whether a mean for each turn would pay, see `advise`; `None` without turns."""
-        return advise(self.turns, self.source.agents, OF_TURN) if "turn" in self.turns else None
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
@@ -217,8 +185,7 @@ class RewardInspector:
         curves = "".join(figure_html(*curve) for curve in self._curves())
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (
-            f"{self._first()}{''.join(drawn)}{folded('Would an own baseline pay?', self._own_baselines())}"
-            f"{folded('Over training', curves) if curves else ''}{self._numbers()}"
+            f"{self._first()}{''.join(drawn)}{folded('Over training', curves) if curves else ''}{self._numbers()}"
             f"{folded('What the columns mean', keys)}"
         )
         return write(path, document("Who earned what", body, scripts=FIGURES))
@@ -240,17 +207,6 @@ class RewardInspector:
         if self.uphill is not None:
             yield uphill_dots(self.uphill), UPHILL, self.uphill, 480
 
-    def _own_baselines(self) -> str:
-        """Return a sentence and a bar per agent as HTML: how much its own mean would make of the gradient's signal."""
-        lines = []
-        for row in self.advice.itertuples():
-            text, value = headline(row), nan if row.own in (PEERLESS, UNKNOWN) else row.policy_gain
-            lines.append(
-                f'<div style="{LINE}"><b style="flex:0 0 7rem">{escape(row.agent)}</b>'
-                f'{_bar(value, text)}<span style="flex:1 1 14rem">{escape(text)}</span></div>'
-            )
-        return f"{''.join(lines)}<p><small>{BAR} {ALONE}</small></p>"
-
     def _tables(self) -> str:
         """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
         own = self.table.drop(columns=["spoke", "rows"])
@@ -258,14 +214,13 @@ class RewardInspector:
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
             table = table.merge(calls, on="agent")
-            numbers = self.turn_advice[[*OF_TURN, "signal", "policy_gain", "own"]]
-            turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]].merge(numbers, on=list(OF_TURN))
-            by_turn = table_html(turns, "The same per agent and turn") + key_html("advise", turns.columns)
+            turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]]
+            by_turn = table_html(turns, "The same per agent and turn")
         table = table[[name for name in COLUMNS if name in table]]
         return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"
 
     def _numbers(self) -> str:
-        behind = table_html(self.advice.drop(columns=["own", "why"]), f"Behind the advice, step {self.step}")
+        behind = table_html(self.advice.drop(columns="why"), f"What the rewards show, step {self.step}")
         table = table_html(self.table, f"Per agent, step {self.step}")
         return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table + behind)
 
@@ -287,6 +242,5 @@ class RewardInspector:
         for figure in (*harm, self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        folds = folded("Would an own baseline pay?", self._own_baselines()) + self._numbers()
-        folds += folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
-        display(HTML(beside(folds)))
+        counts = folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
+        display(HTML(beside(self._numbers() + counts)))

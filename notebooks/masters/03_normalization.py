@@ -7,9 +7,9 @@
 #
 # - compute the advantages of GRPO, of Dr. MAS and of the two cells between them, on paper;
 # - say how much of an agent's advantages is signal and how much is noise, from rewards alone;
-# - estimate before training which agent may need its own baseline.
+# - name the facts that rewards show before training, and what they do not tell.
 #
-# The first half uses tables. It needs no model, no GPU and no torch. The second half trains eight small teams and checks what the tables predicted.
+# The first half uses tables. It needs no model, no GPU and no torch. The second half trains eight small teams.
 
 # %% tags=["install"]
 
@@ -198,13 +198,9 @@ lab.inflation(credits)[["agent", "n_k", "mu_k", "sigma_k", "mu", "sigma", "b_k",
 # %% [markdown]
 # `F_k` is below 1, so this helper's gradient is *smaller* under the global baseline than under its own. But nine tenths of it are noise.
 #
-# ### When does an own mean pay?
+# ### What does an own mean give and take?
 #
-# An own mean removes the offset, and shrinks the rest by $1 - 1/n_k$. The squared signal-to-noise ratio of the agent's gradient then changes as follows, for $N$ large:
-#
-# $$\frac{\mathrm{SNR}^2_\text{own}}{\mathrm{SNR}^2_\text{global}} \approx \left(1 - \frac{1}{n_k}\right)\left(1 + \frac{(\mu_k - \mu)^2}{\sigma_k^2}\right) \quad\Rightarrow\quad \text{own pays if}\quad \underbrace{\frac{(\mu_k - \mu)^2}{\sigma_k^2}}_{\texttt{offset}} > \underbrace{\frac{1}{n_k - 1}}_{\texttt{threshold}}.$$
-#
-# The global mean also contains the agent's own rows, so the exact threshold is a little lower: $(1 - n_k/N)/(n_k - 1)$. `lab.advise` computes it for every agent of a rollout, with lone and flat groups. It calls the ratio `gain`. Above 1.25 an own mean "may pay", and below 0.8 it "may cost".
+# An own mean removes the offset. It also shrinks the rest by $1 - 1/n_k$, and teaches nothing from lone and flat rows. `lab.advise` states both sides for every agent of a rollout: `signal`, and `peerless`, the share of its rows that are lone or flat. These are facts about rewards. **They do not tell which agent will learn more.** A rule made of them was tested twice on settings that were not built for it, and foretold nothing. Notebook 07 has an instrument that did: it looks at gradients.
 #
 # ### A team of coins
 #
@@ -224,22 +220,22 @@ def coin_help(pay, tasks=64, episodes=8, seed=0):
 
 
 def numbers(turns, agents):
-    """Size and signal of these agents, and what `advise` says."""
+    """Size and signal of these agents, and what else their rewards show."""
     size = lab.inflation(turns).assign(F=lambda table: table["F_k"].fillna(0) * table["n_k"]).groupby("agent")
     F = (size["F"].sum() / size["n_k"].sum()).rename("F")
-    said = lab.advise(turns).set_index("agent").join(F)
-    return said.loc[list(agents), ["spoke", "n_k", "F", "signal", "offset", "threshold", "gain", "own"]]
+    told = lab.advise(turns).set_index("agent").join(F)
+    return told.loc[list(agents), ["spoke", "rows", "peerless", "F", "signal"]]
 
 
 # %% [markdown]
-# *Predict:* `pay` goes from 0.1 to 1. For the helper, does F rise or fall? Does signal rise or fall? At about which pay does its own mean stop paying? (It has about 4.5 rows in a task of 8 episodes.)
+# *Predict:* `pay` goes from 0.1 to 1. For the helper, does F rise or fall? Does signal rise or fall? At about which pay is half of its squared advantages signal?
 
 # %%
 pays = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 pd.concat({pay: numbers(coin_help(pay), ["helper"]) for pay in pays}, names=["pay"]).droplevel("agent").round(2)
 
 # %% [markdown]
-# *Explain:* (`spoke`: the share of the episodes in which the agent spoke; `n_k`: rows in a task that can be compared; `offset` and `threshold` as above; `own`: the advice.) F hardly changes. It is 0.8 at a pay of 0.2, where 5 % of the helper's squared advantages are signal. It is 1.2 at a pay of 1, where 80 % are. The gain falls from 66 to 1, and no longer matters at about 0.8. So one number of the task decides whether an own baseline is needed.
+# *Explain:* (`spoke`: the share of the episodes in which the agent spoke; `rows`: how often in all; `peerless`: as above.) F hardly changes. It is 0.8 at a pay of 0.2, where 5 % of the helper's squared advantages are signal. It is 1.2 at a pay of 1, where 80 % are. Half are signal at a pay between 0.6 and 0.8. So one number of the task decides how much of this agent's advantages is noise.
 #
 # The histograms show the same: above the credits, with the helper's own mean and the mean of all; below the advantages under each baseline. Move `pay` and watch the hollow bars.
 
@@ -248,7 +244,7 @@ pd.concat({pay: numbers(coin_help(pay), ["helper"]) for pay in pays}, names=["pa
 def look(pay):
     turns = coin_help(pay)
     helper = numbers(turns, ["helper"]).iloc[0]
-    print(f"pay {pay}: signal of the helper {helper['signal']:.2f}, gain {helper['gain']:.1f}")
+    print(f"pay {pay}: F of the helper {helper['F']:.2f}, signal {helper['signal']:.2f}")
     display(two_baselines(turns, ("solver", "helper")))
 
 
@@ -280,15 +276,15 @@ def coin_ladder(agents, right=0.7, tasks=64, episodes=8, seed=0):
 
 
 # %% [markdown]
-# *Predict:* a high stage is reached only in episodes that went well. Which sign does its offset have? Does signal rise or fall with the stage? What happens to the number of rows that an own mean would have in a task?
+# *Predict:* a high stage is reached only in episodes that went well. Which sign does its offset have? Does signal rise or fall with the stage? What happens to the share of rows that an own mean cannot use?
 
 # %%
 numbers(coin_ladder(8), [f"stage_{number + 1}" for number in range(8)]).round(2)
 
 # %% [markdown]
-# *Explain:* this offset is positive. Stage 8 is compared with episodes that ended on stage 2. So it is far above the mean even when it fails, and is always reinforced. Signal falls from 1 to almost 0, and F rises to 3.4: here size and signal agree. At the same time `n_k` falls towards 1. Half of stage 8's rows are alone in their task, and an own mean cannot use them. The gain counts both effects, and is high all the same: few useful rows are better than noise.
+# *Explain:* this offset is positive. Stage 8 is compared with episodes that ended on stage 2. So it is far above the mean even when it fails, and is always reinforced. Signal falls from 1 to almost 0, and F rises to 3.4: here size and signal agree. At the same time `peerless` rises: 70 % of stage 8's rows are alone or among equals in their task, and an own mean cannot use them. Which of the two matters more? The tables cannot say.
 #
-# With two agents (`coin_ladder(2)`) stage 2 also has a gain of 2.4. The tables cannot say whether training will show it.
+# With two agents (`coin_ladder(2)`) only a third of stage 2's squared advantages is signal, too. Training will show whether this harms.
 
 
 # %%
@@ -339,21 +335,21 @@ def signal(turns, agent):
 lab.course.check("03.2", signal)
 
 # %% [markdown]
-# **03.3** (8 minutes, medium) A pencil is enough. Here are five agents of teams with eight episodes a task. `b` is $\mu_k - \mu$, and `sigma_k` is the deviation of the agent's own credits. For which agents does an own mean pay?
+# **03.3** (8 minutes, medium) A pencil is enough. Here are five agents of teams with eight episodes a task. `b` is $\mu_k - \mu$, and `sigma_k` is the deviation of the agent's own credits. For which agents is more than half of the squared advantages under the mean of all an offset? Of these, leave out those with fewer than two rows in a task: an own mean has hardly anything to compare there.
 
 # %%
 candidates = pd.DataFrame(
-    [("planner", 8.0, 0.0, 0.43), ("critic", 2.0, 0.2, 0.25), ("tester", 6.0, 0.2, 0.25), ("closer", 3.0, -0.3, 0.08),
+    [("planner", 8.0, 0.0, 0.43), ("critic", 2.0, 0.2, 0.25), ("tester", 6.0, 0.3, 0.25), ("closer", 3.0, -0.3, 0.08),
      ("auditor", 1.2, -0.3, 0.15)],
     columns=["agent", "n_k", "b", "sigma_k"],
 )  # fmt: skip
 display(candidates)
 ### BEGIN SOLUTION
-pays_for = ["tester", "closer"]
+mostly_offset = ["tester", "closer"]
 ### STARTER
-# pays_for = ...
+# mostly_offset = ...
 ### END SOLUTION
-lab.course.check("03.3", candidates, pays_for)
+lab.course.check("03.3", candidates, mostly_offset)
 
 # %% [markdown]
 # ## Does it happen to real policies?
@@ -362,7 +358,7 @@ lab.course.check("03.3", candidates, pays_for)
 #
 # $$R = \begin{cases} 1 & \text{solver right} \\ \texttt{pay} & \text{solver wrong, helper right} \\ 0 & \text{both wrong} \end{cases}$$
 #
-# For the first rollout, `RewardInspector` shows what you have computed for coins: credits, advantages under both baselines, numbers per agent, and the advice of `lab.advise`.
+# For the first rollout, `RewardInspector` shows what you have computed for coins: credits, advantages under both baselines, and numbers per agent.
 
 # %%
 env = lab.make_env("paid_help", pay=0.2)
@@ -371,7 +367,7 @@ first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), l
 lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
 
 # %% [markdown]
-# (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here. The advice below counts the agent's own rows instead.) The pocket model plays much like the coins.
+# (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here.) The pocket model plays much like the coins.
 
 # %% [markdown]
 # ### The same in plain code
@@ -429,17 +425,15 @@ pd.DataFrame(agreement).T.astype(float).unstack().round(2)
 # %% [markdown]
 # *Explain:* under `grpo` at a pay of 0.1 the two halves have nothing in common. Steps along such a gradient are a random walk. At a pay of 1 the halves agree as well as under `dr_mas`, where nothing depends on the pay. Now look at the norms: the gradient that is all noise is the *shortest* one.
 #
-# The next table uses ten recorded batches. `told` is the gain of an own mean that `advise` expects from rewards alone. `measured` is a ratio of $\cos / (1 - \cos)$, `dr_mas_mean` over `grpo`, with the cosines' means over the batches. $\cos / (1 - \cos)$ is the squared signal-to-noise ratio of half a batch.
+# The next table has the mean cosines of ten recorded batches, and the signal in the helper's rewards:
 
 # %%
 halves = pd.read_csv(RECORDS / "whose_mean" / "halves.csv")
 cosine = halves.pivot_table(index="pay", columns="recipe", values="cosine")
-odds = cosine / (1 - cosine)
-expected = halves.groupby("pay")["gain"].mean()
-cosine.assign(told=expected, measured=odds["dr_mas_mean"] / odds["grpo"]).round(2)
+cosine.assign(signal=halves.groupby("pay")["signal"].mean()).round(2)
 
 # %% [markdown]
-# The cosine under `grpo` rises from 0.02 at a pay of 0.1 to 0.71 at 1.0. Under `dr_mas` it is 0.74 whatever the pay. `advise` looked at no gradient, but its prediction agrees with the gradients. At a pay of 0.2 it predicted 17.9, and 13.7 was measured. At a pay of 0.4 it predicted 4.3, and 4.0 was measured.
+# The cosine under `grpo` rises from 0.02 at a pay of 0.1 to 0.71 at 1.0. Under `dr_mas` it is 0.74 whatever the pay. So `signal` is right about the noise of the gradient, though it looks at rewards alone.
 #
 # ### Does that show in training?
 
@@ -523,11 +517,11 @@ helper = Recorded(study).agents.query("agent == 'helper' and window == 'start' a
 board = lab.AblationBoard(study)
 finals = board.table.pivot(index="env", columns="recipe", values="final")[["global", "own"]]
 paired = board.differences.query("recipe == 'own'").set_index("env")["final"].rename("own - global, by seed")
-told = helper.groupby("task")[["F", "signal", "gain"]].median()
+told = helper.groupby("task")[["F", "signal"]].median()
 told.join([finals, paired]).loc[[f"pay {pay}" for pay in pays]].round(2)
 
 # %% [markdown]
-# *Explain:* (`F`, `signal`, `gain`: of the first five steps, before much was learned; `global`, `own`: success in the end, the mean of the middle half of the seeds.) At its own best rate, 1e-4, the global baseline loses 0.06 at a pay of 0.2 (95 % interval 0.05 to 0.07, ten seeds). It is not 0.15: a lower rate hides more than half of the harm. At a gain of about 4 or below, three seeds show almost no difference. `signal` predicts the order. F is between 0.9 and 1.3 and shows nothing.
+# *Explain:* (`F`, `signal`: of the first five steps, before much was learned; `global`, `own`: success in the end, the mean of the middle half of the seeds.) At its own best rate, 1e-4, the global baseline loses 0.06 at a pay of 0.2 (95 % interval 0.05 to 0.07, ten seeds). It is not 0.15: a lower rate hides more than half of the harm. At a pay of 0.4 only a fifth of the squared advantages is signal, and yet three seeds show almost no difference. So noise in the gradient is one thing, and harm another. F is between 0.9 and 1.3 and shows nothing.
 
 # %% [markdown]
 # ## The ladder
@@ -561,7 +555,7 @@ for name in ("grpo, 8 agents", "dr_mas, 8 agents"):
 pd.concat(stages, axis=1).round(2)
 
 # %% [markdown]
-# *Explain:* (`right`: how often that stage answers right in the end, where it is reached.) Two agents learn under either baseline, although the gain is 2.4: five rows in every task give enough signal. With eight agents, `dr_mas` climbs and `grpo` does not.
+# *Explain:* (`right`: how often that stage answers right in the end, where it is reached.) Two agents learn under either baseline, although most of stage 2's squared advantages is offset. With eight agents, `dr_mas` climbs and `grpo` does not.
 #
 # Read the table from the top. The low stages learn under both baselines. Higher stages only speak in episodes that already go well, and the global baseline reinforces whatever they say. The norms rise from stage to stage, and the top stage learns nothing. Why are they so large, and mostly in the first half of the training? There the high stages are reached very rarely. Their gradient is a mean over a few rows, in which nothing averages out. Each row has an advantage of up to $\sqrt 7 \approx 2.6$. Their own baseline gives a lone row advantage 0. Notebook 05 opens such a norm to its tokens.
 #
@@ -618,7 +612,7 @@ helper.groupby("arm", sort=False)[["quiz_before", "quiz_after"]].mean().round(2)
 #
 # - **One set of weights for all eight**: then `grpo` climbs as well (three seeds: 0.71, 0.62 and 0.13, own 0.73, 0.65 and 0.19). What stage 1 learns also helps stage 8, and one gradient contains the offsets of low and high stages.
 # - **Agents that speak about equally often** (solver and verifier of `math`, the three agents of `search`): with ten seeds we could not detect a difference.
-# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. `lab.advise(turns)` looks at the rewards alone. It ignores the scale, rows without a peer, and whether an agent is already good. Treat its verdict as a question. `docs/findings.md` lists every agent it was tried on.
+# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. Rewards alone do not tell which agents these are: `docs/findings.md` lists every agent on which such a rule was tried. `lab.uphill` (notebook 07) measures gradients before training, and passed its test.
 #
 # ## Your turn, once more
 #
@@ -662,7 +656,7 @@ lab.course.progress("03")
 # ## What to remember
 #
 # - A baseline decides who is compared with whom. A global baseline adds the same number to all advantages of an agent. The agent is rewarded or punished for *being called*, whatever it says.
-# - Look at `signal`, not at the norm. An own mean pays where $(\mu_k - \mu)^2 / \sigma_k^2 > 1/(n_k - 1)$. This is about the mean alone: the scale and the rows without a peer matter as well.
+# - Look at `signal`, not at the norm: it says how much of the advantages is noise. It does not tell who will learn more. The scale and the rows without a peer matter as well.
 # - An own baseline has a cost: fewer rows, and lone and flat groups. If no agent is called rarely, it changes nothing.
 #
 # GRPO: arXiv 2402.03300, section 4.1. Dr. MAS: arXiv 2602.08847, equations 4 to 6. RLOO: arXiv 2402.14740. `docs/findings.md` has all runs and intervals.

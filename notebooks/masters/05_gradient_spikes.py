@@ -50,7 +50,7 @@ RECORDS = RESULTS / "ladder_spikes"
 #
 # $$\text{signal} = \frac{\sigma_k^2}{\sigma_k^2 + (\mu_k - \mu)^2} \approx 0.56 .$$
 #
-# An own mean removes the offset, at the cost of one of the agent's n_k rows. This pays, roughly, where signal < 1 − 1/n_k.
+# An own mean removes the offset, at the cost of one of the agent's n_k rows.
 #
 # **05.1** (8 minutes, medium) Write both quantities. `rewards` are those of all trajectories, `own` those of the trajectories in which the agent spoke. Return `(F, signal)`.
 
@@ -263,10 +263,10 @@ ends.pivot(index=["task", "arm"], columns="seed", values="final").loc[tasks].rou
 
 # %%
 start = ladder.agents.query("task == '8 agents' and arm == 'global' and window == 'start'")
-start.groupby("agent")[["spoke", "F", "signal", "gain"]].median().round(2)
+start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 
 # %% [markdown]
-# *`spoke`* is the share of episodes in which the agent spoke. `gain` says how many times higher its squared signal-to-noise ratio would be under its own mean. (0 means that it never had two episodes of one task to compare, so we cannot say yet.) All numbers are medians of ten seeds over the first five steps.
+# *`spoke`* is the share of episodes in which the agent spoke. (A `signal` of 0 means that its credits never differed within a task.) All numbers are medians of ten seeds over the first five steps.
 #
 # ## A spike, opened to its tokens
 #

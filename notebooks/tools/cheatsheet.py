@@ -27,13 +27,13 @@ RULES = (
     ("clipped", "− min(ρ A, clip(ρ, 1 − ε, 1 + ε) A), the mean over tokens; <code>low</code> = ε"),
     ("reinforce", "− A log p, <code>sum</code>med over a row's tokens"),
     ("inflation", "F = v + b² = σ<sub>k</sub>²/σ² + (μ<sub>k</sub> − μ)²/σ²: agent k under the mean of all"),
-    ("signal", "σ<sub>k</sub>²/(σ<sub>k</sub>² + (μ<sub>k</sub> − μ)²); an own mean pays below 1 − 1/n<sub>k</sub>"),
+    ("signal", "σ<sub>k</sub>²/(σ<sub>k</sub>² + (μ<sub>k</sub> − μ)²): what of F is no offset"),
 )
 TOOLS = (
     ("lab.RewardInspector(report)", "who earned what, under either baseline"),
     ("lab.RolloutViewer(report)", "who said what, and what was not chosen"),
     ("lab.SpikeInspector(run)", "a tall norm, opened to its tokens"),
-    ("lab.advise(turns, team=team)", "would an agent's own baseline pay?"),
+    ("lab.uphill(team, env)", "which recipe's gradient points uphill?"),
     ("lab.evaluate(env, team, tasks)", "success on tasks that training never shows"),
     ("lab.AblationBoard(folder)", "recipes over seeds, every run a dot"),
     ("lab.export(run, zip)", "a run to hand in"),

@@ -85,7 +85,7 @@ def test_numbers_may_come_as_an_array(form, capsys):
 
 
 def test_a_starter_with_dots_in_it_is_asked_for_an_answer(capsys):
-    lab.course.check("07.3", ["stage_1", ...])
+    lab.course.check("07.3", ["114 agent_1", ...])
     assert "○ 07.3 not yet: put your answer in place of each `...`" in capsys.readouterr().out
 
 

@@ -49,9 +49,9 @@ WRONG = {
     "06.3": [("local_2 - local_1", "local_1 - local_2"), ("return (", "return 1.0; (")],
     "06.4": [("return k * calls", "return calls"), (", calls, 1 + k * (calls - 1)", "")],
     "06.5": [("(one - low) / (high - low)", "one / high"), (' if arm not in ("team return", "tree")', "")],
-    "07.1": [("(1 - 1 / n_k)", "(1 - 1 / N)"), ("((1 - 1 / n_k) / (1 - 1 / N)) ** 2", "1")],
+    "07.1": [("sigma_k**2 + ", ""), ("sigma**2", "sigma")],
     "07.2": [("range(20, 101)", "[20]"), ("range(20, 101)", "[150]")],
-    "07.3": [('"stage_2", ', ""), ('"stage_2", ', '"stage_1", "stage_2", ')],
+    "07.3": [('"114 agent_1", ', ""), ('"114 agent_1", ', '"114 agent_1", "127 agent_4", ')],
     "07.4": [("ddof=0", "ddof=1"), ('"agent", "episode"]', '"agent", "episode", "turn"]')],
     "07.5": [
         ('frozen=("solver", "verifier")', 'frozen="solver"'),

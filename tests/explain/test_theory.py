@@ -155,7 +155,7 @@ def test_9_a_lone_row_is_trained_on_by_a_global_mean_alone():
     rows += [(t, f"{t}.3", agent, t % 2 / 2) for t in range(12) for agent in ("solver", "helper")]
     turns = pd.DataFrame(rows, columns=["task", "episode", "agent", "credit"])
     found = lab.advise(turns).set_index("agent").loc["helper"]
-    assert found[["n_k", "gain", "peerless", "own"]].tolist() == [1, 0, 1, "mostly without a peer"]
+    assert found["peerless"] == 1 and "an own mean gives them no advantage" in found["why"]
     helper = turns["agent"] == "helper"
     for by, once, trained in ((["task"], "episode", 12), (["task", "agent"], None, 0)):
         judged = lab.normalize(turns.assign(group=turns[by].astype(str).agg(" ".join, axis=1)), once_per=once)

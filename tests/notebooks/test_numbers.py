@@ -121,10 +121,8 @@ def test_03_trainings_are_as_told():
     says("03", "it is {:.2f} whatever the pay", cosine["dr_mas"].mean())
     odds = cosine / (1 - cosine)
     measured, told = odds["dr_mas_mean"] / odds["grpo"], halves.groupby("pay")["gain"].mean()
-    for pay in (0.2, 0.4):
-        says("03", "At a pay of {} it predicted {:.1f}, and {:.1f} was measured", pay, told[pay], measured[pay])
     assert (measured / told).between(0.75, 1.25).all(), "what the text calls the same"
-    assert f"{told[0.2]:.0f} by `advise` and {measured[0.2]:.0f} measured" in FINDINGS
+    assert f"{told[0.2]:.0f} from credits and {measured[0.2]:.0f} measured" in FINDINGS
 
 
 @pytest.mark.slow
@@ -221,9 +219,13 @@ def test_07_studies_are_as_told():
     says("07", "ended at {:.2f} over ten seeds, and the own one at {:.2f}", ends["global"], ends["own"])
     says("07", "seed by seed is +{final:.2f} (95 % interval {final_low:.2f} to {final_high:.2f})", **row)
     assert row["higher"] == 10
-    agents = study("paid_help").agents.query("agent == 'helper' and task == 'pay 1.0'")
-    gain = agents.query("window == 'start' and arm == 'global'")["gain"].median()
-    says("07", "is a gain of {:.2f} at pay 1.0", gain)
+    higher = board("paid_help").differences.query("recipe == 'own'").set_index("env")["final"]
+    says("07", "ends higher by {:.2f} at pay 0.2, and by {:.2f}, {:.2f} and {:.2f} at 0.4, 0.6 and 0.8",
+         *higher[[f"pay {pay}" for pay in (0.2, 0.4, 0.6, 0.8)]])  # fmt: skip
+    helper = study("paid_help").agents.query("agent == 'helper' and window == 'start' and arm == 'global'")
+    signal = helper.groupby("task")["signal"].median()
+    says("07", "At 0.4 only {:.2f} of the helper's squared advantages is signal", signal["pay 0.4"])
+    assert signal["pay 1.0"] == pytest.approx(0.75, abs=0.02), "three quarters"
     assert set(finals("search", "search").round(2)) == {0.96}
     says("07", "all four end at 0.96")
     for name in ("math", "search"):
@@ -240,6 +242,30 @@ def test_07_studies_are_as_told():
     right = end.pivot_table(index="agent", columns="arm", values="own_after", aggfunc="median")
     harmed = (right["own"] - right["global"] > 0.05).to_dict()
     assert harmed == {f"stage_{number}": number >= 5 for number in range(1, 9)}
+    start = agents.query("agent == 'stage_5' and window == 'start' and arm == 'global'")["signal"].median()
+    says("07", "begins at `stage_5`, where the signal is {:.2f}", start)
+
+
+def test_07_tests_of_the_predictors_are_as_told():
+    ranks = csv("uphill/ranks.csv").query("contrast == 'own_robust - grpo'").set_index("predictor")
+    assert (ranks["agents"] == 153).all()
+    says("07", "correlation of {rank:.2f} (95 % interval {low:.2f} to {high:.2f})", **ranks.loc["cos_own"])
+    first = csv("foretold/hits.csv").query("agents == 'all agents' and predictor == 'gain'").iloc[0]
+    ends = [ranks.loc["gain", name] for name in ("rank", "low", "high")]
+    ends += [first[name] for name in ("rank", "rank_low", "rank_high")]
+    told = "failed twice: {:+.2f} ({:+.2f} to {:+.2f}) in this test, {:+.2f} ({:+.2f} to {:+.2f}) in an earlier one"
+    says("07", told.format(*ends).replace("-", "−"))
+    agents = csv("uphill/agents.csv").query("contrast == 'own_robust - grpo'")
+    spoken = agents[(agents["cos_own"].abs() >= 0.1) & (agents["p"] < 0.05)]
+    right = spoken["cos_own"] * spoken["own"] > 0
+    says("07", "{} of {} signs are right", right.sum(), len(right))
+    two = agents[agents["team"].isin([114, 127])]
+    up, down = two[two["cos_own"] >= 0.1]["own"], two[two["cos_own"] <= -0.1]["own"]
+    assert (len(up), (up > 0).sum(), len(down), (down < -0.01).sum(), (down.abs() < 0.01).sum()) == (5, 4, 3, 2, 1)
+    says(
+        "07",
+        "Four of the five came out higher, one lower. Of the three others two came out lower, and one did not move.",
+    )
 
 
 def test_08_trainings_and_studies_are_as_told():

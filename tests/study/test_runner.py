@@ -53,7 +53,7 @@ def test_every_cell_is_made_to_its_budget_and_scored_on_the_way(made):
         assert own["step"].iloc[[0, -1]].tolist() == [0, 2]
     agents = made.agents.query("task == 'three' and arm == 'own' and window == 'start'")
     assert sorted(agents["agent"]) == ["stage_1", "stage_2", "stage_3"]
-    assert agents["largest_norm"].ge(agents["median_norm"]).all() and {"gain", "n_k", "own_after"} <= set(agents)
+    assert agents["largest_norm"].ge(agents["median_norm"]).all() and {"signal", "peerless", "own_after"} <= set(agents)
     assert f"{CELLS} of {CELLS} trainings made" in repr(made)
     assert "two: held equal: 32 episodes; arms differ in recipe.by, recipe.once_per" in repr(made)
     board = lab.AblationBoard(made)

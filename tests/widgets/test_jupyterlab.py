@@ -157,7 +157,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     page.wait_for_function(f"{DRAWN} >= 3")  # it is drawn again while the training goes on
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     page.frame_locator("iframe[title^=RolloutViewer]").first.locator(".node").first.wait_for()
-    page.get_by_text("Would an own baseline pay?").wait_for()
+    page.get_by_text("Who earned what, in numbers").wait_for()
     walks = page.locator("iframe[title^=RolloutViewer]")
     walks.nth(1).content_frame.locator(".node").first.wait_for()
     total = walks.nth(1).content_frame.locator("body").evaluate(ASK, 60_000 * MINUTES)
@@ -241,13 +241,13 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     page = browser.new_page(viewport={"width": 1300, "height": 6000})
     page.set_default_timeout(60_000 * MINUTES)
     page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
-    page.get_by_text("Would an own baseline pay?").wait_for()
+    page.get_by_text("Who earned what, in numbers").wait_for()
     page.get_by_text("step 3 of 3").wait_for()
     outputs = page.locator(".jp-OutputArea-output")
     assert outputs.locator("iframe, style, script").count() == 0
     norms = page.locator("img[alt^='gradient norm']")
     assert norms.is_visible() and norms.evaluate("image => image.complete && image.naturalWidth > 300")
-    captions = ("Norms above the rule", "as it was played", "Would an own baseline pay?", "Recipes over their runs")
+    captions = ("Norms above the rule", "as it was played", "Who earned what, in numbers", "Recipes over their runs")
     for caption in captions:
         assert page.get_by_text(caption).first.is_visible(), caption
     page.close()

@@ -184,8 +184,6 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
     for name, value in {"agent": "agent", "valid": True}.items():
         turns[name] = turns.get(name, value)
-    if "policy" not in turns and turns["agent"].nunique() > 1:
-        notes["policy"] = "no policy names: lab.advise takes each agent to have weights of its own"
     episode = [name for name in ("step", "episode") if name in turns]
     if not ordered:
         turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()

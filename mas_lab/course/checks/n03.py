@@ -1,4 +1,4 @@
-"""Exercises of notebook 03: an agent's own baseline, its signal, when it pays, hidden harm, cell 3."""
+"""Exercises of notebook 03: an agent's own baseline, its signal, mostly offset, hidden harm, cell 3."""
 
 from mas_lab import plain
 from mas_lab.cells.credits import episode_return
@@ -40,13 +40,12 @@ def signal(answer):
 
 @exercise(
     "03.3",
-    "Compute (b / sigma_k) ** 2 and 1 / (n_k - 1) for each agent. The own mean pays where the first is larger.",
+    "The squared advantages have the parts sigma_k ** 2 and b ** 2. The offset is more than half where |b| > sigma_k.",
     "A large offset is not enough: with little more than one row per task there is little to compare.",
 )
-def pays(candidates: NotebookData, answer):
-    offset = (candidates["b"] / candidates["sigma_k"]) ** 2
-    threshold = (1 - candidates["n_k"] / EPISODES) / (candidates["n_k"] - 1)
-    same_names(answer, list(candidates["agent"]), set(candidates.loc[offset > threshold, "agent"]), "look at {}".format)
+def mostly_offset(candidates: NotebookData, answer):
+    chosen = (candidates["b"].abs() > candidates["sigma_k"]) & (candidates["n_k"] >= 2)
+    same_names(answer, list(candidates["agent"]), set(candidates.loc[chosen, "agent"]), "look at {}".format)
 
 
 @exercise(

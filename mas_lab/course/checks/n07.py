@@ -1,59 +1,62 @@
-"""Exercises of notebook 07: a gain, a reward at which it is 1, own means that pay, a team of two sizes."""
+"""Exercises of notebook 07: F, a reward at which half is signal, a prediction by cosines, a team of two sizes."""
+
+import pandas as pd
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.course.compare import close, need, result_of, same_names, same_rows, tables
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
-from mas_lab.explain.advice import advise
+from mas_lab.explain.advice import LEAST_DIFFERENCE, advise
+from mas_lab.explain.moments import inflation
 from mas_lab.paths import data_dir
-from mas_lab.study.record import Recorded
 
-NEAR = 0.03
-"""Tolerance around 1 for a gain."""
+NEAR = 0.02
+"""Tolerance around one half for a signal."""
 
 
 @exercise(
     "07.1",
-    "Each bracket is the part of the signal that is left: 1 - 1/n_k with the own mean, 1 - 1/N with the global one.",
-    "Square the ratio of the two brackets, and divide by the signal.",
+    "The mean of (R - mu)^2 over the agent's rows is its variance plus the square of its offset.",
+    "`sigma` and `sigma_k` are deviations: square them.",
 )
-def gain(answer):
+def inflation_factor(answer):
     for table in tables():
-        for row in advise(group(table, "task", episode_return())).itertuples():
-            if row.n_k > 1 and row.signal > 0 and row.N > 1:
-                found = result_of(answer, float(row.n_k), float(row.N), float(row.signal))
-                close(found, row.gain, f"n_k {row.n_k:.3f}, N {row.N:.3f}, signal {row.signal:.3f}", tolerance=1e-6)
+        for row in inflation(group(table, "task", episode_return())).dropna().itertuples():
+            moments = [float(one) for one in (row.mu, row.sigma, row.mu_k, row.sigma_k)]
+            what = "mu {:.3f}, sigma {:.3f}, mu_k {:.3f}, sigma_k {:.3f}".format(*moments)
+            close(result_of(answer, *moments), row.F_k, what, tolerance=1e-6)
 
 
 @exercise(
     "07.2",
-    "Change the `team_reward` of the helper's right answers, group by task, and look at the gain of `lab.advise`.",
-    "A higher pay makes the offset and the gain smaller. Halve the interval until the gain is near 1.",
+    "Change the `team_reward` of the helper's right answers, group by task, and look at the signal of `lab.advise`.",
+    "A higher pay makes the offset smaller and the signal larger. Halve the interval until it is near 0.5.",
     "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
 )
-def pay_for_a_gain_of_one(turns: NotebookData, pay):
+def pay_for_half_signal(turns: NotebookData, pay):
     need(0 < pay <= 1, f"the pay must be above 0 and at most 1; it is {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
-    found = advise(group(paid, "task", episode_return())).set_index("agent").loc["helper", "gain"]
-    message = f"at a pay of {pay:.2f} the helper's gain is {found:.2f}"
-    need(abs(found - 1) <= NEAR, message)
+    found = advise(group(paid, "task", episode_return())).set_index("agent").loc["helper", "signal"]
+    message = f"at a pay of {pay:.2f} the helper's signal is {found:.2f}"
+    need(abs(found - 0.5) <= NEAR, message)
     return message
 
 
 @exercise(
     "07.3",
-    "A small `signal` raises the gain. An `n_k` near 1 lowers it, because there is nothing to compare.",
-    "gain = ((1 - 1/n_k) / (1 - 1/N))^2 / signal, and it pays above 1.25. What is the gain at n_k = 1?",
+    "Subtract the column `grpo` from the column `own_robust`. A rise from -0.3 to 0.4 is a difference of 0.7.",
+    "A high cosine alone is not enough: what counts is how much higher it is than under `grpo`.",
 )
-def whose_own_mean_pays(answer):
-    agents = Recorded(data_dir() / "results" / "studies" / "ladder").agents
-    start = agents.query("task == '8 agents' and arm == 'global' and window == 'start' and seed == 2")
-    pays = start[start["own"] == "pays"]
-    same_names(answer, start["agent"].tolist(), pays["agent"].tolist(), "look at n_k, N and signal of {}".format)
-    return f"gains of {', '.join(pays['gain'].map('{:.1f}'.format))}"
+def who_learns_more(answer):
+    told = pd.read_csv(data_dir() / "results" / "uphill" / "predictions.csv").query("team in [114, 127]")
+    cosines = told.assign(agent=told["team"].astype(str) + " " + told["agent"])
+    cosines = cosines.pivot(index="agent", columns="recipe", values="cos_own")
+    apart = cosines["own_robust"] - cosines["grpo"]
+    right = apart.index[apart >= LEAST_DIFFERENCE].tolist()
+    same_names(answer, apart.index.tolist(), right, "subtract the two cosines of {}".format)
 
 
 @exercise(
@@ -88,4 +91,3 @@ def team_of_two_sizes(team: StudentCode):
     fixer, verifier = team.sampling["fixer"], team.sampling["verifier"]
     right = (fixer.temperature, verifier.temperature, fixer.max_tokens) == (1.0, 0.5, 7)
     need(right, f"a temperature or max_tokens is wrong: fixer {fixer}, verifier {verifier}")
-    return "but what `advise` says about its fixer depends on the batch: most of its rows are lone or flat"
