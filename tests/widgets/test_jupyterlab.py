@@ -127,7 +127,7 @@ import mas_lab as lab
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small import *
-watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+watch = lab.SpikeWatch(warmup=2, window=4, threshold=1)
 board = lab.LiveDashboard(Relay(), make_team("shared", Path({models!r})), RECIPE, 10_000, run={run!r}, watch=watch,
                           **SETTINGS | {{"save_every": 10_000}})
 """
