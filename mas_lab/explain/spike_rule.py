@@ -4,9 +4,9 @@ A norm is a spike if it is more than `threshold` times the usual norm:
 
     norm > threshold * median(the `window` norms before it)
 
-The norms before it are those of all agents, at earlier steps and, in the same step, of the agents before it. So an agent
-whose norms are tall from its first step on is found, too. The norms of whole policies are judged in the same way by
-those of whole policies. The rule starts after `warmup` norms. Norms of 0 (all advantages 0) are skipped. Leaves out:
+The norms before it are those of all agents: at earlier steps and, in the same step, of the agents before it. So this
+also finds an agent whose norms are tall from its first step on. The norms of whole policies are judged in the same way,
+by those of whole policies. The rule starts after `warmup` norms. Norms of 0 (all advantages 0) are skipped. Leaves out:
 pictures (`widgets`).
 """
 
@@ -143,7 +143,7 @@ class SpikeWatch:
 
     Keys of a record:
     - `call`: the number of watched steps of its policy before this one.
-    - `policy`, and its `agents` whose norms are spikes ("" is the policy's own norm).
+    - `policy`, and its `agents` whose norms are spikes ("": the norm of all of them, if several spoke).
     - `agent`: the one of them with the highest score, with its `norm`, `usual` and `score`.
     - `norms`: the norm of each agent.
     - `rows`: {row: share}.
@@ -185,7 +185,8 @@ class SpikeWatch:
         scores = {
             agent: self.rule(self._before["agents" if agent else "policies"], norm) for agent, norm in series.items()
         }
-        high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
+        several = len(norms) > 1  # else the policy's norm is that of its agent
+        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or several)}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
             self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))

@@ -228,7 +228,7 @@ class LiveDashboard(Training):
 
     def _line(self) -> str:
         done = len(self.curve)
-        line = f"step {done} of {self.steps}{self.line(self.whose)}"
+        line = f"{done} of {self.steps} steps{self.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":

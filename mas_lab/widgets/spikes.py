@@ -211,7 +211,8 @@ class SpikeInspector:
             rows = turns.iloc[[int(row) for row, _ in largest]]
             table = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
             table.insert(0, "share", [share for _, share in largest])
-            title = f"A {'spike' if self.spikes else 'norm'} opened: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
+            which = "A spike opened" if self.spikes else "The largest norm"
+            title = f"{which}: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         key = f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"

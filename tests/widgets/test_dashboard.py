@@ -43,7 +43,7 @@ def test_it_makes_the_run_that_train_makes(models, tmp_path):
     assert bits(tmp_path / "board") == bits(tmp_path / "plain")
     assert board.curve["success"].tolist() == [report.success for report in start("shared", models, None, 3)]
     pd.testing.assert_frame_equal(board.stats, board.run.stats)
-    assert "step 3 of 3" in repr(board) and repr(board).endswith("done)")
+    assert "3 of 3 steps" in repr(board) and repr(board).endswith("done)")
 
 
 def test_the_line_has_the_age_of_rows_of_each_agent(models):

@@ -242,7 +242,7 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     page.set_default_timeout(60_000 * MINUTES)
     page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
     page.get_by_text("Would an own baseline pay?").wait_for()
-    page.get_by_text("step 3 of 3").wait_for()
+    page.get_by_text("3 of 3 steps").wait_for()
     outputs = page.locator(".jp-OutputArea-output")
     assert outputs.locator("iframe, style, script").count() == 0
     norms = page.locator("img[alt^='gradient norm']")
