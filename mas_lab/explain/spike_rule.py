@@ -57,12 +57,7 @@ class SpikeRule:
         return usual, score
 
 
-def spike_scores(
-    stats: pd.DataFrame,
-    warmup: int = SpikeRule.warmup,
-    window: int = SpikeRule.window,
-    threshold: float = SpikeRule.threshold,
-) -> pd.DataFrame:
+def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
     """Return every gradient norm of `update`'s statistics with its score by the rule of this module.
 
     Args:
@@ -98,12 +93,7 @@ def spike_scores(
     return scored.assign(spike=scored["score"] > threshold)
 
 
-def spikes(
-    stats: pd.DataFrame,
-    warmup: int = SpikeRule.warmup,
-    window: int = SpikeRule.window,
-    threshold: float = SpikeRule.threshold,
-) -> pd.DataFrame:
+def spikes(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
     """Return the spikes among the gradient norms of `update`'s statistics, highest score first.
 
     Args:
@@ -154,14 +144,7 @@ class SpikeWatch:
     - `judged`: {"global", "agent": {row: advantage}} of the largest rows under either baseline.
     """
 
-    def __init__(
-        self,
-        warmup: int = SpikeRule.warmup,
-        window: int = SpikeRule.window,
-        threshold: float = SpikeRule.threshold,
-        keep: int = 32,
-        samples: int = 16,
-    ):
+    def __init__(self, warmup: int = 4, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
         self.rule, self.keep, self.samples = SpikeRule(warmup, window, threshold), keep, samples
         self.spikes: list[dict[str, Any]] = []
         self.tallest: dict[str, Any] | None = None
@@ -182,9 +165,8 @@ class SpikeWatch:
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
         series = {"": batch.norm, **norms}
-        scores = {
-            agent: self.rule(self._before["agents" if agent else "policies"], norm) for agent, norm in series.items()
-        }
+        past = {name: self._before["agents" if name else "policies"] for name in series}
+        scores = {name: self.rule(past[name], norm) for name, norm in series.items()}
         several = len(norms) > 1  # else the policy's norm is that of its agent
         high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or several)}
         if high:

@@ -128,9 +128,9 @@ class SpikeInspector:
         watch: SpikeWatch | None = None,
         agents: Sequence[str] | None = None,
         team: Any = None,
-        warmup: int = SpikeRule.warmup,
-        window: int = SpikeRule.window,
-        threshold: float = SpikeRule.threshold,
+        warmup: int = 4,
+        window: int = 50,
+        threshold: float = 4.0,
         most: int = 12,
     ):
         self.source = Source(x, agents, team)

@@ -1,7 +1,9 @@
 """The spike rule on series made by hand, and the watch that opens a spike."""
 
+import inspect
 import json
 import math
+from dataclasses import asdict
 
 import pandas as pd
 import pytest
@@ -68,6 +70,12 @@ def test_an_agent_is_judged_by_the_past_of_its_team():
     one = lab.spike_scores(stats).query("agent != ''").set_index(["step", "agent"])
     other = lab.spike_scores(stats.query("step < 4")).query("agent != ''").set_index(["step", "agent"])
     pd.testing.assert_frame_equal(one.loc[:3], other)  # what comes later changes no judgement
+
+
+def test_the_rule_has_one_set_of_defaults():
+    for made in (lab.spikes, lab.SpikeWatch, lab.SpikeInspector):
+        given = {name: one.default for name, one in inspect.signature(made).parameters.items()}
+        assert asdict(SpikeRule()).items() <= given.items(), made
 
 
 @pytest.mark.parametrize("options", [{"warmup": 0}, {"warmup": 9, "window": 8}, {"threshold": 0}])
