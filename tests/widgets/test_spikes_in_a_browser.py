@@ -60,7 +60,7 @@ def test_any_point_tells_its_norm_and_score_to_the_mouse_and_to_keys(shown):
         assert int(reader.get_attribute("aria-valuenow")) == place
         assert f"step {row['step']}, its optimizer step {row['optimizer_step']}" in told
         assert f"norm {line['norms'][place]:g}" in told
-        score = "no score yet" if pd.isna(row["score"]) else f"usual norm {line['usual'][place]:g}, score "
+        score = "no score yet" if pd.isna(row["score"]) else f"times the usual norm {line['usual'][place]:g}"
         score = score if row["norm"] > 0 else "no norm: 0"
         assert score in told and ("a spike" in told) == row["spike"]
         assert page.locator(".reading").is_visible() and line["name"] in page.locator(".reading").inner_text()
