@@ -114,7 +114,7 @@ def learn(form: Form, recipe: str, seed: int) -> pd.DataFrame:
     """Train, and return a row per step and agent with its norm before clipping."""
     env = lab.make_env(form.env)
 
-    def load(agent: str = "") -> lab.Policy:
+    def load(agent: str = ""):
         return lab.load_policy(env.pocket, lr=form.lr)
 
     team = lab.Team.shared(load(), env.agents) if form.shared else lab.Team.per_agent(load, env.agents)

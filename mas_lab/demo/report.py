@@ -36,7 +36,7 @@ main > p:not(.quiet) { max-width: 46rem; }
 .boxes > div { display: flex; flex: 1 1 17rem; flex-direction: column; max-width: 23rem; padding: .2rem .8rem;
   border: 1px solid var(--line); border-radius: .4rem; }
 .boxes svg { margin-top: auto; }
-.paper { display: none; } @media print { .paper { display: block; } .screen { display: none; } }
+.paper { display: none; } @media print { .paper { display: block; } .screen { display: none; } .two { zoom: .9; } }
 .two { display: flex; flex-wrap: wrap; gap: 0 1rem; } .two figure { max-width: 100%; }
 @media (max-width: 40rem) { .reached { grid-template-columns: 7rem 1fr; } .reached small { grid-column: 1 / -1; } }
 </style>"""
@@ -82,7 +82,7 @@ def _ladder(runs: list[Trained]) -> list[str]:
         "<h2>Gradient norms, and one spike opened</h2>",
         figure_html(norm_lines(norms), "The largest gradient norm of the policies, a line per run", norms),
         *([_spike(inspector.first)] if inspector.spikes else []),
-        f'<div class="screen">{frame(inspector.page(), f"Spikes of {named}", height=900)}</div>',
+        f'<div class="screen">{frame(inspector.page(), f"Spikes of {named}", height=1000)}</div>',
         f'<div class="paper">{inspector.static()}</div>',
     ]
 
@@ -114,7 +114,7 @@ def _spike(spike: dict[str, Any]) -> str:
     return (
         f"<p>In step {spike['step']} of the stored run (the first is 0), the norm of {escape(spike['policy'])} was "
         f"{spike['norm']:.1f}. The usual norm of the team was {spike['usual']:.1f}. {count} answer"
-        f"{'s' * (count > 1)} made this gradient, and the largest share of one is {100 * spike['rows'][row]:.0f} %. "
+        f"{'s' * (count > 1)} made this gradient, and the largest share of one is {100 * spike['rows'][row]:.0f}&nbsp;%. "
         f"Without that answer the norm would be {without:.1f}. Open it, down to its tokens.</p>"
     )
 
