@@ -94,27 +94,24 @@ def last_agent_html() -> str:
     asked = last.groupby(["seed", "arm"])[["quiz_before", "quiz_after"]].first().unstack("arm")
     right = {"before": asked["quiz_before"]["grpo"]} | {arm: asked["quiz_after"][arm] for arm in LADDER_RECIPES}
     bars = {name: (of_seed.mean(), f"<b>{of_seed.mean():.2f}</b>") for name, of_seed in right.items()}
-    _, low, high = t_test(right["dr_mas"] - right["grpo"])
-    _, fell, rose = t_test(right["grpo"] - right["before"])
+    gain, change = right["dr_mas"] - right["grpo"], right["grpo"] - right["before"]
+    (_, low, high), (_, least, most) = t_test(gain), t_test(change)
     return (
         f"<p>In a recorded study with {len(asked)} other first weights, stage {STAGES} answered 64 problems alone, "
         f"before and after training. This is its share of right answers:</p>{_bars(bars)}<p>Under dr_mas it is "
-        f"{(right['dr_mas'] - right['grpo']).mean():.2f} higher than under grpo ({low:.2f} to {high:.2f}). The change "
-        f"under grpo is {(right['grpo'] - right['before']).mean():+.2f} ({fell:+.2f} to {rose:+.2f}), so it may be "
-        f"chance. The intervals are those of a paired t test over the first weights (95 %).</p>"
-        f'<p class="quiet">Source: <code>data/results/studies/baselines</code>, the columns quiz_before and quiz_after.'
-        f"</p>"
+        f"{gain.mean():.2f} higher than under grpo ({low:.2f} to {high:.2f}). The change under grpo is "
+        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}), so it may be chance. These are 95 % intervals of a paired "
+        "t test. Source: <code>data/results/studies/baselines</code>, quiz_after.</p>"
     )
 
 
 def _spike(spike: dict[str, Any]) -> str:
     """Return what a record of the watch says about its rows, and the largest of them, as HTML."""
     ((row, without),) = spike["without"].items()
-    count = len(spike["rows"])
     return (
         f"<p>In step {spike['step']} of the stored run (the first is 0), the norm of {escape(spike['policy'])} was "
-        f"{spike['norm']:.1f}. The usual norm of the team was {spike['usual']:.1f}. {count} answer"
-        f"{'s' * (count > 1)} made this gradient, and the largest share of one is {100 * spike['rows'][row]:.0f}&nbsp;%. "
+        f"{spike['norm']:.1f}. The usual norm of the team was {spike['usual']:.1f}. The number of answers in this "
+        f"gradient is {len(spike['rows'])}, and the largest share of one is {100 * spike['rows'][row]:.0f}&nbsp;%. "
         f"Without that answer the norm would be {without:.1f}. Open it, down to its tokens.</p>"
     )
 

@@ -5,9 +5,8 @@ A norm is a spike if it is more than `threshold` times the usual norm:
     norm > threshold * median(the `window` norms before it)
 
 The norms before it are those of all agents: at earlier steps and, in the same step, of the agents before it. So this
-also finds an agent whose norms are tall from its first step on. The norms of whole policies are judged in the same way,
-by those of whole policies. The rule starts after `warmup` norms. Norms of 0 (all advantages 0) are skipped. Leaves out:
-pictures (`widgets`).
+also finds an agent whose norms are tall from its first step on. Norms of policies are judged by those of policies. The
+rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out: pictures (`widgets`).
 """
 
 import copy
@@ -87,9 +86,8 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
     for series in (policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])):
         before: list[float] = []
         found = [rule(before, norm) for norm in series["norm"]]
-        scored = series.assign(usual=[usual for usual, _ in found], score=[score for _, score in found])
-        parts.append(scored[[*when, "policy", "agent", "norm", "usual", "score"]])
-    scored = pd.concat(parts, ignore_index=True)
+        parts.append(series.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
+    scored = pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", "usual", "score"]]
     return scored.assign(spike=scored["score"] > threshold)
 
 
@@ -167,8 +165,7 @@ class SpikeWatch:
         series = {"": batch.norm, **norms}
         past = {name: self._before["agents" if name else "policies"] for name in series}
         scores = {name: self.rule(past[name], norm) for name, norm in series.items()}
-        several = len(norms) > 1  # else the policy's norm is that of its agent
-        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or several)}
+        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or len(norms) > 1)}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
             self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))
