@@ -100,8 +100,8 @@ def last_agent_html() -> str:
         f"<p>In a recorded study with {len(asked)} other first weights, stage {STAGES} answered 64 problems alone, "
         f"before and after training. This is its share of right answers:</p>{_bars(bars)}<p>Under dr_mas it is "
         f"{gain.mean():.2f} higher than under grpo ({low:.2f} to {high:.2f}). The change under grpo is "
-        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}), so it may be chance. These are 95 % intervals of a paired "
-        "t test. Source: <code>data/results/studies/baselines</code>, quiz_after.</p>"
+        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}), so it may be chance. Both are 95 % intervals of paired t "
+        "tests. Source: <code>data/results/studies/baselines</code>, quiz_after.</p>"
     )
 
 

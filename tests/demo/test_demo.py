@@ -174,6 +174,29 @@ def test_the_page_fits_a_phone_and_its_labels_can_be_read_in_the_dark(ended, bro
     assert not told, "\n".join(told)
 
 
+@pytest.mark.browser
+def test_the_page_prints_its_bars_curves_and_a_spike_uncut(ended, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    page.goto((ended[0] / "report.html").as_uri())
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})  # what A4 leaves between margins of 12 mm
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for drawing in page.locator(".drawing:visible").all():
+        drawing.locator(".main-svg").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    edges = "all => all.filter((one) => one.offsetParent).map((one) => one.getBoundingClientRect().right)"
+    assert 0 < max(page.locator(".svg-container, .reached i, .paper img, .paper table").evaluate_all(edges)) <= 703
+    assert page.locator("iframe").is_hidden() and page.locator(".paper img").is_visible()
+    style = "one => [getComputedStyle(one).printColorAdjust, getComputedStyle(one).backgroundColor]"
+    assert page.locator(".reached i i").first.evaluate(style) == ["exact", "rgb(204, 51, 17)"], "the bar of grpo"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('.drawing .svg-container').getBoundingClientRect().width > 1000")
+    page.close()
+
+
 @pytest.mark.slow
 def test_the_comparison_is_at_equal_tokens(few, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr("mas_lab.demo.command.side_by_side", lambda jobs: [job(*told) for job, *told in jobs])

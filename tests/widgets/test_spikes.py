@@ -60,6 +60,26 @@ def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
     assert set(first.values()) == {0}, first
 
 
+def test_the_spike_that_opens_first_is_made_of_several_rows(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.checkpoint().state["watch"]
+    highest, second, *others = state["spikes"]
+    row = max(highest["rows"], key=lambda row: highest["rows"][row])
+    alone = highest | {name: {row: highest[name][row]} for name in ("rows", "tokens")}
+    watch.load_state(state | {"spikes": [alone, second, *others]})
+    inspector = lab.SpikeInspector(run, watch=watch)
+    assert len(second["rows"]) > 1 and inspector.first["call"] == second["call"] and inspector.data()["first"] == 1
+    assert f"A spike opened: step {inspector.first['step']}, " in inspector.static()
+    watch.load_state(state | {"spikes": [alone]})
+    assert lab.SpikeInspector(run, watch=watch).data()["first"] == 0, "there is no other"
+
+
+def test_a_watched_run_without_a_gradient_is_not_told_to_be_watched(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    assert lab.SpikeInspector(run.stats, watch=watch).data()["empty"] == "Every norm was 0."
+    assert "Train with watch=SpikeWatch()" in lab.SpikeInspector(run.stats).data()["empty"]
+
+
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):
     data = held(lab.SpikeInspector(spiky).page())
     turns = lab.load_run(spiky)

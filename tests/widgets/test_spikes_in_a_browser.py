@@ -155,3 +155,15 @@ def test_all_bars_of_an_anatomy_have_one_scale(shown):
     longest = max(abs(part) for part, _ in bars)
     scale = max(width for _, width in bars) / longest
     assert longest > 1 and all(width == pytest.approx(abs(part) * scale, abs=0.2) for part, width in bars)
+
+
+def test_the_page_prints_without_its_controls_and_uncut(open_page, spiky, tmp_path):
+    page = open_page(lab.SpikeInspector(spiky).to_html(tmp_path / "page.html"))
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 703, "height": 1000})  # what A4 leaves between margins of 12 mm
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    assert page.locator("svg.chart").is_visible() and page.locator("#anatomy .token").first.is_visible()
+    assert page.locator("button:visible").all_inner_texts() == page.locator(".legend button").all_inner_texts()
+    style = "one => [getComputedStyle(one).overflowY, getComputedStyle(one).printColorAdjust]"
+    assert page.locator("#anatomy .strip").first.evaluate(style) == ["visible", "exact"]
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
