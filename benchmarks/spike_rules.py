@@ -168,7 +168,7 @@ def compare(norms: pd.DataFrame) -> pd.DataFrame:
 def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     tables = {"older": older(), "new": made(OUT / "norms.csv")}
-    found = pd.concat([compare(norms).assign(norms_of=name) for name, norms in tables.items()])
+    found = pd.concat([compare(norms).assign(norms_of=name) for name, norms in tables.items()], ignore_index=True)
     found.to_csv(OUT / "rules.csv", index=False)
     kinds = {True: "ladder, grpo", False: "calm"}
     is_ladder = (found["env"] == "ladder") & (found["recipe"] == "grpo")

@@ -4,6 +4,7 @@ import inspect
 import json
 import math
 from dataclasses import asdict
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,7 +12,8 @@ from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain.moments import both_baselines
-from mas_lab.explain.spike_rule import SpikeRule, spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, spike_scores, spike_steps
+from mas_lab.paths import data_dir
 from mas_lab.table import TableError
 
 
@@ -169,3 +171,54 @@ def test_a_watch_of_another_rule_is_refused():
     state["rule"] = state["rule"] | {"floor": 0.05}
     with pytest.raises(ValueError, match="another version of mas_lab; train again"):
         lab.SpikeWatch().load_state(state)
+
+
+RULES = data_dir() / "results" / "spike_rules"
+PAGE = (Path(__file__).parents[2] / "docs" / "instruments.md").read_text(encoding="utf-8")
+
+
+def told_of(rules):
+    """The table of docs/instruments.md, from the record of the benchmark."""
+    new = rules[rules["norms_of"] == "new"]
+    late = (new["env"] == "ladder") & (new["recipe"] == "grpo")
+    grpo, calm = (new[which].groupby("rule", sort=False).sum(numeric_only=True) for which in (late, ~late))
+    assert (calm["true"] == 0).all() and grpo.loc[DEFAULT, "found nothing"] == 0
+    assert grpo.loc[FORMER, "found nothing"] == grpo.loc[FORMER, "trainings"]
+    heads = [f"missed of {grpo['true'].iloc[0]} ({grpo['trainings'].iloc[0]} ladders, `grpo`)", "false alarms there",
+             f"in {calm['trainings'].iloc[0]} calm trainings ({calm['norms'].iloc[0]:,} norms)"]  # fmt: skip
+    lines = [f"| rule | {' | '.join(heads)} |", "|---|---|---|---|"]
+    for rule in SHOWN:
+        name = f"**{rule}**" if rule == DEFAULT else rule
+        lines.append(f"| {name} | {grpo.loc[rule, 'missed']} | {grpo.loc[rule, 'false']} | {calm.loc[rule, 'false']} |")
+    return "\n".join(lines)
+
+
+FORMER, DEFAULT = (
+    "4 deviations, own past, warm-up 10, window 50", "4 times, team past, warm-up 4, window 50"
+)  # fmt: skip
+SHOWN = (FORMER, "2.5 deviations, own past, warm-up 2, window 50", "3 times, own past, warm-up 2, window 50",
+         "3 times, team past, warm-up 4, window 50", DEFAULT, "5 times, team past, warm-up 4, window 50",
+         "4 times, team past, warm-up 4, window 200")  # fmt: skip
+
+
+def test_the_default_misses_and_cries_wolf_as_the_page_says():
+    rules = pd.read_csv(RULES / "rules.csv")
+    told = told_of(rules)
+    assert told in PAGE, told
+    new = rules.query("norms_of == 'new' and env == 'ladder' and recipe == 'grpo'").set_index("rule")
+    own = [f"{new.loc[rule, 'missed, own']} of {new.loc[rule, 'true, own']}" for rule in (DEFAULT, FORMER)]
+    assert f"the rule misses {own[0]}, and the former default {own[1]}" in " ".join(PAGE.split())
+    norms, missed, false = pd.read_csv(RULES / "norms.csv"), [], 0
+    for _, own in norms[(norms["env"] == "ladder") & (norms["recipe"] == "grpo")].groupby("seed"):
+        stats = own.assign(optimizer_step=0, policy=own["agent"], skipped=False, grad_norm=own["norm"],
+                           policy_norm=own["norm"])  # fmt: skip
+        scored = spike_scores(stats).query("agent != ''")
+        tall = scored["norm"] > 5 * scored.loc[scored["norm"] > 0, "norm"].median()
+        missed.append(scored[tall & ~scored["spike"]])
+        false += (scored["spike"] & ~tall).sum()
+    missed = pd.concat(missed)
+    [row] = rules.query("norms_of == 'new' and env == 'ladder' and recipe == 'grpo' and rule == @DEFAULT").to_dict(
+        "records"
+    )
+    assert missed["step"].max() == 9 and f"none is above {missed['norm'].max():.1f}" in " ".join(PAGE.split())
+    assert (len(missed), false) == (row["missed"], row["false"]), "the package has the rule of the record"
