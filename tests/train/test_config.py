@@ -48,7 +48,7 @@ def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     assert {agent: one.r for agent, one in config.items()} == {"planner": 8, "executor": 4}
     own = write(tmp_path / "fork.yaml", settings=SHORT["settings"] | {"max_norm": 0.5}, run="other", fork="plan_path")
     assert main(["--config", str(own), "--steps", "4"]) == 0
-    assert capsys.readouterr().out.startswith("step 4/4")
+    assert capsys.readouterr().out.startswith("step 3 (4 of 4 done)")
     forked = lab.load_run(tmp_path / "other").config["forked"]
     assert forked == {"from": "plan_path", "step": 3, "changed": ["max_norm: 1.0 -> 0.5"]}
 
