@@ -24,12 +24,12 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.explain.paired_watch import PairedWatch
-from mas_lab.explain.spike_rule import spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, spike_steps
 
 
 @dataclass(frozen=True)
 class Form:
-    """What is trained, and how its spikes are told."""
+    """What is trained."""
 
     env: str = "math"
     options: dict = field(default_factory=dict)
@@ -38,14 +38,12 @@ class Form:
     steps: int = 60
     every: int = 10
     """Steps from one score, and one fresh batch, to the next."""
-    warmup: int = 10
-    """Of the spike rule: on the ladder the tall norms come first."""
 
 
 FORMS = {
     "fixer": Form(options={"fixer": True}),
     "pair": Form(),
-    "ladder": Form("ladder", lr=3e-4, tasks=16, steps=30, every=5, warmup=2),
+    "ladder": Form("ladder", lr=3e-4, tasks=16, steps=30, every=5),
 }
 RECIPES = ("grpo", "dr_mas")
 HELD_OUT, REPEATS = 128, 4
@@ -54,8 +52,6 @@ ROWS = 64
 """Rows of each agent whose own gradient enters a prediction."""
 OPENED = 4
 """Spikes whose step is shipped with its texts."""
-THRESHOLD = 2.5
-"""Of the spike rule: lower than usual, since the norms of an agent that is seldom called vary much at all times."""
 
 
 def held_out(env, team) -> float:
@@ -84,7 +80,7 @@ def learn(form: str, recipe: str, seed: int, steps: int | None) -> dict[str, pd.
 def _train(folder: Path, form: Form, recipe: str, seed: int, steps: int | None) -> dict[str, pd.DataFrame]:
     env, steps = lab.make_env(form.env, **form.options), steps or form.steps
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=form.lr), env.agents)
-    watch, tokens = PairedWatch(threshold=THRESHOLD, warmup=form.warmup), 0
+    watch, tokens = PairedWatch(), 0
     scores = [{"step": 0, "tokens": 0, "success": held_out(env, team)}]
     ratios = [fresh_ratio(env, team, form.tasks, 0)]
     kept = {"run": folder, "save_every": steps, "tasks": form.tasks}
@@ -172,7 +168,7 @@ def main() -> None:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "settings": {form: asdict(FORMS[form]) for form in args.forms},
         "episodes": 8,
-        "rule": {"threshold": THRESHOLD},
+        "rule": asdict(SpikeRule()),
         "rows": ROWS,
         "held_out": {"problems": HELD_OUT, "episodes": REPEATS},
         "spikes_of": shown,

@@ -52,7 +52,7 @@ def real_run(folder: Path) -> Path:
 
     env = lab.make_env("plan_path")
     team = lab.Team.shared(lab.load_policy(env.pocket, lr=1e-3), env.agents)
-    watch = lab.SpikeWatch(warmup=2, window=8, threshold=0.3)
+    watch = lab.SpikeWatch(warmup=2, window=8, threshold=1)
     for _ in lab.train(env, team, "grpo", REAL, run=folder, watch=watch, tasks=4, check=False):
         pass
     return folder

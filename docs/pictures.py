@@ -200,7 +200,7 @@ def spike() -> None:
     folder, env = RESULTS / "gradient_spikes", lab.make_env("math", fixer=True)
     remembered = json.loads((folder / "spikes.json").read_text())
     fixers = [spike for spike in remembered["spikes"] if spike["policy"] == "fixer"]
-    watch = lab.SpikeWatch(threshold=remembered["rule"]["threshold"])
+    watch = lab.SpikeWatch()
     watch.load_state(remembered | {"spikes": fixers[:1]})
     tables = [pd.read_parquet(folder / f"spike_{name}.parquet") for name in ("turns", "stats")]
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)

@@ -39,7 +39,7 @@ def spiky(models, tmp_path_factory):
     import mas_lab as lab
 
     run = tmp_path_factory.mktemp("runs") / "spiky"
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01, samples=6)
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=1, samples=6)
     list(lab.train(Relay(), make_team("shared", models), RECIPE, 5, run=run, watch=watch, **SETTINGS))
     assert watch.spikes
     return run

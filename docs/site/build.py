@@ -133,7 +133,7 @@ def live(pages: Path) -> None:
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
     run = pages.parent / "live_run"
     shutil.rmtree(run, ignore_errors=True)
-    watch = lab.SpikeWatch(warmup=2, window=8, threshold=1.5)
+    watch = lab.SpikeWatch(warmup=2, window=8, threshold=1.2)
     for _ in lab.train(env, team, "grpo", 6, run=run, watch=watch, tasks=8):
         pass
     study = ROOT / "data" / "results" / "studies" / "math"

@@ -9,11 +9,14 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.demo.late import boxes_html, late_html
-from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained, elapsed, results
+from mas_lab.demo.trials import ENV, HELD_OUT, LADDER_RECIPES, REPEATS, STAGES, Trained, elapsed, results
+from mas_lab.paths import data_dir
 from mas_lab.runs.run import load_run
+from mas_lab.study.intervals import t_test
+from mas_lab.study.record import Recorded
 from mas_lab.tasks import make_env
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, frame, table_html, write
-from mas_lab.widgets.figures import dialogue, learning_curves, mazes, norm_lines
+from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, norm_lines
 from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.spikes import SpikeInspector
 
@@ -33,6 +36,7 @@ main > p:not(.quiet) { max-width: 46rem; }
 .boxes > div { display: flex; flex: 1 1 17rem; flex-direction: column; max-width: 23rem; padding: .2rem .8rem;
   border: 1px solid var(--line); border-radius: .4rem; }
 .boxes svg { margin-top: auto; }
+.paper { display: none; } @media print { .paper { display: block; } .screen { display: none; } .two { zoom: .9; } }
 .two { display: flex; flex-wrap: wrap; gap: 0 1rem; } .two figure { max-width: 100%; }
 @media (max-width: 40rem) { .reached { grid-template-columns: 7rem 1fr; } .reached small { grid-column: 1 / -1; } }
 </style>"""
@@ -69,6 +73,7 @@ def _ladder(runs: list[Trained]) -> list[str]:
         "0.27 in a recorded study, and four of the ten stayed near 0. With one set of weights for all stages, the "
         "difference was small (three seeds). "
         "Studies with ten seeds and tuned learning rates are in <code>docs/findings.md</code> of the project.</p>",
+        f"<h2>What the last agent learns</h2>{last_agent_html()}",
         f"<h2>Three ways to compare</h2>{boxes_html()}",
         f"<h2>One late agent of this run ({named})</h2>{late_html(load_run(stored.keep).turns, agents)}",
         "<h2>Success over training</h2>",
@@ -76,19 +81,38 @@ def _ladder(runs: list[Trained]) -> list[str]:
         figure_html(learning_curves(curves), "Success on held-out ladders, a line per run", curves),
         "<h2>Gradient norms, and one spike opened</h2>",
         figure_html(norm_lines(norms), "The largest gradient norm of the policies, a line per run", norms),
-        *map(_spike, inspector.spikes[:1]),
-        frame(inspector.page(), f"Spikes of {named}", height=900),
+        *([_spike(inspector.first)] if inspector.spikes else []),
+        f'<div class="screen">{frame(inspector.page(), f"Spikes of {named}", height=1000)}</div>',
+        f'<div class="paper">{inspector.static()}</div>',
     ]
 
 
+def last_agent_html() -> str:
+    """Return how often the last stage is right when asked alone, in the recorded study, as HTML with a bar each."""
+    agents = Recorded(data_dir() / "results" / "studies" / "baselines").agents
+    last = agents[(agents["task"] == f"ladder of {STAGES}") & (agents["agent"] == f"stage_{STAGES}")]
+    asked = last.groupby(["seed", "arm"])[["quiz_before", "quiz_after"]].first().unstack("arm")
+    right = {"before": asked["quiz_before"]["grpo"]} | {arm: asked["quiz_after"][arm] for arm in LADDER_RECIPES}
+    bars = {name: (of_seed.mean(), f"<b>{of_seed.mean():.2f}</b>") for name, of_seed in right.items()}
+    gain, change = right["dr_mas"] - right["grpo"], right["grpo"] - right["before"]
+    (_, low, high), (_, least, most) = t_test(gain), t_test(change)
+    return (
+        f"<p>In a recorded study with {len(asked)} other first weights, stage {STAGES} answered 64 problems alone, "
+        f"before and after training. This is its share of right answers:</p>{_bars(bars)}<p>Under dr_mas it is "
+        f"{gain.mean():.2f} higher than under grpo ({low:.2f} to {high:.2f}). The change under grpo is "
+        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}), so it may be chance. Both are 95 % intervals of paired t "
+        "tests. Source: <code>data/results/studies/baselines</code>, quiz_after.</p>"
+    )
+
+
 def _spike(spike: dict[str, Any]) -> str:
-    """Return what a record of the watch says about its largest row as HTML."""
+    """Return what a record of the watch says about its rows, and the largest of them, as HTML."""
     ((row, without),) = spike["without"].items()
     return (
-        f"<p>In step {spike['step']} of the stored run, counted from 0, the norm of {escape(spike['policy'])} was "
-        f"{spike['norm']:.1f}. Its usual norm was {spike['usual']:.1f}. One answer had "
-        f"{100 * spike['rows'][row]:.0f} % of the gradient. Without this answer the norm would be {without:.1f}. "
-        f"Open it below, down to its tokens.</p>"
+        f"<p>In step {spike['step']} of the stored run (the first is 0), the norm of {escape(spike['policy'])} was "
+        f"{spike['norm']:.1f}. The usual norm of the team was {spike['usual']:.1f}. The number of answers in this "
+        f"gradient is {len(spike['rows'])}, and the largest share of one is {100 * spike['rows'][row]:.0f}&nbsp;%. "
+        f"Without that answer the norm would be {without:.1f}. Open it, down to its tokens.</p>"
     )
 
 
@@ -143,15 +167,22 @@ def _maze(runs: list[Trained]) -> list[str]:
 
 def _reached(runs: list[Trained], norms: bool = False) -> str:
     """Return a bar per recipe as HTML: success before and after, the mean over seeds, and each seed."""
-    rows, colors = [], recipe_colors([run.trial.recipe for run in runs])
+    bars = {}
     for recipe, own in results(runs).groupby("recipe", sort=False):
         after, norm = own["after"].mean(), f"; largest norm {own['largest_norm'].max():.1f}" if norms else ""
         seeds = ", ".join(f"{value:.2f}" for value in own["after"])
         each = f" (seeds: {seeds})" if len(own) > 1 else ""
-        rows.append(
-            f'<span>{recipe}</span><i><i style="width:{after:.0%};background:{colors[recipe]}"></i></i>'
-            f"<small><b>{own['before'].mean():.2f} → {after:.2f}</b>{each}{norm}</small>"
-        )
+        bars[recipe] = after, f"<b>{own['before'].mean():.2f} → {after:.2f}</b>{each}{norm}"
+    return _bars(bars)
+
+
+def _bars(bars: dict[str, tuple[float, str]]) -> str:
+    """Return a bar per name as HTML: its length, from 0 to 1, and what stands beside it."""
+    colors = recipe_colors(list(bars)) | {"before": NEUTRAL}
+    rows = [
+        f'<span>{name}</span><i><i style="width:{length:.0%};background:{colors[name]}"></i></i><small>{beside}</small>'
+        for name, (length, beside) in bars.items()
+    ]
     return f'<div class="reached">{"".join(rows)}</div>'
 
 

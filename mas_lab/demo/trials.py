@@ -34,9 +34,6 @@ HELD_OUT, REPEATS = 128, 4
 SCORE_EVERY = 5
 """Steps between two scores of a learning curve."""
 STAGES, LADDER_STEPS = 8, 30
-SPIKES = {"warmup": 2, "threshold": 2.5}
-"""Settings of the spike rule. Both are below the defaults, because gradient norms on the ladder are high and vary from
-the first step on."""
 LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
 REAL, REAL_STEPS = "smollm2-135m", 12
 REAL_RECIPES = ("grpo", "dr_mas")
@@ -129,10 +126,11 @@ def learn(trial: Trial) -> Trained:
     team = make_team(env, trial.lr, trial.per_agent, trial.base)
     before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
     curve = [{"step": 0, "tokens": 0, "success": before}]
-    watch, steps = SpikeWatch(**SPIKES) if trial.keep else None, trial.steps or 10**6
+    watch, steps = SpikeWatch() if trial.keep else None, trial.steps or 10**6
     for report in train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings):
         tokens, seconds, done = tokens + report.tokens, seconds + sum(report.profile.values()), report.step + 1
-        norms.append(report.stats.groupby("policy", sort=False)["policy_norm"].max().reset_index().assign(step=done))
+        largest = report.stats.groupby("policy", sort=False)["policy_norm"].max().reset_index()
+        norms.append(largest.assign(step=report.step))
         last = done == trial.steps or (trial.budget is not None and tokens >= trial.budget)
         if last or done % SCORE_EVERY == 0:
             success = held_out(env, team, trial.held_out if last else trial.on_the_way)

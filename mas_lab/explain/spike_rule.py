@@ -1,9 +1,12 @@
 """Find spikes of the gradient norm, and record what the gradient was made of, before the step.
 
-The rule applies to each policy and each agent. A norm is a spike if its log lies more than `threshold` robust standard
-deviations above the median of the `window` norms before it. A robust standard deviation is 1.4826 times the median
-absolute deviation, at least `floor`. The rule starts after `warmup` norms. Norms of 0 (all advantages 0) are skipped.
-Leaves out: pictures (`widgets`).
+A norm is a spike if it is more than `threshold` times the usual norm:
+
+    norm > threshold * median(the `window` norms before it)
+
+The norms before it are those of all agents: at earlier steps and, in the same step, of the agents before it. So this
+also finds an agent whose norms are tall from its first step on. Norms of policies are judged by those of policies. The
+rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out: pictures (`widgets`).
 """
 
 import copy
@@ -27,49 +30,45 @@ NORMS = ["policy_norm", "grad_norm"]
 class SpikeRule:
     """The numbers of the rule. A call scores the next norm."""
 
-    warmup: int = 10
+    warmup: int = 4
     """Norms that must have come before."""
     window: int = 50
     """The number of previous norms that are used."""
     threshold: float = 4.0
-    """Robust standard deviations of the log norm above its median."""
-    floor: float = 0.05
-    """Least standard deviation of the log norm, so that a constant series does not spike at a tiny change."""
+    """Times the usual norm above which a norm is a spike."""
 
     def __post_init__(self):
-        if not 2 <= self.warmup <= self.window or self.threshold <= 0 or self.floor <= 0:
-            raise ValueError(f"spikes: {self}: give 2 <= warmup <= window, and a threshold and a floor above 0")
+        if not 1 <= self.warmup <= self.window or self.threshold <= 0:
+            raise ValueError(f"spikes: {self}: give 1 <= warmup <= window, and a threshold above 0")
 
     def __call__(self, before: list[float], norm: float) -> tuple[float, float]:
-        """Return the usual norm and the score of `norm`, and add its log to the log norms `before`.
+        """Return the usual norm and the score, `norm` divided by it, and add `norm` to the norms `before`.
 
         Both are NaN during warm-up and at norm 0.
         """
         usual = score = math.nan
-        recent = before[-self.window :]
-        if len(recent) >= self.warmup and norm > 0:
-            middle = median(recent)  # numpy's median is slow on a few numbers
-            spread = max(1.4826 * median(abs(one - middle) for one in recent), self.floor)
-            usual, score = math.exp(middle), (math.log(norm) - middle) / spread
+        if len(before) >= self.warmup and norm > 0:
+            usual = median(before)  # numpy's median is slow on a few numbers
+            score = norm / usual
         if 0 < norm < math.inf:
-            before.append(math.log(norm))
+            before.append(norm)
             del before[: -self.window]
         return usual, score
 
 
-def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
+def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
     """Return every gradient norm of `update`'s statistics with its score by the rule of this module.
 
     Args:
         stats: The table that `update` returned, or `run.stats` for all steps.
         warmup: Norms that must have come before the first score.
-        window: Number of previous norms that the rule uses.
-        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+        window: Number of previous norms whose median is the usual norm.
+        threshold: Score above which a norm is a spike, in times the usual norm.
 
     Returns:
         A table with a row per optimizer step, policy and agent. Its columns are `step` (if `stats` has it),
         `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping; NaN if the step was
-        skipped), `usual` (the median of the window), `score` and `spike`.
+        skipped), `usual` (the median of the window), `score` (`norm` divided by `usual`) and `spike`.
 
     Raises:
         TableError: A column is missing.
@@ -83,18 +82,16 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 10, window: int = 50, thresh
     when = [name for name in ("step", "optimizer_step") if name in stats.columns]
     stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
     policies = stats.drop_duplicates([*when, "policy"]).assign(agent="")
-    series = pd.concat([policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])])
-    series = series[[*when, "policy", "agent", "norm"]]
     parts = []
-    for _, own in series.groupby(["policy", "agent"], sort=False):
+    for series in (policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])):
         before: list[float] = []
-        found = [rule(before, norm) for norm in own["norm"]]
-        parts.append(own.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
-    scored = pd.concat(parts, ignore_index=True) if parts else series.assign(usual=[], score=[])
+        found = [rule(before, norm) for norm in series["norm"]]
+        parts.append(series.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
+    scored = pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", "usual", "score"]]
     return scored.assign(spike=scored["score"] > threshold)
 
 
-def spikes(stats: pd.DataFrame, warmup: int = 10, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
+def spikes(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
     """Return the spikes among the gradient norms of `update`'s statistics, highest score first.
 
     Args:
@@ -122,8 +119,8 @@ class SpikeWatch:
 
     Args:
         warmup: Norms that must have come before the first score.
-        window: Number of previous norms that the rule uses.
-        threshold: Score above which a norm is a spike, in robust standard deviations of the log norm.
+        window: Number of previous norms whose median is the usual norm.
+        threshold: Score above which a norm is a spike, in times the usual norm.
         keep: Number of spikes with the highest scores that are kept.
         samples: Number of rows with the largest shares whose tokens are recorded.
 
@@ -134,7 +131,7 @@ class SpikeWatch:
 
     Keys of a record:
     - `call`: the number of watched steps of its policy before this one.
-    - `policy`, and `agents` whose series spiked ("" is the policy's own series).
+    - `policy`, and its `agents` whose norms are spikes ("": the norm of all of them, if several spoke).
     - `agent`: the one of them with the highest score, with its `norm`, `usual` and `score`.
     - `norms`: the norm of each agent.
     - `rows`: {row: share}.
@@ -145,12 +142,12 @@ class SpikeWatch:
     - `judged`: {"global", "agent": {row: advantage}} of the largest rows under either baseline.
     """
 
-    def __init__(self, warmup: int = 10, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
+    def __init__(self, warmup: int = 4, window: int = 50, threshold: float = 4.0, keep: int = 32, samples: int = 16):
         self.rule, self.keep, self.samples = SpikeRule(warmup, window, threshold), keep, samples
         self.spikes: list[dict[str, Any]] = []
         self.tallest: dict[str, Any] | None = None
         self._calls: dict[str, int] = {}
-        self._before: dict[str, dict[str, list[float]]] = {}
+        self._before: dict[str, list[float]] = {"policies": [], "agents": []}
 
     def __repr__(self) -> str:
         return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
@@ -166,9 +163,9 @@ class SpikeWatch:
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
         series = {"": batch.norm, **norms}
-        before = self._before.setdefault(policy, {})
-        scores = {agent: self.rule(before.setdefault(agent, []), norm) for agent, norm in series.items()}
-        high = {agent: found for agent, found in scores.items() if found[1] > self.rule.threshold}
+        past = {name: self._before["agents" if name else "policies"] for name in series}
+        scores = {name: self.rule(past[name], norm) for name, norm in series.items()}
+        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or len(norms) > 1)}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
             self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))
@@ -216,7 +213,11 @@ class SpikeWatch:
 
         Args:
             state: A result of `state()`.
+
+        Raises:
+            ValueError: Another rule recorded it, see `rule_of`.
         """
+        rule_of(state)
         self._calls = dict(state["calls"])
         self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]
@@ -232,6 +233,16 @@ class SpikeWatch:
             stats: Statistics of the run so far.
         """
         self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
+
+
+def rule_of(state: Mapping[str, Any]) -> SpikeRule:
+    """Return the rule of a watch's `state()`. Raises ValueError if it is that of an earlier version of mas_lab."""
+    if set(state["rule"]) != set(asdict(SpikeRule())):
+        raise ValueError(
+            f"spikes: the watch has the rule {state['rule']} of another version of mas_lab; train again, or pass "
+            "SpikeInspector the statistics (run.stats), in which this version marks spikes by its own rule"
+        )
+    return SpikeRule(**state["rule"])
 
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -68,8 +68,8 @@ def line(report: Report, steps: int | None) -> str:
     norms = report.stats.groupby("agent")["grad_norm"].max()
     credits = report.turns.groupby("agent", sort=False)["credit"].mean()
     agents = [f"{agent} {credit:.3f} (norm {norms.get(agent, 0.0):.2g})" for agent, credit in credits.items()]
-    step = f"{report.step + 1}" if steps is None else f"{report.step + 1:>{len(str(steps))}}/{steps}"
-    parts = [f"step {step}", f"success {report.success:.3f}", *agents]
+    done = "" if steps is None else f" ({report.step + 1} of {steps} done)"
+    parts = [f"step {report.step}{done}", f"success {report.success:.3f}", *agents]
     if report.held_out is not None:
         parts.append(f"held out {mean_scores(report.held_out)['success'].iloc[-1]:.3f}")
     parts += [f"{report.tokens} tokens", f"{sum(report.profile.values()):.1f} s", *report.notes]

@@ -102,7 +102,7 @@ class LiveDashboard(Training):
         self._folder = run_folder(run) if run is not None else None
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
-        self._spikes, self._scoring = [], None
+        self._watched, self._scoring = {"spikes": [], "tallest": None}, None
         self._foreground = front_end() not in LIVE if foreground is None else foreground
         self._telling, self._cell = threading.Lock(), running_cell()
         is_terminal = front_end() == "terminal"
@@ -210,7 +210,8 @@ class LiveDashboard(Training):
         self._begin(report.step)
         self.take(report)
         self._scoring = None
-        self._spikes = list(getattr(self.watch, "spikes", ()))
+        if hasattr(self.watch, "rule"):
+            self._watched = {"spikes": list(self.watch.spikes), "tallest": self.watch.tallest}
         self.reports = [report] if self._folder else [*self.reports, report]
         self._tell()
         self._draw()
@@ -227,7 +228,7 @@ class LiveDashboard(Training):
 
     def _line(self) -> str:
         done = len(self.curve)
-        line = f"step {done} of {self.steps}{self.line(self.whose)}"
+        line = f"{done} of {self.steps} steps{self.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
@@ -317,9 +318,9 @@ class LiveDashboard(Training):
         """Return what a `SpikeWatch` has recorded in the completed steps.
 
         Returns:
-            Dict with its `rule` and `spikes`, or `None` if no such watch was given.
+            Dict with its `rule`, `spikes` and `tallest`, or `None` if no such watch was given.
         """
-        return {"rule": asdict(self.watch.rule), "spikes": self._spikes} if hasattr(self.watch, "rule") else None
+        return {"rule": asdict(self.watch.rule), **self._watched} if hasattr(self.watch, "rule") else None
 
     def figure(self) -> Figure:
         """Draw success, return, and the norm of each agent's gradient with its spikes marked.
@@ -328,8 +329,7 @@ class LiveDashboard(Training):
             Plotly figure over the training so far. For a fork it also shows the run that it was forked from.
         """
         watched = self.watched()
-        rule = {name: watched["rule"][name] for name in ("warmup", "window", "threshold")} if watched else {}
-        return training_figure(self, self.agents, self.whose, rule)
+        return training_figure(self, self.agents, self.whose, watched["rule"] if watched else {})
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.

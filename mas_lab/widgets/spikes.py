@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, rule_of, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
@@ -108,8 +108,8 @@ class SpikeInspector:
         agents: Names of the agents, in acting order. `None` takes them from `x`.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
         warmup: Norms that must come before a norm that is judged. The rule of a watch replaces these three numbers.
-        window: Number of earlier norms that the rule looks at.
-        threshold: Robust standard deviations above the median, beyond which a norm is a spike.
+        window: Number of earlier norms whose median is the usual norm.
+        threshold: Times the usual norm above which a norm is a spike.
         most: Number of spikes that the page opens, those with the highest scores.
 
     Raises:
@@ -118,9 +118,8 @@ class SpikeInspector:
         TypeError: If `x` is none of the above.
         ValueError: If the rule has invalid numbers, or if the watch belongs to another run.
 
-    The rule judges logarithms of norms. A norm is a spike if it lies more than `threshold` robust standard deviations
-    above the median of the `window` norms before it. The robust standard deviation is 1.4826 times the median absolute
-    deviation, see `spike_rule`.
+    A norm is a spike if it is more than `threshold` times the median of the `window` norms before it, of all agents.
+    See `spike_rule`.
     """
 
     def __init__(
@@ -129,14 +128,15 @@ class SpikeInspector:
         watch: SpikeWatch | None = None,
         agents: Sequence[str] | None = None,
         team: Any = None,
-        warmup: int = 10,
+        warmup: int = 4,
         window: int = 50,
         threshold: float = 4.0,
         most: int = 12,
     ):
         self.source = Source(x, agents, team)
         remembered = watch.state() if watch is not None else self.source.watched()
-        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
+        self.watched = bool(remembered)
+        self.rule = rule = rule_of(remembered) if remembered else SpikeRule(warmup, window, threshold)
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
@@ -148,6 +148,10 @@ class SpikeInspector:
         tallest = [remembered["tallest"]] if remembered and remembered.get("tallest") else []
         self.opened = self.spikes or spike_steps(self.stats, tallest)
         """What the page opens: the spikes, or without any the largest norm of an agent."""
+        several = (one for one in self.opened if len(one["rows"]) > 1)
+        self.first = next(several, self.opened[0] if self.opened else None)
+        """The record that is open at first: the highest one that several rows made, since the share of a single row is
+        always 100 %. `None` if nothing is opened."""
 
     def __repr__(self) -> str:
         found = int(self.scores["spike"].sum())
@@ -173,6 +177,8 @@ class SpikeInspector:
             "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
             "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
             "spikes": opened, "above": bool(self.spikes), "closed": f"not opened: {why}",
+            "empty": "Every norm was 0." if self.watched else "Train with watch=SpikeWatch() to record it.",
+            "first": self.opened.index(self.first) if self.first else None,
             "rollouts": episodes_of(self.opened, self.source),
         }  # fmt: skip
 
@@ -190,7 +196,7 @@ class SpikeInspector:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
 
     def static(self) -> str:
-        """Make a picture of the norms, a table of the spikes, and the largest samples of the highest spike.
+        """Make a picture of the norms, a table of the spikes, and the largest samples of the first opened spike.
 
         Returns:
             HTML for viewers in which no script runs.
@@ -199,14 +205,14 @@ class SpikeInspector:
 
         parts = [picture(self.figure()), self._table()]
         if self.opened:
-            spike = self.opened[0]
+            spike = self.first
             turns = self.source.turns(spike["step"], SAMPLE)
             largest = sorted(spike["rows"].items(), key=lambda item: -abs(item[1]))[:FEW]
             rows = turns.iloc[[int(row) for row, _ in largest]]
             table = rows[[name for name in ("agent", "task", "turn", "prompt", "completion") if name in rows]]
             table.insert(0, "share", [share for _, share in largest])
-            which = "spike with the highest score" if self.spikes else "largest norm"
-            title = f"The {which}: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
+            which = "A spike opened" if self.spikes else "The largest norm"
+            title = f"{which}: step {spike['step']}, {named(spike['policy'], spike['agent'])}"
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         key = f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"
@@ -245,8 +251,8 @@ class SpikeInspector:
 FEW = 5
 """Samples of a spike in its static form."""
 RULE = (
-    "A norm is a spike if its logarithm lies more than {} robust standard deviations above the median of the {} norms "
-    "before it, once there were {}."
+    "A norm is a spike if it is more than {:g} times the usual norm: the median of the {} norms before it, of all "
+    "agents. The rule starts after {} norms."
 )
 SHARE = (
     "A share is the projection on the policy's gradient before clipping: exact, summing to 1 over all tokens of the "

@@ -189,7 +189,7 @@ def said_of(reports):
 
 def learn(recipe, seed, steps):
     """One run, with the same tables as those that are shipped."""
-    team, watch, tokens = fresh_team(), lab.PairedWatch(threshold=2.5, warmup=2), 0
+    team, watch, tokens = fresh_team(), lab.PairedWatch(), 0
     held_out = env.tasks(8 if SMOKE else 128, "test", seed=0)
     scores = [(0, lab.evaluate(env, team, held_out, k=4)["success"].mean())]
     for report in lab.train(env, team, recipe, steps, seed=seed, watch=watch, tasks=4 if SMOKE else 16):
@@ -270,7 +270,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if its logarithm is far above the median of the norms before it. The threshold is a number of robust standard deviations. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
+# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
@@ -279,7 +279,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 # %%
 if RECORDED:
     shown = [pd.read_parquet(RECORDS / f"spike_{name}.parquet") for name in ("turns", "stats")]
-    watch = lab.SpikeWatch(threshold=2.5, warmup=2)
+    watch = lab.SpikeWatch()
     watch.load_state(json.loads((RECORDS / "spikes.json").read_text(encoding="utf-8")))
 else:
     watch, shown = watches[0], reports["grpo"]

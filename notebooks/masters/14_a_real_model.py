@@ -157,7 +157,7 @@ lab.course.check("14.2", reinforced)
 
 # %%
 STEPS = 2 if SMOKE else 10
-watch = lab.SpikeWatch(warmup=2, threshold=2.5)
+watch = lab.SpikeWatch()
 settings = {"tasks": 2 if SMOKE else 16, "save_every": STEPS}
 live = lab.LiveDashboard(env, team, "dr_mas", steps=STEPS, seed=0, watch=watch, **settings)
 live
@@ -171,7 +171,7 @@ trained[SHOWN].head(4)
 # %% [markdown]
 # *Explain:* with 32 questions chance alone moves a rate by about 0.09, so ten steps show little more than a direction. The solver gets a reward from every question. The helper learns from the questions that the solver missed, and only where its own answers differ.
 #
-# A spike opens into the tokens that made it. Here they are words:
+# A spike, or without any the largest norm, opens into the tokens that made it. Here they are words:
 
 # %%
 lab.SpikeInspector(live)

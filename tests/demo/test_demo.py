@@ -16,9 +16,12 @@ from mas_lab.__main__ import main as command
 from mas_lab.demo import trials as demo
 from mas_lab.demo.command import headline
 from mas_lab.demo.late import boxes_html, late_wrong, made_up
-from mas_lab.demo.report import largest_norms
+from mas_lab.demo.report import largest_norms, last_agent_html
 from mas_lab.demo.trials import Trained, results
+from mas_lab.paths import data_dir
 from mas_lab.recipes import RECIPES
+
+STUDY = data_dir() / "results" / "studies" / "baselines"
 
 
 def trained(trial, after, norm, began=100.0, ended=130.0):
@@ -52,6 +55,7 @@ def test_a_budget_ends_a_training_at_the_step_that_reaches_it():
     run = demo.learn(trial)
     tokens = run.curve["tokens"].iloc[-1]
     assert tokens >= 300 > tokens - run.last.tokens
+    assert run.norms["step"].min() == 0, "as the tables of a run count"
     assert set(run.norms["policy"]) == {"stage_1", "stage_2"} and run.curve["step"].iloc[-1] == run.last.step + 1
 
 
@@ -66,6 +70,22 @@ def test_the_drawing_shows_whose_wrong_answers_are_reinforced():
     """In the made-up task, two of three answers of stage 6 are wrong, and the only one of stage 8."""
     told = re.findall('aria-label="(.*?)"', boxes_html())
     assert told == [" stage 6 ▲ ▲ ▲ stage 8 ▲", " stage 6 ▲ ▲ ▲ stage 8 ○", " stage 6 ▼ ▼ ▲ stage 8 ○"]
+
+
+def test_the_last_agent_has_the_numbers_of_the_recorded_study():
+    runs, agents = (pd.read_csv(STUDY / name) for name in ("runs.csv", "agents.csv"))
+    last = agents[agents["agent"] == "stage_8"].merge(
+        runs.query("phase == 'compare' and task == 'ladder of 8'"), on="cell"
+    )
+    asked = last[last["window"] == "end"].pivot(index="seed", columns="arm", values=["quiz_before", "quiz_after"])
+    after, before = asked["quiz_after"], asked["quiz_before"]["grpo"]
+    text = " ".join(re.sub(r"<[^>]+>", " ", last_agent_html()).split())
+    means = {"before": before.mean()} | {name: after[name].mean() for name in ("grpo", "grpo_masked", "dr_mas")}
+    assert " ".join(f"{name} {mean:.2f}" for name, mean in means.items()) in text
+    for difference, form in ((after["dr_mas"] - after["grpo"], "{:.2f}"), (after["grpo"] - before, "{:+.2f}")):
+        far = 2.2622 * difference.std() / 10**0.5  # the 97.5 % quantile of Student's t with 9 degrees of freedom
+        assert len(difference) == 10 and form.format(difference.mean()) in text
+        assert f"({form} to {form})".format(difference.mean() - far, difference.mean() + far) in text
 
 
 def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
@@ -152,6 +172,29 @@ def test_the_page_fits_a_phone_and_its_labels_can_be_read_in_the_dark(ended, bro
     told = [f"{one['id']} ({one['help']}): {node['html'][:160]}" for one in found for node in one["nodes"]]
     page.close()
     assert not told, "\n".join(told)
+
+
+@pytest.mark.browser
+def test_the_page_prints_its_bars_curves_and_a_spike_uncut(ended, browser):
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
+    page.goto((ended[0] / "report.html").as_uri())
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 703, "height": 1000})  # what A4 leaves between margins of 12 mm
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for drawing in page.locator(".drawing:visible").all():
+        drawing.locator(".main-svg").first.wait_for(state="attached")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 703
+    edges = "all => all.filter((one) => one.offsetParent).map((one) => one.getBoundingClientRect().right)"
+    assert 0 < max(page.locator(".svg-container, .reached i, .paper img, .paper table").evaluate_all(edges)) <= 703
+    assert page.locator("iframe").is_hidden() and page.locator(".paper img").is_visible()
+    style = "one => [getComputedStyle(one).printColorAdjust, getComputedStyle(one).backgroundColor]"
+    assert page.locator(".reached i i").first.evaluate(style) == ["exact", "rgb(204, 51, 17)"], "the bar of grpo"
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.wait_for_function("document.querySelector('.drawing .svg-container').getBoundingClientRect().width > 1000")
+    page.close()
 
 
 @pytest.mark.slow

@@ -150,7 +150,7 @@ def test_without_forward_mode_the_shares_are_a_proxy_and_say_so(sampled, without
 
 
 def test_a_watch_without_forward_mode_keeps_training_and_says_proxy(without_forward_mode):
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=1)
     settings = {"seed": 5, "tasks": 2, "minibatches": 2, "check": False}
     list(lab.train(RELAY, without_forward_mode, "dr_mas", 4, watch=watch, **settings))
     assert watch.spikes and not any(spike["exact"] for spike in watch.spikes)

@@ -27,7 +27,7 @@ def test_both_norms_are_those_of_two_updates(models):
 
 
 def test_a_watch_resumes_with_the_run(models, tmp_path):
-    whole, first, second = (lab.PairedWatch(warmup=2, window=4, threshold=0.01) for _ in range(3))
+    whole, first, second = (lab.PairedWatch(warmup=2, window=4, threshold=1) for _ in range(3))
     for watch, steps, run in ((whole, 4, "whole"), (first, 2, "run"), (second, 4, "run")):
         team = make_team("shared", models)
         list(lab.train(Relay(), team, GRPO, steps, run=tmp_path / run, watch=watch, **SETTINGS))

@@ -497,7 +497,7 @@ def test_05_studies_and_predictions_are_as_told():
 
 
 def test_the_shipped_spike_is_one_guess():
-    watch = lab.SpikeWatch(threshold=2.5, warmup=2)
+    watch = lab.SpikeWatch()
     watch.load_state(json.loads((LADDER / "spikes.json").read_text(encoding="utf-8")))
     tables = [pd.read_parquet(LADDER / f"spike_{name}.parquet") for name in ("turns", "stats")]
     inspector = lab.SpikeInspector(tables, watch=watch)

@@ -23,7 +23,7 @@ SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes":
 
 
 def train(models, run: Path, steps: int) -> list[int]:
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01, samples=2)
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=1, samples=2)
     training = lab.train(
         small.Relay(), small.make_team("shared", models), small.RECIPE, steps, run=run, watch=watch, **SCORED
     )

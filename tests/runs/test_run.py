@@ -434,7 +434,7 @@ def test_runs_hold_no_pickle(models, tmp_path, monkeypatch):
 
 
 def test_watch_that_joins_late_dates_its_spikes_by_the_steps_of_the_run_and_may_leave_it(models, tmp_path):
-    run, watch = tmp_path / "run", lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    run, watch = tmp_path / "run", lab.SpikeWatch(warmup=2, window=4, threshold=1)
     for steps, watching in ((3, None), (7, watch), (8, None)):
         team = small.make_team("shared", models)
         play(lab.train(small.Relay(), team, small.RECIPE, steps, run=run, watch=watching, **small.SETTINGS))

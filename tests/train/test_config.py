@@ -33,10 +33,13 @@ def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     config = write(tmp_path / "short.yaml", settings=SHORT["settings"])
     assert main(["--config", str(config), "--steps", "1"]) == 0
     first = capsys.readouterr().out.splitlines()
-    assert len(first) == 3 and first[0].startswith("step 1/1  success ") and "executor" in first[0]
+    assert len(first) == 3 and first[0].startswith("step 0 (1 of 1 done)  success ") and "executor" in first[0]
     assert first[1:] == [lab.verdict("plan_path"), f"1 steps in {tmp_path / 'plan_path'}"]
     assert main(["--config", str(config), "--steps", "3"]) == 0
-    assert [line[:8] for line in capsys.readouterr().out.splitlines()[:-2]] == ["step 2/3", "step 3/3"]
+    assert [line[:20] for line in capsys.readouterr().out.splitlines()[:-2]] == [
+        "step 1 (2 of 3 done)",
+        "step 2 (3 of 3 done)",
+    ]
     run = lab.load_run(tmp_path / "plan_path")
     assert run.steps == 3 and run.recipe.plan == lab.tree(8)
     assert run.stats.groupby("agent")["lr"].first().to_dict() == {"planner": 5e-3, "executor": 3e-3}
@@ -45,7 +48,7 @@ def test_the_example_trains_and_goes_on(tmp_path, monkeypatch, capsys):
     assert {agent: one.r for agent, one in config.items()} == {"planner": 8, "executor": 4}
     own = write(tmp_path / "fork.yaml", settings=SHORT["settings"] | {"max_norm": 0.5}, run="other", fork="plan_path")
     assert main(["--config", str(own), "--steps", "4"]) == 0
-    assert capsys.readouterr().out.startswith("step 4/4")
+    assert capsys.readouterr().out.startswith("step 3 (4 of 4 done)")
     forked = lab.load_run(tmp_path / "other").config["forked"]
     assert forked == {"from": "plan_path", "step": 3, "changed": ["max_norm: 1.0 -> 0.5"]}
 

@@ -43,7 +43,7 @@ def test_it_makes_the_run_that_train_makes(models, tmp_path):
     assert bits(tmp_path / "board") == bits(tmp_path / "plain")
     assert board.curve["success"].tolist() == [report.success for report in start("shared", models, None, 3)]
     pd.testing.assert_frame_equal(board.stats, board.run.stats)
-    assert "step 3 of 3" in repr(board) and repr(board).endswith("done)")
+    assert "3 of 3 steps" in repr(board) and repr(board).endswith("done)")
 
 
 def test_the_line_has_the_age_of_rows_of_each_agent(models):
@@ -93,7 +93,7 @@ def test_the_error_of_a_step_is_told_and_raised(models, capfd):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_instruments_take_a_training_under_way(models, tmp_path, kept):
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=1)
     board = dashboard(models, MANY, tmp_path / "run" if kept else None, watch=watch)
     while len(after_a_step(board).curve) < 4:
         time.sleep(0.01)
@@ -107,13 +107,13 @@ def test_the_instruments_take_a_training_under_way(models, tmp_path, kept):
 
 
 def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
-    board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=0.01)).wait()
+    board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=1)).wait()
     figure, shades = board.figure(), colors(("asker", "doer"))
     lines = {trace.name: trace for trace in figure.data if trace.mode != "markers"}
     curves = [trace for trace in figure.data if trace.name == "training episodes, best of 3 candidates"]
     assert [list(trace.y) for trace in curves] == [board.curve[name].tolist() for name in ("success", "return")]
     assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades
-    spikes = lab.spikes(board.stats, warmup=2, window=4, threshold=0.01)
+    spikes = lab.spikes(board.stats, warmup=2, window=4, threshold=1)
     assert sum(len(trace.x) for trace in figure.data if trace.mode == "markers") == len(spikes) > 0
     axes = [axis.title.text for axis in (*figure.select_xaxes(), *figure.select_yaxes())]
     assert all(axes) and any("share of episodes" in title for title in axes)
@@ -141,7 +141,7 @@ def test_held_out_success_stands_beside_what_training_shows_of_it(models, tmp_pa
 
 
 def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
-    first = after_a_step(dashboard(models, MANY, tmp_path / "a", watch=lab.SpikeWatch(warmup=2, threshold=0.01)))
+    first = after_a_step(dashboard(models, MANY, tmp_path / "a", watch=lab.SpikeWatch(warmup=2, threshold=1)))
     second = first.fork(run=tmp_path / "b", lr=1e-3, max_norm=0.5, steps=MANY)
     assert after_a_step(second).running and first.running
     for board in (first, second):

@@ -127,7 +127,7 @@ import mas_lab as lab
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from small import *
-watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01)
+watch = lab.SpikeWatch(warmup=2, window=4, threshold=1)
 board = lab.LiveDashboard(Relay(), make_team("shared", Path({models!r})), RECIPE, 10_000, run={run!r}, watch=watch,
                           **SETTINGS | {{"save_every": 10_000}})
 """
@@ -242,7 +242,7 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     page.set_default_timeout(60_000 * MINUTES)
     page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
     page.get_by_text("Who earned what, in numbers").wait_for()
-    page.get_by_text("step 3 of 3").wait_for()
+    page.get_by_text("3 of 3 steps").wait_for()
     outputs = page.locator(".jp-OutputArea-output")
     assert outputs.locator("iframe, style, script").count() == 0
     norms = page.locator("img[alt^='gradient norm']")

@@ -161,7 +161,7 @@ def test_each_instrument_is_there_in_a_stored_notebook(stored):
         outputs = [output for output in cell.outputs if output.output_type != "stream"]
         left = [Sanitized(output.data["text/html"]).html for output in outputs]
         left = [one for one in left if one.strip()]  # an older plotly puts an output of scripts alone before its first
-        words = ("<td", "step 3 of 3", "stands out", "the wrong way")
+        words = ("<td", "3 of 3 steps", "stands out", "the wrong way")
         assert all(drawn_in(one) or any(word in one for word in words) for one in left), cell.source
         assert any(drawn_in(one) for one in left) or "RolloutViewer" in cell.source
         assert not any("widget" in kind for output in outputs for kind in output.data)

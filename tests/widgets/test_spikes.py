@@ -8,9 +8,11 @@ import pytest
 from widgets.test_rollouts import held
 
 import mas_lab as lab
+from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import POLICY
+from mas_lab.widgets.training import Training, training_figure
 
 AGENTS = ("asker", "doer")
 
@@ -37,6 +39,45 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     assert lines["asker"]["at"] == [0, 1, 2, 3] and lines["doer"]["at"] == [1, 2]
     drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
     assert drawn["doer"] == [1, 2]
+
+
+def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
+    run, rewards, inspector = lab.load_run(spiky), lab.RewardInspector(spiky), lab.SpikeInspector(spiky)
+    tables = {
+        "turns": run.turns, "stats": run.stats, "curve": run_curve(run), "norms": inspector.scores,
+        "spikes": lab.spikes(run.stats, warmup=1, threshold=0.01), "wrong_way": lab.wrong_way(run.turns),
+        "credits": rewards.curve(), "calls": rewards.calls(), "rollouts": lab.RolloutViewer(spiky).index,
+    }  # fmt: skip
+    assert {name: table["step"].min() for name, table in tables.items()} == dict.fromkeys(tables, 0)
+    assert run.stats["optimizer_step"].min() == 0
+    steps = run.stats[["step", "optimizer_step"]].drop_duplicates()
+    for line in inspector.data()["lines"]:
+        assert line["when"][0] == [0, 0] and line["at"] == list(range(len(steps)))
+    assert {trace.x[0] for trace in inspector.figure().data if trace.mode == "lines"} == {0}
+    shown = Training()
+    shown.begin(run, None)
+    first = {trace.name: trace.x[0] for trace in training_figure(shown, AGENTS, "team", {}).data if len(trace.x)}
+    assert set(first.values()) == {0}, first
+
+
+def test_the_spike_that_opens_first_is_made_of_several_rows(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    state = run.checkpoint().state["watch"]
+    highest, second, *others = state["spikes"]
+    row = max(highest["rows"], key=lambda row: highest["rows"][row])
+    alone = highest | {name: {row: highest[name][row]} for name in ("rows", "tokens")}
+    watch.load_state(state | {"spikes": [alone, second, *others]})
+    inspector = lab.SpikeInspector(run, watch=watch)
+    assert len(second["rows"]) > 1 and inspector.first["call"] == second["call"] and inspector.data()["first"] == 1
+    assert f"A spike opened: step {inspector.first['step']}, " in inspector.static()
+    watch.load_state(state | {"spikes": [alone]})
+    assert lab.SpikeInspector(run, watch=watch).data()["first"] == 0, "there is no other"
+
+
+def test_a_watched_run_without_a_gradient_is_not_told_to_be_watched(spiky):
+    run, watch = lab.load_run(spiky), lab.SpikeWatch()
+    assert lab.SpikeInspector(run.stats, watch=watch).data()["empty"] == "Every norm was 0."
+    assert "Train with watch=SpikeWatch()" in lab.SpikeInspector(run.stats).data()["empty"]
 
 
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):

@@ -75,7 +75,6 @@ class Rule(Form):
     warmup: Int
     window: Int
     threshold: float
-    floor: float
 
 
 class Spike(Form):

@@ -6,13 +6,18 @@ const draw = (place) => {
     for (const button of place.querySelectorAll(".modebar-btn")) button.tabIndex = -1;
   });
 };
-const waiting = new Set(document.querySelectorAll(".drawing"));
+const all = document.querySelectorAll(".drawing"), waiting = new Set(all);
 const near = new IntersectionObserver((entries) => {
   for (const { target, isIntersecting } of entries) {
     if (isIntersecting && waiting.delete(target)) setTimeout(() => draw(target));
   }
 }, { rootMargin: "300px" });
 for (const place of waiting) near.observe(place);
+const resize = (width) => { // those that are as wide as the page
+  for (const place of all) if (place.layout && place.style.width === "100%") Plotly.relayout(place, { width, autosize: !width });
+};
 addEventListener("beforeprint", () => {
   for (const place of waiting) if (place.offsetParent && waiting.delete(place)) draw(place);
+  resize(640); // fits the paper
 });
+addEventListener("afterprint", () => resize(null));

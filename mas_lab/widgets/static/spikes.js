@@ -200,7 +200,7 @@ function inspectSpikes(root, data) {
     data.lines.map((line) => key(line, line.name, swatch(names.color(line.agent)))),
     data.clipped.length ? key("clipped", "after clipping", h("span.dotted")) : "",
     data.spikes.length ? h("span.quiet", "Filled circles open.") : "");
-  const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "score", "spike"];
+  const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "times the usual", "spike"];
   const numbers = folded("The numbers behind this chart", () => tableOf("Gradient norms", heads, data.lines.flatMap((line) =>
     line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at],
       line.high.includes(at) ? "yes" : ""]))));
@@ -230,7 +230,7 @@ function inspectSpikes(root, data) {
       `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}`
         + (spike.usual === null ? "" : `, usual ${spike.usual.toPrecision(3)}`));
     panel.replaceChildren(h("div.heading", heading, button("↑ back to the chart", back)),
-      h("p.quiet", data.above ? `Spiked as it was trained: ${all}; ${spike.score.toFixed(1)} robust standard deviations.`
+      h("p.quiet", data.above ? `A spike as it was trained: ${all}; ${spike.score.toFixed(1)} times the usual norm.`
         : "The largest norm of an agent. It is no spike by the rule."),
       ...judged(spike, names, episodes.linkTo, remembered));
     if (isAsked) bring(heading);
@@ -239,9 +239,8 @@ function inspectSpikes(root, data) {
   root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, legend,
     chart.region, numbers, episodes.section);
   chart.draw();
-  if (data.spikes.length) show(0, false);
-  else panel.append(h("h2", { id: "opened" }, "Nothing was recorded"),
-    h("p", "Train with watch=SpikeWatch() to record what spikes are made of."));
+  if (data.spikes.length) show(data.first, false);
+  else panel.append(h("h2", { id: "opened" }, "What norms are made of was not recorded"), h("p", data.empty));
   episodes.start();
 }
 

@@ -106,7 +106,7 @@ function chartOf(data, names, act) {
     const norm = line.norms[place], usual = line.usual[place], score = line.scores[place], [step, inner] = line.when[place];
     const judged = !(norm > 0) ? "no norm: 0, or the optimizer step was skipped"
       : score === null ? `no score yet: the rule waits for ${data.warmup} norms`
-        : `usual norm ${usual}, score ${signed(score, 1)}`;
+        : `${score.toFixed(1)} times the usual norm ${usual}`;
     const spike = names.opened(line.policy, line.when[place]) < 0 ? `a spike, ${data.closed}`
       : "a spike: click, or Enter, opens it";
     return [`step ${step}, its optimizer step ${inner}`, `norm ${norm ?? "–"}`, judged,

@@ -126,7 +126,7 @@ def test_copied_run_is_read_by_a_child_process_until_it_is_trained_here(honest, 
     monkeypatch.setattr(foreign, "refuse_unreadable", lambda path: asked.append(path))
     lab.load_run(spiky), lab.load_run(run)
     assert asked == [run]
-    watch = lab.SpikeWatch(warmup=2, window=4, threshold=0.01, samples=6)
+    watch = lab.SpikeWatch(warmup=2, window=4, threshold=1, samples=6)
     list(lab.train(Relay(), make_team("shared", models), RECIPE, 6, run=run, watch=watch, **SETTINGS))
     lab.load_run(run)
     assert asked == [run, run]
