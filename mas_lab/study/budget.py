@@ -44,8 +44,8 @@ def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
     for name in (score, over):
         if name not in curve.columns:
             raise TableError(f"AblationBoard: {entry.file} has no column {name!r}; it has {', '.join(curve.columns)}")
-    if curve.empty or curve[[score, over]].isna().any(axis=None):
-        raise TableError(f"AblationBoard: {entry.file} has no {score} at some step, or no scored step at all")
+    if curve.empty or not np.isfinite(curve[[score, over]].astype(float)).all(axis=None):
+        raise TableError(f"AblationBoard: {entry.file} has no finite {score} at some step, or no scored step at all")
     return curve.set_index(over)[score].astype(float)
 
 

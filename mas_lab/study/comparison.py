@@ -229,13 +229,17 @@ def _undecided(pairs: pd.DataFrame, baseline: str) -> list[str]:
     notes = []
     for row in compared_pairs(pairs).itertuples():
         where, both = row.env or "Here", f"{row.recipe} and {baseline}"
-        if row.pairs == 1:
+        equal = row.pairs - row.higher - row.lower
+        if equal == row.pairs:
+            notes.append(f"{where}: the final scores of {both} are equal in every seed ({equal}).")
+        elif row.pairs == 1:
             notes.append(
                 f"{where}: {both} have one common seed, so there is no interval, and the difference may be chance."
             )
         elif row.pairs < FEW:
             chance = f"one sign, which happens by chance once in {2 ** (row.pairs - 1)} times"
-            signs = chance if row.pairs in (row.higher, row.lower) else "both signs"
+            one = f"one sign or are 0 ({equal} of {row.pairs})" if equal else chance
+            signs = "both signs" if row.higher and row.lower else one
             notes.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval. The differences "
                          f"have {signs}.")  # fmt: skip
         elif row.final_low <= 0 <= row.final_high:

@@ -180,7 +180,11 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
     (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "b and a have 2 common seeds, too few for an interval. The "
                                          "differences have both signs."),
     (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "have one sign, which happens by chance once in 4 times"),
-    (levels(a=[0.1], b=[0.3]), "b and a have one common seed, so there is no interval"),
+    (levels(a=[0.1, 0.2, 0.3], b=[0.2, 0.1, 0.3]), "The differences have both signs."),
+    (levels(a=[0.1, 0.2, 0.3], b=[0.1, 0.1, 0.2]), "The differences have one sign or are 0 (1 of 3)."),
+    *((levels(a=from_height(0.1, n), b=from_height(0.1, n)), f"b and a are equal in every seed ({n}).")
+      for n in (1, 2, 3, 5, 10)),
+    (levels(a=[0.1], b=[0.3]), "b and a have one common seed, so there is no interval, and the difference may be "),
     (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "no difference between the final scores of"),
     ([level("a", 0, 0.1), level("b", 1, 0.1)], "no seed was run under both a and b"),
     ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a has 2 runs (alice, bob)"),
@@ -191,6 +195,7 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
 def test_the_board_says_what_the_runs_cannot_show(runs, words):
     told = said(curves(*runs))
     assert words in told and bool(words) == bool(told), "a clear difference needs no caution"
+    assert told.count(" and a ") <= 1, "one sentence about a pair of recipes"
 
 
 def test_tables_that_are_no_curves_are_refused():
@@ -200,6 +205,9 @@ def test_tables_that_are_no_curves_are_refused():
         lab.AblationBoard(pd.concat([curves(level("a", 0, 0.1))] * 2))
     with pytest.raises(TableError, match="has no column 'return'; it has recipe, seed"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), score="return")
+    for nothing in (np.nan, np.inf):
+        with pytest.raises(TableError, match="a, seed 0 has no finite success at some step"):
+            lab.AblationBoard(curves(("a", 0, [(0, 0.1), (10, nothing)])))
     with pytest.raises(ValueError, match="baseline='c' is none of the recipes: a"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), baseline="c")
     for nothing in ([], {}, 3):

@@ -54,7 +54,7 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
     for place, path in enumerate((*others, first), start=1):
         if path == first:
             assert not lab.AblationBoard(runs, score="return").held_out
-            with pytest.raises(TableError, match="no return at some step, or no scored step"):
+            with pytest.raises(TableError, match="no finite return at some step, or no scored step"):
                 lab.AblationBoard(runs, score="return", held_out=True)
         for step in (0, 1):
             lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))

@@ -114,8 +114,8 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
-def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
-    """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
+def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
+    """As a kill leaves it: a run of one step, with its checkpoint, and no record. The study alone says that it is made."""
     missing = made.cells()[1]
     folder = shutil.copytree(made.folder, tmp_path / "tiny")
     shutil.rmtree(run := run_of(folder, missing))
@@ -127,6 +127,8 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
                    **asked.settings))  # fmt: skip
     assert lab.load_run(run).steps == 1
     again = lab.study(ASKED, folder, workers=1)
+    out, err = capfd.readouterr()
+    assert out == "" and f"1/1  {missing}: made" in err
     now = json.loads(record.read_text())
     assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
