@@ -25,8 +25,9 @@ OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
 SCORES = ("success", "return")
-ENDS_ALONE = 10**9
-"""The default of `score_every`: scores are computed only before the first step and after the last."""
+SCORE_EVERY, ENDS_ALONE = 0.25, 10**9
+"""Default of `score_every`, which draws a curve, and the former one, which stays in the digests of cells: the scores
+along the way change no training and no final score."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,8 @@ class Cell:
 
         It is computed once: playing may change an env that was passed as an object.
         """
-        return sha256(json.dumps(self.config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
+        config = _scored(self.config, ENDS_ALONE)
+        return sha256(json.dumps(config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
@@ -69,7 +71,8 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        return Config.of(_without_quiz(self.config), Place(self.path, (self.task, self.arm)))
+        config = _scored(_without_quiz(self.config), SCORE_EVERY)
+        return Config.of(config, Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
@@ -207,8 +210,7 @@ class Design:
         options: dict[str, Any] = {"settings": {}}
         for one in (self.options, self.tasks[task], self.arms[arm]):
             options = _merged(options, {key: one[key] for key in OPTIONS if key in one})
-        default = {} if options["settings"].get("score_at") else {"score_every": ENDS_ALONE}
-        return {**options, "settings": default | options["settings"]}
+        return options
 
     def _place(self, task: str) -> Place:
         return self.place.to("tasks").to(task)
@@ -280,6 +282,12 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         of_one_name = are_mappings and value.get("name", old.get("name")) == old.get("name")
         merged[key] = _merged(old, value) if of_one_name else value
     return merged
+
+
+def _scored(config: Mapping[str, Any], every: float) -> Mapping[str, Any]:
+    """Return a config whose `score_every` is `every`, unless it says when to score."""
+    settings = config["settings"]
+    return config if settings.get("score_at") else {**config, "settings": {"score_every": every} | settings}
 
 
 def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:

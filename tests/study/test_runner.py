@@ -115,7 +115,8 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
 
 
 def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
-    """As a kill leaves it: a run of one step, with its checkpoint, and no record. The study alone says that it is made."""
+    """As a kill leaves it: a run of one step, with its checkpoint, and no record. The study prints, its training does
+    not."""
     missing = made.cells()[1]
     folder = shutil.copytree(made.folder, tmp_path / "tiny")
     shutil.rmtree(run := run_of(folder, missing))
