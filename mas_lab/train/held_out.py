@@ -46,8 +46,8 @@ class HeldOut:
     """The schedule of scores of `team`: it decides when to score, scores, and keeps the result with the run.
 
     It scores before the first step, after every `score_every` steps or shares of `budget`, at the counts of tokens in
-    `score_at`, and after the last step. Without both settings it never scores. Tasks and draws depend on the run's `seed` and are the same at
-    every scored step, so two runs of one seed play the same tasks.
+    `score_at`, and after the last step. Without both settings it never scores. Tasks and draws depend on the run's
+    `seed` and are the same at every scored step, so two runs of one seed play the same tasks.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class HeldOut:
         budget: Budget | None = None,
     ):
         self.env, self.team, self.chosen, self.recorder, self.usage = env, team, chosen, recorder, usage
-        self._counts, every = {"tokens": list(chosen.score_at)}, chosen.score_every
-        if every is not None and every < 1:
-            shares = [budget.amount * every * number for number in range(1, ceil(1 / every))]
-            self._counts[budget.kind] = [*self._counts.get(budget.kind, ()), *shares]
+        self._every, self._counts = chosen.score_every or 0, [("tokens", chosen.score_at)]
+        if 0 < self._every < 1:
+            shares = [budget.amount * self._every * number for number in range(1, ceil(1 / self._every))]
+            self._counts.append((budget.kind, shares))
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._is_on = chosen.score_every is not None or bool(chosen.score_at)
         self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
@@ -74,9 +74,8 @@ class HeldOut:
 
         None means that no score is due, or that it was kept before.
         """
-        every = self.chosen.score_every or 0
-        is_due = last or done == 0 or (every >= 1 and done % every == 0)
-        is_due = is_due or any(self.usage.passes(counts, done, kind) for kind, counts in self._counts.items())
+        is_due = last or done == 0 or (self._every >= 1 and done % self._every == 0)
+        is_due = is_due or any(self.usage.passes(counts, done, kind) for kind, counts in self._counts)
         if not self._is_on or not is_due or done in self._scored:
             return None
         tell(done)

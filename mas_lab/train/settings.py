@@ -100,9 +100,7 @@ class Settings:
         require_max_norm(self.max_norm, "train")
         every = self.score_every
         if every is not None and not (0 < every < 1 or (every >= 1 and every % 1 == 0)):
-            raise ValueError(
-                f"train: score_every={every!r} is neither a number of steps (1 or more) nor a share of the budget below 1"
-            )
+            raise ValueError(f"train: score_every={every!r} is no number of steps (1 or more) and no share below 1")
         if any(not isinstance(count, int) or count < 1 for count in self.score_at):
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 
