@@ -42,8 +42,8 @@ class AblationBoard:
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
-            are `{label: runs}`, a `lab.study`, the folder of its record, and a table of curves. A table has the columns
-            `recipe`, `seed`, `step` or `tokens`, and scores. A folder of runs must contain nothing else.
+            are `{label: runs}`, a `lab.study`, its folder or that of its record, and a table of curves. A table has the
+            columns `recipe`, `seed`, `step` or `tokens`, and scores. A folder of runs must contain nothing else.
         score: Name of the score, "success" or "return". `None` takes the score that a study names, else "success".
         over: Unit of the common budget: "tokens" (sampled tokens) or "step". For a study it may also be the quantity
             that all arms were given equally. `None` takes the unit that a study names, else "tokens".
