@@ -39,10 +39,10 @@ def _common_seeds(own: pd.DataFrame) -> set[int]:
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe: `runs`, `seeds`, and the IQM of each metric with its 95 % interval.
+    """Return a row per env and recipe: `runs`, `seeds`, the IQM of `start`, and that of each metric with its interval.
 
-    The interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the statistic:
-    "IQM", or "mean" below four runs, since the IQM then drops nothing.
+    The 95 % interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the
+    statistic: "IQM", or "mean" below four runs, since the IQM then drops nothing.
     """
     return pd.DataFrame(
         {"env": env, "recipe": recipe, "runs": len(own), **_measured(own, own["seed"].nunique(), seed)}
@@ -150,8 +150,10 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
-    """Return `seeds`, each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
+    """Return `seeds`, `start`, each metric's statistic with its interval, and `middle`; envs of `own` are strata."""
     row: dict[str, Any] = {"seeds": seeds, "middle": "IQM" if len(own) >= 4 else "mean"}
+    if "start" in own:  # pairs have none
+        row["start"] = float(intervals.iqm(own["start"]))
     for metric in METRICS:
         strata = [scores for _, scores in own.groupby("env")[metric]]
         low, high = intervals.bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)

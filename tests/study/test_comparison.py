@@ -48,7 +48,7 @@ def said(table):
 def test_final_and_area_lie_within_the_budget_that_all_reached():
     runs = scores(curves(("a", 0, RISING), ("b", 0, FLAT))).set_index("recipe")
     assert runs["budget"].tolist() == [20, 20] and runs["reached"].tolist() == [20, 40]
-    assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5]
+    assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5] and runs["start"].tolist() == [0.0, 0.2]
     assert runs.loc["b", list(METRICS)].tolist() == pytest.approx([0.2, 0.2])
     early = scores(curves(("a", 0, RISING), ("b", 0, [(0, 0.2), (15, 0.2)]))).set_index("recipe")
     assert early.loc["a", list(METRICS)].tolist() == pytest.approx([0.75, 0.375])  # cut between two points
@@ -137,7 +137,8 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
 def test_recipes_are_compared_per_env_and_over_all():
     heights = {"a": from_height(0.1, 5), "b": from_height(0.5, 5)}
     runs = scores(curves(*levels("x", **heights), *levels("y", **heights)))
-    told = compared(runs).set_index(["env", "recipe"])
+    told = compared(runs.assign(start=runs["final"] / 2)).set_index(["env", "recipe"])
+    assert told["start"].tolist() == pytest.approx([0.15, 0.35, 0.15, 0.35])
     assert told.loc[("x", "a"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.3)]
     assert told.loc[("y", "b"), "final_low"] < 0.7 < told.loc[("y", "b"), "final_high"]
     over = over_envs(runs).set_index("recipe")
