@@ -187,7 +187,6 @@ def _train(path: str, folder: str, say: Callable[[str], None]) -> None:
     team = Team(speaks, sampling, config["team"]["frozen"])
     settings = dict(config["settings"])
     if (settings.get("score_every") or 1) < 1:  # a share of a budget, which run.json does not have
-        counts = score_curve(run)["tokens"].astype(int).tolist()
-        settings |= {"score_every": None, "score_at": [count for count in counts if count]}
+        settings |= {"score_every": None, "score_at": [int(count) for count in score_curve(run)["tokens"] if count]}
     for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **settings):
         pass

@@ -50,16 +50,8 @@ class HeldOut:
     `seed` and are the same at every scored step, so two runs of one seed play the same tasks.
     """
 
-    def __init__(
-        self,
-        env: Env,
-        team: Team,
-        seed: int,
-        chosen: Settings,
-        recorder: Recorder | None,
-        usage: Usage,
-        budget: Budget | None = None,
-    ):
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, usage: Usage,
+                 budget: Budget | None = None):  # fmt: skip
         self.env, self.team, self.chosen, self.recorder, self.usage = env, team, chosen, recorder, usage
         self._every, self._counts = chosen.score_every or 0, [("tokens", chosen.score_at)]
         if 0 < self._every < 1:
