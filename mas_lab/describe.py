@@ -4,10 +4,14 @@ run.json and studies record parts in this form. Two trainings are the same if th
 making a part from its description (`recipes.from_data`).
 """
 
+import inspect
 import json
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
+from hashlib import sha256
 from types import MethodType
 from typing import Any
 
@@ -99,6 +103,58 @@ def _undescribed(part: Any, place: str) -> TypeError:
         f"{place} ({part_name(part)}) has content that run.json cannot record; with run=, write a function of a module "
         "(def), or a frozen dataclass, whose fields are its options"
     )
+
+
+def source_of(part: Any) -> Any:
+    """Return the source of a function, or of a class's functions with its other attributes."""
+    if isinstance(part, type):
+        return {name: source_of(one) for name, one in vars(part).items()
+                if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
+    try:
+        return inspect.getsource(part) if inspect.isfunction(part) else re.sub(r" at 0x\w+", "", repr(part))
+    except OSError:  # no source: a dataclass has generated it
+        return None
+
+
+def sources(part: Any) -> dict[str, str]:
+    """Return a digest of the source of each function or class in a part that is not the kit's, by its described name.
+
+    The source leaves out what the part calls. One whose source is not known, as after `exec`, is left out.
+    """
+    if isinstance(part, partial | MethodType):
+        part, inner = None, [_bound(part)]
+    elif isinstance(part, Mapping | list | tuple | set | frozenset):
+        inner = part.values() if isinstance(part, Mapping) else part
+    else:
+        inner = vars(part).values() if is_dataclass(part) and not isinstance(part, type) else ()
+    found = {name: digest for one in inner for name, digest in sources(one).items()}
+    named = part if hasattr(part, "__qualname__") else type(part)
+    if str(named.__module__).partition(".")[0] in {"mas_lab", *sys.stdlib_module_names}:
+        return found
+    digest = _source_digest(named)
+    return found | {part_name(part): digest} if digest else found
+
+
+def _source_digest(named: Any) -> str | None:
+    """Return a digest of a function, or of a class and its bases of the same module; None without a known source."""
+    kinds = getattr(named, "__mro__", (named,))
+    code = [source_of(kind) for kind in kinds if kind.__module__ == named.__module__]
+    texts = [each for one in code for each in (one.items() if isinstance(one, dict) else [("__call__", one)])]
+    if any(text is None and (name == "__call__" or not name.startswith("__")) for name, text in texts):
+        return None
+    told = [[kind.__qualname__ for kind in kinds], *((name, text and str(text).strip()) for name, text in texts)]
+    return sha256(json.dumps(told).encode()).hexdigest()[:6]
+
+
+def without_modules(data: Any, known: Mapping[str, str]) -> Any:
+    """Return a description in which each part of `known` source is named by it, so that its module does not count."""
+    if isinstance(data, list):
+        return [without_modules(one, known) for one in data]
+    if not isinstance(data, dict):
+        return data
+    data = {key: without_modules(value, known) for key, value in data.items()}
+    name = data.get("is")
+    return data | {"is": f"{name.rpartition('.')[2]}@{known[name]}"} if name in known else data
 
 
 def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -4,7 +4,6 @@ A design is plain data, besides parts that a notebook defines: an env, a credit,
 (`runner`), and the training of one cell (`cell`).
 """
 
-import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mas_lab.describe import describe
+from mas_lab.describe import describe, source_of
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe
 from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
@@ -89,18 +88,7 @@ def describe_with_source(part: Any) -> Any:
     kinds = [one if hasattr(one, "__qualname__") else type(one) for one in parts]
     own = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,)) if base.__module__ == "__main__"]
     data = spec(part) if hasattr(part, "step") else describe(part)
-    return {**data, "source": list(map(_source, own))} if own else data
-
-
-def _source(part: Any) -> Any:
-    """Return the source of a function, or of a class's functions with its other attributes."""
-    if isinstance(part, type):
-        return {name: _source(one) for name, one in vars(part).items()
-                if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
-    try:
-        return inspect.getsource(part) if inspect.isfunction(part) else re.sub(r" at 0x\w+", "", repr(part))
-    except OSError:  # no source: a dataclass has generated it
-        return None
+    return {**data, "source": list(map(source_of, own))} if own else data
 
 
 @dataclass(frozen=True)
