@@ -116,45 +116,32 @@ def source_of(part: Any) -> Any:
         return None
 
 
-def sources(part: Any) -> dict[str, str]:
-    """Return a digest of the source of each function or class in a part that is not the kit's, by its described name.
+def sources(recipe: Any) -> dict[str, str]:
+    """Return a digest of the source of each part of a recipe that is not the kit's, by its described name.
 
-    The source leaves out what the part calls. One whose source is not known, as after `exec`, is left out.
+    The source is that of the function, or of the class and its bases of the same module, without what they call. A part
+    whose source is not known, as after `exec`, is left out.
     """
-    if isinstance(part, partial | MethodType):
-        part, inner = None, [_bound(part)]
-    elif isinstance(part, Mapping | list | tuple | set | frozenset):
-        inner = part.values() if isinstance(part, Mapping) else part
-    else:
-        inner = vars(part).values() if is_dataclass(part) and not isinstance(part, type) else ()
-    found = {name: digest for one in inner for name, digest in sources(one).items()}
-    named = part if hasattr(part, "__qualname__") else type(part)
-    if str(named.__module__).partition(".")[0] in {"mas_lab", *sys.stdlib_module_names}:
-        return found
-    digest = _source_digest(named)
-    return found | {part_name(part): digest} if digest else found
+    found = {}
+    for part in vars(recipe).values():
+        named = part if hasattr(part, "__qualname__") else type(part)
+        if str(named.__module__).partition(".")[0] in {"mas_lab", *sys.stdlib_module_names}:
+            continue
+        kinds = getattr(named, "__mro__", (named,))
+        code = [source_of(kind) if isinstance(kind, type) else {"__call__": source_of(kind)}
+                for kind in kinds if kind.__module__ == named.__module__]  # fmt: skip
+        if any(one.get("__call__") for one in code):
+            told = [[name, str(text).strip()] for one in code for name, text in one.items()]
+            told.append([kind.__qualname__ for kind in kinds])
+            found[part_name(part)] = sha256(json.dumps(told).encode()).hexdigest()[:6]
+    return found
 
 
-def _source_digest(named: Any) -> str | None:
-    """Return a digest of a function, or of a class and its bases of the same module; None without a known source."""
-    kinds = getattr(named, "__mro__", (named,))
-    code = [source_of(kind) for kind in kinds if kind.__module__ == named.__module__]
-    texts = [each for one in code for each in (one.items() if isinstance(one, dict) else [("__call__", one)])]
-    if any(text is None and (name == "__call__" or not name.startswith("__")) for name, text in texts):
-        return None
-    told = [[kind.__qualname__ for kind in kinds], *((name, text and str(text).strip()) for name, text in texts)]
-    return sha256(json.dumps(told).encode()).hexdigest()[:6]
-
-
-def without_modules(data: Any, known: Mapping[str, str]) -> Any:
-    """Return a description in which each part of `known` source is named by it, so that its module does not count."""
-    if isinstance(data, list):
-        return [without_modules(one, known) for one in data]
-    if not isinstance(data, dict):
-        return data
-    data = {key: without_modules(value, known) for key, value in data.items()}
-    name = data.get("is")
-    return data | {"is": f"{name.rpartition('.')[2]}@{known[name]}"} if name in known else data
+def without_modules(recipe: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """Return a recipe's description in which its source, and not its module, names each part that `sources` knows."""
+    names = {name: f"{name.rpartition('.')[2]}@{source}" for name, source in known.items()}
+    return {key: {**part, "is": names[part["is"]]} if isinstance(part, dict) and part.get("is") in names else part
+            for key, part in recipe.items()}  # fmt: skip
 
 
 def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

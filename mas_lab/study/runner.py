@@ -18,7 +18,7 @@ from mas_lab.display.progress import in_notebook
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.design import Cell, Design
-from mas_lab.study.processes import Job, ended_jobs
+from mas_lab.study.processes import ended_jobs
 from mas_lab.study.record import Record, Results, budget_unit, run_row, ship
 from mas_lab.study.sources import handed_in, recorded
 from mas_lab.train.budget import Budget
@@ -124,25 +124,23 @@ class Study(Results):
             for cells_of_phase in (self.design.sweeps, self.cells):
                 missing = {cell.digest: cell for cell in cells_of_phase()
                            if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
-                begun = begun or bool(missing)
-                self._train([(attempt, cell, self.folder, keep) for cell in missing.values()], workers)
+                jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
+                begun = begun or bool(jobs)
+                for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
+                    try:
+                        record, error = ended.result()
+                    except BrokenProcessPool:
+                        record, error = None, DIED
+                    self._unbegun.pop(cell.digest, None)
+                    if record is None:
+                        self._unbegun[cell.digest] = error
+                    else:
+                        self._records[cell.digest] = record
+                    if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
+                        print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
         finally:
             if begun and self.records():
                 ship(self, self.folder, "lab.study")
-
-    def _train(self, jobs: Sequence[Job], workers: int | None) -> None:
-        for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
-            try:
-                record, error = ended.result()
-            except BrokenProcessPool:
-                record, error = None, DIED
-            self._unbegun.pop(cell.digest, None)
-            if record is None:
-                self._unbegun[cell.digest] = error
-            else:
-                self._records[cell.digest] = record
-            if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
-                print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
 
     @property
     def failed(self) -> dict[str, str]:

@@ -47,7 +47,7 @@ def describe_training(
     import torch
 
     return {
-        "format": FORMAT, **describe_parts(env, recipe, curriculum), "sources": sources([recipe, curriculum]),
+        "format": FORMAT, **describe_parts(env, recipe, curriculum), "sources": sources(recipe),
         "team": describe_team(team), "seed": seed, "settings": asdict(settings), "threads": torch.get_num_threads(),
         "ranks": ranks, "device": _devices(team), "code": code(), "versions": versions(),
     }  # fmt: skip

@@ -137,10 +137,9 @@ class AblationBoard:
 
     def _counts(self) -> str:
         """Return HTML: what was compared, with a row per task."""
-        runs = [f", {row.runs} runs" if row.runs != row.seeds else "" for row in self.table.itertuples()]
         table = self.table.assign(cell=[
-            f"{row.start:.2f}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{row.final:.2f}\n{many(row.seeds, 'seed')}{more}"
-            for row, more in zip(self.table.itertuples(), runs, strict=True)
+            f"{row.start:.2f}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{row.final:.2f}\n{many(row.seeds, 'seed')}"
+            + f", {row.runs} runs" * (row.runs != row.seeds) for row in self.table.itertuples()
         ])  # fmt: skip
         wide = table.pivot(index="env", columns="recipe", values="cell").fillna("–")
         wide = wide.loc[list(dict.fromkeys(table["env"])), list(dict.fromkeys(table["recipe"]))]
@@ -174,10 +173,9 @@ class AblationBoard:
         """Return each figure with a sentence that describes it, its numbers and its minimum width."""
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
-        several = self.runs["env"].nunique() > 1
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
-            curves = curve_figure(self._curves, self.over, self.score, self._unit)
-            drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, 560 if several else 0))
+            curves, least = curve_figure(self._curves, self.over, self.score, self._unit), 560 * (self.envs is not None)
+            drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn

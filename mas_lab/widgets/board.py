@@ -137,17 +137,14 @@ def curve_figure(curves: pd.DataFrame, over: str, score: str, unit: str) -> Figu
     rows = -(-len(envs) // columns)
     figure = make_subplots(rows=rows, cols=columns, subplot_titles=list(map(for_plotly, envs)),
                            vertical_spacing=0.3 / rows, horizontal_spacing=0.12)  # fmt: skip
-    named = set()
     for place, env in enumerate(envs):
+        named = {trace.name for trace in figure.data if trace.showlegend}
         where = {"row": place // columns + 1, "col": place % columns + 1}
         for trace in recipe_lines(curves[curves["env"] == env], over, score, among=among).data:
-            shown = trace.showlegend is None and trace.name not in named
-            named |= {trace.name} if shown else set()
-            figure.add_trace(trace.update(showlegend=shown), **where)
+            figure.add_trace(trace.update(showlegend=trace.showlegend is None and trace.name not in named), **where)
         figure.update_xaxes(title_text=for_plotly(unit), title_standoff=4, rangemode="nonnegative", **where)
+    figure.update_yaxes(range=[-0.02, 1.02] if score == "success" else None)
     figure.update_yaxes(title_text=for_plotly(score), col=1)
-    if score == "success":
-        figure.update_yaxes(range=[-0.02, 1.02])
     figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 70, "b": 50}}, height=120 + 230 * rows)
     return figure.update_layout(legend_y=1 + 28 / (230 * rows))  # above the names of the tasks
 
