@@ -4,10 +4,14 @@ run.json and studies record parts in this form. Two trainings are the same if th
 making a part from its description (`recipes.from_data`).
 """
 
+import inspect
 import json
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
+from hashlib import sha256
 from types import MethodType
 from typing import Any
 
@@ -99,6 +103,45 @@ def _undescribed(part: Any, place: str) -> TypeError:
         f"{place} ({part_name(part)}) has content that run.json cannot record; with run=, write a function of a module "
         "(def), or a frozen dataclass, whose fields are its options"
     )
+
+
+def source_of(part: Any) -> Any:
+    """Return the source of a function, or of a class's functions with its other attributes."""
+    if isinstance(part, type):
+        return {name: source_of(one) for name, one in vars(part).items()
+                if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
+    try:
+        return inspect.getsource(part) if inspect.isfunction(part) else re.sub(r" at 0x\w+", "", repr(part))
+    except OSError:  # no source: a dataclass has generated it
+        return None
+
+
+def sources(recipe: Any) -> dict[str, str]:
+    """Return a digest of the source of each part of a recipe that is not the kit's, by its described name.
+
+    The source is that of the function, or of the class and its bases of the same module, without what they call. A part
+    whose source is not known, as after `exec`, is left out.
+    """
+    found = {}
+    for part in vars(recipe).values():
+        named = part if hasattr(part, "__qualname__") else type(part)
+        if str(named.__module__).partition(".")[0] in {"mas_lab", *sys.stdlib_module_names}:
+            continue
+        kinds = getattr(named, "__mro__", (named,))
+        code = [source_of(kind) if isinstance(kind, type) else {"__call__": source_of(kind)}
+                for kind in kinds if kind.__module__ == named.__module__]  # fmt: skip
+        if any(one.get("__call__") for one in code):
+            told = [[name, str(text).strip()] for one in code for name, text in one.items()]
+            told.append([kind.__qualname__ for kind in kinds])
+            found[part_name(part)] = sha256(json.dumps(told).encode()).hexdigest()[:6]
+    return found
+
+
+def without_modules(recipe: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    """Return a recipe's description in which its source, and not its module, names each part that `sources` knows."""
+    names = {name: f"{name.rpartition('.')[2]}@{source}" for name, source in known.items()}
+    return {key: {**part, "is": names[part["is"]]} if isinstance(part, dict) and part.get("is") in names else part
+            for key, part in recipe.items()}  # fmt: skip
 
 
 def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:

@@ -5,7 +5,7 @@ import signal
 import sys
 import time
 
-from mas_lab.display.progress import progress_bar
+from mas_lab.display.progress import may_print
 from mas_lab.study.processes import side_by_side
 
 
@@ -17,8 +17,8 @@ def die():
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def shows_no_bar():
-    return progress_bar(1, "rollout", "episode").disable
+def is_silent():
+    return not may_print()
 
 
 def endless():

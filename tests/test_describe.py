@@ -1,6 +1,7 @@
 """A part as plain data: equal for equal parts, other for others, and refused where nobody can tell."""
 
 import functools
+import linecache
 import re
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,14 +9,38 @@ from pathlib import Path
 
 import pytest
 import small
+from own_parts import written_in
 
 import mas_lab as lab
-from mas_lab.describe import describe, differences, differing
+from mas_lab.describe import describe, differences, differing, sources, without_modules
 from mas_lab.env import spec
 
 
 def bonus(turns, per_word=0.0, words=()):
     return turns["team_reward"] + per_word
+
+
+@pytest.mark.parametrize("changes", [
+    lambda space: {"center": space["center"]}, lambda space: {"credit": space["credit"](0.1)},
+])  # fmt: skip
+def test_parts_of_one_source_are_the_same_without_their_modules(changes):
+    first, moved, changed = (lab.RECIPES["grpo"].replace(**changes(written_in(*where)))
+                             for where in (("__main__",), ("parts",), ("__main__", 1.0)))  # fmt: skip
+    told = [without_modules(describe(one), sources(one)) for one in (first, moved, changed)]
+    assert describe(first) != describe(moved) and told[0] == told[1] != told[2]
+    assert "@" in str(told[0]) and "__main__" not in str(told[0])
+
+
+def test_a_source_that_is_not_known_is_no_identity():
+    space = written_in("__main__", 2.0)
+    linecache.cache.pop("<__main__ 2.0>")
+    own = lab.RECIPES["grpo"].replace(center=space["center"], credit=space["credit"]())
+    assert sources(own) == {} and without_modules(describe(own), {}) == describe(own)
+    assert sources(lab.RECIPES["at_grpo"].replace(center=len)) == {}, "the kit and Python have a version"
+    text = "class part({number}):\n    def __call__(self, turns): return turns"
+    one, other = (sources(lab.RECIPES["grpo"].replace(center=written_in("parts", base, text)["part"]()))
+                  for base in ("dict", "list"))  # fmt: skip
+    assert one.keys() == other.keys() and one != other, "other bases"
 
 
 def closure(per_word):

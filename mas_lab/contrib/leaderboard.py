@@ -16,6 +16,7 @@ from mas_lab.backends.loading import load_policy
 from mas_lab.backends.torch.source import Source
 from mas_lab.contrib.foreign.child import GIB, in_child, size_limit
 from mas_lab.runs.run import Run, RunError, load_run, open_run
+from mas_lab.runs.scores import score_curve
 from mas_lab.study.budget import run_scores
 from mas_lab.study.entries import Entry, entries
 from mas_lab.tasks import make_env
@@ -184,5 +185,8 @@ def _train(path: str, folder: str, say: Callable[[str], None]) -> None:
     sampling = {agent: Sampling(**one) for agent, one in config["team"]["sampling"].items()}
     speaks = {agent: policies[name] for agent, name in config["team"]["agents"].items()}
     team = Team(speaks, sampling, config["team"]["frozen"])
-    for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **config["settings"]):
+    settings = dict(config["settings"])
+    if (settings.get("score_every") or 1) < 1:  # a share of a budget, which run.json does not have
+        settings |= {"score_every": None, "score_at": [int(count) for count in score_curve(run)["tokens"] if count]}
+    for _ in train(env, team, run.recipe, run.steps, seed=config["seed"], run=Path(folder), **settings):
         pass

@@ -39,10 +39,10 @@ def _common_seeds(own: pd.DataFrame) -> set[int]:
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe: `runs`, `seeds`, and the IQM of each metric with its 95 % interval.
+    """Return a row per env and recipe: `runs`, `seeds`, the IQM of `start`, and that of each metric with its interval.
 
-    The interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the statistic:
-    "IQM", or "mean" below four runs, since the IQM then drops nothing.
+    The 95 % interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the
+    statistic: "IQM", or "mean" below four runs, since the IQM then drops nothing.
     """
     return pd.DataFrame(
         {"env": env, "recipe": recipe, "runs": len(own), **_measured(own, own["seed"].nunique(), seed)}
@@ -150,8 +150,10 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
-    """Return `seeds`, each metric's statistic with its interval, and `middle`; each env of `own` is a stratum."""
+    """Return `seeds`, `start`, each metric's statistic with its interval, and `middle`; envs of `own` are strata."""
     row: dict[str, Any] = {"seeds": seeds, "middle": "IQM" if len(own) >= 4 else "mean"}
+    if "start" in own:  # pairs have none
+        row["start"] = float(intervals.iqm(own["start"]))
     for metric in METRICS:
         strata = [scores for _, scores in own.groupby("env")[metric]]
         low, high = intervals.bootstrap_interval(strata, seed=seed) if seeds >= FEW else (np.nan, np.nan)
@@ -229,13 +231,17 @@ def _undecided(pairs: pd.DataFrame, baseline: str) -> list[str]:
     notes = []
     for row in compared_pairs(pairs).itertuples():
         where, both = row.env or "Here", f"{row.recipe} and {baseline}"
-        if row.pairs == 1:
+        equal = row.pairs - row.higher - row.lower
+        if equal == row.pairs:
+            notes.append(f"{where}: the final scores of {both} are equal in every seed ({equal}).")
+        elif row.pairs == 1:
             notes.append(
                 f"{where}: {both} have one common seed, so there is no interval, and the difference may be chance."
             )
         elif row.pairs < FEW:
             chance = f"one sign, which happens by chance once in {2 ** (row.pairs - 1)} times"
-            signs = chance if row.pairs in (row.higher, row.lower) else "both signs"
+            one = f"one sign or are 0 ({equal} of {row.pairs})" if equal else chance
+            signs = "both signs" if row.higher and row.lower else one
             notes.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval. The differences "
                          f"have {signs}.")  # fmt: skip
         elif row.final_low <= 0 <= row.final_high:

@@ -4,7 +4,6 @@ A design is plain data, besides parts that a notebook defines: an env, a credit,
 (`runner`), and the training of one cell (`cell`).
 """
 
-import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from mas_lab.describe import describe
+from mas_lab.describe import describe, source_of
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe
 from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
@@ -25,8 +24,9 @@ OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
 SCORES = ("success", "return")
-ENDS_ALONE = 10**9
-"""The default of `score_every`: scores are computed only before the first step and after the last."""
+SCORE_EVERY, ENDS_ALONE = 0.25, 10**9
+"""Default of `score_every`, which draws a curve, and the former one, which stays in the digests of cells: the scores
+along the way change no training and no final score."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Cell:
 
         It is computed once: playing may change an env that was passed as an object.
         """
-        return sha256(json.dumps(self.config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
+        config = _scored(self.config, ENDS_ALONE)
+        return sha256(json.dumps(config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
@@ -69,7 +70,8 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        return Config.of(_without_quiz(self.config), Place(self.path, (self.task, self.arm)))
+        config = _scored(_without_quiz(self.config), SCORE_EVERY)
+        return Config.of(config, Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
@@ -86,18 +88,7 @@ def describe_with_source(part: Any) -> Any:
     kinds = [one if hasattr(one, "__qualname__") else type(one) for one in parts]
     own = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,)) if base.__module__ == "__main__"]
     data = spec(part) if hasattr(part, "step") else describe(part)
-    return {**data, "source": list(map(_source, own))} if own else data
-
-
-def _source(part: Any) -> Any:
-    """Return the source of a function, or of a class's functions with its other attributes."""
-    if isinstance(part, type):
-        return {name: _source(one) for name, one in vars(part).items()
-                if inspect.isfunction(one) or not name.startswith("__")}  # fmt: skip
-    try:
-        return inspect.getsource(part) if inspect.isfunction(part) else re.sub(r" at 0x\w+", "", repr(part))
-    except OSError:  # no source: a dataclass has generated it
-        return None
+    return {**data, "source": list(map(source_of, own))} if own else data
 
 
 @dataclass(frozen=True)
@@ -207,8 +198,7 @@ class Design:
         options: dict[str, Any] = {"settings": {}}
         for one in (self.options, self.tasks[task], self.arms[arm]):
             options = _merged(options, {key: one[key] for key in OPTIONS if key in one})
-        default = {} if options["settings"].get("score_at") else {"score_every": ENDS_ALONE}
-        return {**options, "settings": default | options["settings"]}
+        return options
 
     def _place(self, task: str) -> Place:
         return self.place.to("tasks").to(task)
@@ -280,6 +270,12 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
         of_one_name = are_mappings and value.get("name", old.get("name")) == old.get("name")
         merged[key] = _merged(old, value) if of_one_name else value
     return merged
+
+
+def _scored(config: Mapping[str, Any], every: float) -> Mapping[str, Any]:
+    """Return a config whose `score_every` is `every`, unless it says when to score."""
+    settings = config["settings"]
+    return config if settings.get("score_at") else {**config, "settings": {"score_every": every} | settings}
 
 
 def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,10 +10,12 @@ from typing import Any
 
 import pandas as pd
 
+from mas_lab.describe import without_modules
 from mas_lab.recipes import completed, typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import run_curve, score_curve
+from mas_lab.study.cell import RECORDS
 from mas_lab.study.equality import of_run
 from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
@@ -48,9 +50,9 @@ class Entry:
 def entries(x: Any) -> list[Entry]:
     """Return the runs in `x`, one entry each.
 
-    `x` may be a folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, the folder of its
-    record, a table of curves, or entries. A table has a row per run and scored step: `recipe`, `seed`, `step` or
-    `tokens`, scores, and optionally `env` and `file`.
+    `x` may be a folder of runs or exported zips, one run, a list of either, `{label: runs}`, a study, its folder, the
+    folder of its record, a table of curves, or entries. A table has a row per run and scored step: `recipe`, `seed`,
+    `step` or `tokens`, scores, and optionally `env` and `file`.
     """
     return _with_distinct_names(list(_read(x)))
 
@@ -95,6 +97,9 @@ def run_paths(path: Path) -> list[Path]:
     found = sorted(one for one in path.iterdir() if not (one.name.startswith(".") or is_litter(one.name)))
     for entry in found:
         if not (entry / "run.json").is_file() and entry.suffix != ".zip":
+            if entry.name == RECORDS:
+                raise RunError(f"{path}: lab.study has not written the record of this study yet, which it does when it "
+                               f"ends; pass lab.study(design, {str(path)!r}, play=False)")  # fmt: skip
             raise RunError(f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}")
     if not found:
         raise RunError(f"{path} is empty; put the folders or exported zips of runs there")
@@ -105,7 +110,7 @@ def _of_run(run: Run) -> Entry:
     config, curve = run.config, run_curve(run)
     path = Path(str(run.folder).rstrip("/"))
     try:
-        recipe = completed(config["recipe"])
+        recipe = completed(without_modules(config["recipe"], config.get("sources") or {}))
     except TypeError as error:
         raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
     compared = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}

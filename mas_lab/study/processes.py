@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
 from typing import Any
 
 import loky
@@ -23,6 +24,7 @@ from mas_lab.backends.torch.threads import set_threads
 from mas_lab.display.progress import no_bars, progress_bar
 
 Job = tuple[Any, ...]
+_until_the_end = ExitStack()
 warnings.filterwarnings("ignore", "A worker was restarted")  # after a job with a large model, and no job is lost
 
 
@@ -69,10 +71,10 @@ def _process() -> loky.ProcessPoolExecutor:
 
 
 def _begin(parent: int) -> None:
-    """Set up a new process: ignore interrupts, which the parent handles, and end with the parent."""
+    """Set up a new process: it ignores interrupts, prints nothing about trainings, and ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(psutil.Process(parent),), daemon=True).start()
-    no_bars().__enter__()
+    _until_the_end.enter_context(no_bars())
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process would leak
     set_threads(1)
 

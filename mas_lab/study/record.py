@@ -160,7 +160,9 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
     try:
         versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
         runs = pd.read_csv(folder / RUNS, dtype={"cell": str, "code": str}, keep_default_na=False, na_values={"lr": ""})
-        parts = {part: _by_cell(folder / name) for name, part in ((CURVES, "curve"), (AGENTS, "agents"))}
+        all_failed = "error" in runs and (runs["error"] != "").all()  # and nothing was scored
+        parts = {part: {} if all_failed else _by_cell(folder / name)
+                 for name, part in ((CURVES, "curve"), (AGENTS, "agents"))}  # fmt: skip
         records = []
         for row in runs.to_dict("records"):
             error = {"error": row["error"]} if row.get("error") else {}

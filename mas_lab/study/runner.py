@@ -19,7 +19,7 @@ from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import attempt, run_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Results, budget_unit, run_row
+from mas_lab.study.record import Record, Results, budget_unit, run_row, ship
 from mas_lab.study.sources import handed_in, recorded
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
@@ -111,7 +111,7 @@ class Study(Results):
         self.apart += strangers
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
-        """Train the missing and the failed cells.
+        """Train the missing and the failed cells, and write the record of the study to its folder.
 
         The sweeps of learning rates come first. The comparison follows, at the best rate of each arm.
 
@@ -119,22 +119,28 @@ class Study(Results):
             workers: Number of processes at a time. Default: one per core.
             keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
         """
-        for cells_of_phase in (self.design.sweeps, self.cells):
-            missing = {cell.digest: cell for cell in cells_of_phase()
-                       if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
-            jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
-            for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
-                try:
-                    record, error = ended.result()
-                except BrokenProcessPool:
-                    record, error = None, DIED
-                self._unbegun.pop(cell.digest, None)
-                if record is None:
-                    self._unbegun[cell.digest] = error
-                else:
-                    self._records[cell.digest] = record
-                if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
-                    print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
+        begun = False
+        try:
+            for cells_of_phase in (self.design.sweeps, self.cells):
+                missing = {cell.digest: cell for cell in cells_of_phase()
+                           if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
+                jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
+                begun = begun or bool(jobs)
+                for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
+                    try:
+                        record, error = ended.result()
+                    except BrokenProcessPool:
+                        record, error = None, DIED
+                    self._unbegun.pop(cell.digest, None)
+                    if record is None:
+                        self._unbegun[cell.digest] = error
+                    else:
+                        self._records[cell.digest] = record
+                    if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
+                        print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
+        finally:
+            if begun and self.records():
+                ship(self, self.folder, "lab.study")
 
     @property
     def failed(self) -> dict[str, str]:

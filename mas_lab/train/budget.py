@@ -69,9 +69,9 @@ class Usage:
     def reaches(self, budget: Budget, done: int) -> bool:
         return self.after(done)[budget.kind] >= budget.amount
 
-    def passes(self, counts: Sequence[int], done: int) -> bool:
-        """Return True if step `done` reaches one of these counts of tokens, and no step before it did."""
-        before, now = (self.after(step)["tokens"] for step in (done - 1, done))
+    def passes(self, counts: Sequence[float], done: int, kind: str = "tokens") -> bool:
+        """Return True if step `done` reaches one of these counts of `kind`, and no step before it did."""
+        before, now = (self.after(step)[kind] for step in (done - 1, done))
         return any(before < count <= now for count in counts)
 
     @classmethod

@@ -33,6 +33,8 @@ def check_training(
     """Raise TypeError or ValueError if the arguments of `train` make no training."""
     if steps is None and budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
+    if budget is None and (every := settings.score_every or 1) < 1:
+        raise TypeError(f"train: score_every={every} is a share of a budget; give budget=, or whole steps")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
     if settings.uphill and run is None:

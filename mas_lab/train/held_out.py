@@ -7,6 +7,7 @@ scoring itself (`evaluate`) and the files of scores (`runs.scores`).
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import ceil
 
 import pandas as pd
 
@@ -14,7 +15,7 @@ from mas_lab.env import Env
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
-from mas_lab.train.budget import Usage
+from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.settings import Settings
@@ -44,13 +45,18 @@ def tell(done: int, scores: pd.DataFrame | None = None) -> None:
 class HeldOut:
     """The schedule of scores of `team`: it decides when to score, scores, and keeps the result with the run.
 
-    It scores before the first step, after every `score_every` steps, at the counts of tokens in `score_at`, and after
-    the last step. Without both settings it never scores. Tasks and draws depend on the run's `seed` and are the same at
-    every scored step, so two runs of one seed play the same tasks.
+    It scores before the first step, after every `score_every` steps or shares of `budget`, at the counts of tokens in
+    `score_at`, and after the last step. Without both settings it never scores. Tasks and draws depend on the run's
+    `seed` and are the same at every scored step, so two runs of one seed play the same tasks.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, usage: Usage):
+    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, usage: Usage,
+                 budget: Budget | None = None):  # fmt: skip
         self.env, self.team, self.chosen, self.recorder, self.usage = env, team, chosen, recorder, usage
+        self._every, self._counts = chosen.score_every or 0, [("tokens", chosen.score_at)]
+        if 0 < self._every < 1:
+            shares = [budget.amount * self._every * number for number in range(1, ceil(1 / self._every))]
+            self._counts.append((budget.kind, shares))
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._is_on = chosen.score_every is not None or bool(chosen.score_at)
         self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
@@ -60,8 +66,8 @@ class HeldOut:
 
         None means that no score is due, or that it was kept before.
         """
-        every = self.chosen.score_every
-        is_due = last or done == 0 or (every and done % every == 0) or self.usage.passes(self.chosen.score_at, done)
+        is_due = last or done == 0 or (self._every >= 1 and done % self._every == 0)
+        is_due = is_due or any(self.usage.passes(counts, done, kind) for kind, counts in self._counts)
         if not self._is_on or not is_due or done in self._scored:
             return None
         tell(done)

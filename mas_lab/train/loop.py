@@ -222,7 +222,7 @@ class Training:
         self.versions = self._versions()
         gc.freeze()  # the garbage collector need not walk all that was imported again and again
         try:
-            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.usage)
+            held_out = HeldOut(self.env, self.team, self.seed, self.chosen, self.recorder, self.usage, self.budget)
             if self.ranks:
                 self.ranks.assemble(self.team, self.watch)
             while not self._ended(steps):

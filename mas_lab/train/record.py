@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from mas_lab.describe import describe
+from mas_lab.describe import describe, sources
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe
 from mas_lab.runs.run import FORMAT
@@ -47,9 +47,9 @@ def describe_training(
     import torch
 
     return {
-        "format": FORMAT, **describe_parts(env, recipe, curriculum), "team": describe_team(team), "seed": seed,
-        "settings": asdict(settings), "threads": torch.get_num_threads(), "ranks": ranks, "device": _devices(team),
-        "code": code(), "versions": versions(),
+        "format": FORMAT, **describe_parts(env, recipe, curriculum), "sources": sources(recipe),
+        "team": describe_team(team), "seed": seed, "settings": asdict(settings), "threads": torch.get_num_threads(),
+        "ranks": ranks, "device": _devices(team), "code": code(), "versions": versions(),
     }  # fmt: skip
 
 

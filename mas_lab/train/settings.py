@@ -71,9 +71,9 @@ class Settings:
     uphill: Sequence[str] = ()
     """Names of recipes whose gradients `lab.uphill` compares before the first step, with `tasks` tasks per rollout. The
     run keeps the table (`Run.uphill`), and the inspectors show it. It costs the sampling of twelve steps."""
-    score_every: int | None = None
-    """Steps between scores on held-out tasks; they are also scored before the first step and after the last. `None`:
-    only the scores of `score_at`."""
+    score_every: float | None = None
+    """Steps between scores on held-out tasks; they are also scored before the first step and after the last. A number
+    below 1 is a share of the budget: 0.25 scores after each quarter of it. `None`: only the scores of `score_at`."""
     score_at: Sequence[int] = ()
     """Counts of sampled tokens. Each one is scored after the step that reaches it; there are also scores before the
     first step and after the last."""
@@ -86,7 +86,7 @@ class Settings:
 
     def __post_init__(self):
         counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
-                  "score_every", "score_tasks", "score_episodes")  # fmt: skip
+                  "score_tasks", "score_episodes")  # fmt: skip
         check_arguments(Settings, vars(self), "train", **dict.fromkeys(counts, 1))
         if isinstance(self.overlap, Mapping):
             object.__setattr__(self, "overlap", Overlap(**self.overlap))
@@ -98,6 +98,9 @@ class Settings:
         if self.learn is not None and min(self.learn, default=None) != 0:
             raise ValueError(f"train: learn={self.learn!r}; say who learns from step 0 on, such as {{0: ['solver']}}")
         require_max_norm(self.max_norm, "train")
+        every = self.score_every
+        if every is not None and not (0 < every < 1 or (every >= 1 and every % 1 == 0)):
+            raise ValueError(f"train: score_every={every!r} is no number of steps (1 or more) and no share below 1")
         if any(not isinstance(count, int) or count < 1 for count in self.score_at):
             raise ValueError(f"train: score_at={self.score_at!r}; give counts of tokens, whole numbers of 1 or more")
 

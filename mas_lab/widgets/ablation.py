@@ -26,7 +26,7 @@ from mas_lab.study.comparison import (
 )
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
-from mas_lab.widgets.board import PANEL, SIDE, board_figure, many, profile_figure
+from mas_lab.widgets.board import PANEL, SIDE, board_figure, curve_figure, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 
 
@@ -42,8 +42,8 @@ class AblationBoard:
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
-            are `{label: runs}`, a `lab.study`, the folder of its record, and a table of curves. A table has the columns
-            `recipe`, `seed`, `step` or `tokens`, and scores. A folder of runs must contain nothing else.
+            are `{label: runs}`, a `lab.study`, its folder or that of its record, and a table of curves. A table has the
+            columns `recipe`, `seed`, `step` or `tokens`, and scores. A folder of runs must contain nothing else.
         score: Name of the score, "success" or "return". `None` takes the score that a study names, else "success".
         over: Unit of the common budget: "tokens" (sampled tokens) or "step". For a study it may also be the quantity
             that all arms were given equally. `None` takes the unit that a study names, else "tokens".
@@ -81,7 +81,11 @@ class AblationBoard:
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
         self.runs = run_scores(found, score, over, self.held_out, last)
-        """One row per run: `final` and `area` within the `budget`, see `budget.run_scores`."""
+        """One row per run: `start`, `final` and `area` within the `budget`, see `budget.run_scores`."""
+        self._curves = pd.concat(
+            [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
+                env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
+        )  # fmt: skip
         self.table = compared(on_common_seeds(self.runs), seed)
         """One row per env and recipe, see `comparison.compared`. `failed` counts its failed runs, if any run failed."""
         if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
@@ -121,8 +125,11 @@ class AblationBoard:
             cells = (f"{row.recipe} {many(row.runs, 'run')} of {many(row.seeds, 'seed')}" for row in own.itertuples())
             parts.append((f"{env}: " if len(own) < len(self.table) else "") + "; ".join(cells))
         budgets = ", ".join(f"{budget:,.0f}" for budget in self.runs["budget"].unique())
-        unit = {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
-        return f"{self.score} on {self._whose}, up to {budgets} {unit}. {'. '.join(parts)}"
+        return f"{self.score} on {self._whose}, up to {budgets} {self._unit}. {'. '.join(parts)}"
+
+    @property
+    def _unit(self) -> str:
+        return {"tokens": "sampled tokens", "step": "steps"}.get(self.over, self.over.replace("_", " "))
 
     @property
     def _whose(self) -> str:
@@ -130,15 +137,16 @@ class AblationBoard:
 
     def _counts(self) -> str:
         """Return HTML: what was compared, with a row per task."""
-        table = self.table.assign(seeds=[
-            f"{row.seeds}" if row.runs == row.seeds else f"{row.seeds} ({many(row.runs, 'run')})"
-            for row in self.table.itertuples()
+        table = self.table.assign(cell=[
+            f"{row.start:.2f}\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}{row.final:.2f}\n{many(row.seeds, 'seed')}"
+            + f", {row.runs} runs" * (row.runs != row.seeds) for row in self.table.itertuples()
         ])  # fmt: skip
-        wide = table.pivot(index="env", columns="recipe", values="seeds").fillna("–")
+        wide = table.pivot(index="env", columns="recipe", values="cell").fillna("–")
         wide = wide.loc[list(dict.fromkeys(table["env"])), list(dict.fromkeys(table["recipe"]))]
         budget = self.runs.groupby("env")["budget"].first().map("{:,.0f}".format)
         wide.insert(0, self.over.replace("_", " "), budget)
-        return table_html(wide.rename_axis("task").reset_index(), f"{self.score} on {self._whose}: budget, and seeds")
+        caption = f"{self.score} on {self._whose}: budget, and from the start to the end"
+        return table_html(wide.rename_axis("task").reset_index(), caption)
 
     def figure(self) -> Figure:
         """Draw every run as a dot, with the IQM and interval of each recipe.
@@ -165,6 +173,9 @@ class AblationBoard:
         """Return each figure with a sentence that describes it, its numbers and its minimum width."""
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
+        if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
+            curves, least = curve_figure(self._curves, self.over, self.score, self._unit), 560 * (self.envs is not None)
+            drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn
@@ -228,6 +239,7 @@ BOARD = (
     f"From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. Below ten pairs, "
     "the diamond of the differences is their mean."
 )
+CURVES = "{} of every run over its training, a thin line with a dot per score, and the mean of each recipe's runs."
 NOTE = (
     "<p>The interquartile mean (IQM) is the mean of the middle half of a recipe's runs. Of fewer than four runs it is "
     "their mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Below ten pairs, the "

@@ -11,7 +11,7 @@ import pandas as pd
 from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_lines
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
 
@@ -125,6 +125,28 @@ def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()
                            hovertemplate="%{y:.2f} above %{x:.3f}")  # fmt: skip
     figure.update_layout(**LAYOUT, height=360, yaxis_title="share of runs above it", yaxis_range=[-0.02, 1.02])
     return figure.update_xaxes(title_text=for_plotly(FINAL.format(score)))
+
+
+def curve_figure(curves: pd.DataFrame, over: str, score: str, unit: str) -> Figure:
+    """Draw a panel per env: the score of each run over `over`, whose name is `unit`, and the mean of each recipe.
+
+    `curves`: a row per run and score: `env`, `recipe`, `seed` (a number of the run), `over` and `score`.
+    """
+    envs, among = list(dict.fromkeys(curves["env"])), list(dict.fromkeys(curves["recipe"]))
+    columns = min(2, len(envs))
+    rows = -(-len(envs) // columns)
+    figure = make_subplots(rows=rows, cols=columns, subplot_titles=list(map(for_plotly, envs)),
+                           vertical_spacing=0.3 / rows, horizontal_spacing=0.12)  # fmt: skip
+    for place, env in enumerate(envs):
+        named = {trace.name for trace in figure.data if trace.showlegend}
+        where = {"row": place // columns + 1, "col": place % columns + 1}
+        for trace in recipe_lines(curves[curves["env"] == env], over, score, among=among).data:
+            figure.add_trace(trace.update(showlegend=trace.showlegend is None and trace.name not in named), **where)
+        figure.update_xaxes(title_text=for_plotly(unit), title_standoff=4, rangemode="nonnegative", **where)
+    figure.update_yaxes(range=[-0.02, 1.02] if score == "success" else None)
+    figure.update_yaxes(title_text=for_plotly(score), col=1)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 70, "b": 50}}, height=120 + 230 * rows)
+    return figure.update_layout(legend_y=1 + 28 / (230 * rows))  # above the names of the tasks
 
 
 def many(count: int, noun: str) -> str:

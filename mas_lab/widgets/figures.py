@@ -45,7 +45,7 @@ def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "su
 
     A dot stands where a run was scored. `scores` has the columns `recipe`, `seed`, `tokens` (sampled so far), and `y`.
     """
-    figure = _recipe_lines(scores, "tokens", y)
+    figure = recipe_lines(scores, "tokens", y)
     figure.update_layout(xaxis_title="sampled tokens", yaxis_title=for_plotly(y_title), yaxis_range=[0, 1])
     return figure.update_xaxes(rangemode="nonnegative")
 
@@ -89,15 +89,19 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
 
     `norms` has the columns `recipe`, `seed`, `step`, and `y`, and one row per step. A norm of 0 leaves a gap.
     """
-    figure = _recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
+    figure = recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
     ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
     return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
 
 
-def _recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False) -> Figure:
-    """Draw each recipe's runs and mean; without `every`, each run has its own `x` and is drawn as dots and lines."""
-    figure, shades, dashes = Figure(), recipe_colors(table["recipe"]), recipe_dashes(table["recipe"])
+def recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False, among: Sequence[str] = ()) -> Figure:
+    """Draw each recipe's runs and mean; without `every`, each run has its own `x` and is drawn as dots and lines.
+
+    `among`: other recipes on the page, so that each keeps its colour.
+    """
+    names = [*table["recipe"], *among]
+    figure, shades, dashes = Figure(), recipe_colors(names), recipe_dashes(names)
     for recipe, runs in table.groupby("recipe", sort=False):
         name, line = for_plotly(recipe), {"color": shades[recipe], "dash": dashes[recipe]}
         for _, run in runs.groupby("seed"):

@@ -24,10 +24,11 @@ from mas_lab.study.entries import entries
 def handed_in(tmp_path_factory):
     folder = tmp_path_factory.mktemp("class")
     env = lab.make_env("vote", n_agents=2)
-    for student, steps in (("ada", 2), ("bob", 1)):
+    for student, steps, asked in (("ada", None, {"budget": {"episodes": 32}, "score_every": 0.5}),
+                                  ("bob", 1, {"score_every": 1})):  # fmt: skip
         team = lab.Team.per_agent(lambda agent: lab.load_policy("math", lr=1e-4), env.agents)
-        scores = {"score_every": 1, "score_tasks": 4, "score_episodes": 2}
-        for _ in lab.train(env, team, "dr_mas", steps, seed=steps, run=folder / student, tasks=2, **scores):
+        asked |= {"score_tasks": 4, "score_episodes": 2}
+        for _ in lab.train(env, team, "dr_mas", steps, seed=steps or 2, run=folder / student, tasks=2, **asked):
             pass
         lab.export(folder / student, folder / f"{student}.zip")
     return folder

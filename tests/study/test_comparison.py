@@ -48,7 +48,7 @@ def said(table):
 def test_final_and_area_lie_within_the_budget_that_all_reached():
     runs = scores(curves(("a", 0, RISING), ("b", 0, FLAT))).set_index("recipe")
     assert runs["budget"].tolist() == [20, 20] and runs["reached"].tolist() == [20, 40]
-    assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5]
+    assert runs.loc["a", list(METRICS)].tolist() == [1.0, 0.5] and runs["start"].tolist() == [0.0, 0.2]
     assert runs.loc["b", list(METRICS)].tolist() == pytest.approx([0.2, 0.2])
     early = scores(curves(("a", 0, RISING), ("b", 0, [(0, 0.2), (15, 0.2)]))).set_index("recipe")
     assert early.loc["a", list(METRICS)].tolist() == pytest.approx([0.75, 0.375])  # cut between two points
@@ -137,7 +137,8 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
 def test_recipes_are_compared_per_env_and_over_all():
     heights = {"a": from_height(0.1, 5), "b": from_height(0.5, 5)}
     runs = scores(curves(*levels("x", **heights), *levels("y", **heights)))
-    told = compared(runs).set_index(["env", "recipe"])
+    told = compared(runs.assign(start=runs["final"] / 2)).set_index(["env", "recipe"])
+    assert told["start"].tolist() == pytest.approx([0.15, 0.35, 0.15, 0.35])
     assert told.loc[("x", "a"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.3)]
     assert told.loc[("y", "b"), "final_low"] < 0.7 < told.loc[("y", "b"), "final_high"]
     over = over_envs(runs).set_index("recipe")
@@ -180,7 +181,11 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
     (levels(a=[0.1, 0.2], b=[0.3, 0.1]), "b and a have 2 common seeds, too few for an interval. The "
                                          "differences have both signs."),
     (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "have one sign, which happens by chance once in 4 times"),
-    (levels(a=[0.1], b=[0.3]), "b and a have one common seed, so there is no interval"),
+    (levels(a=[0.1, 0.2, 0.3], b=[0.2, 0.1, 0.3]), "The differences have both signs."),
+    (levels(a=[0.1, 0.2, 0.3], b=[0.1, 0.1, 0.2]), "The differences have one sign or are 0 (1 of 3)."),
+    *((levels(a=from_height(0.1, n), b=from_height(0.1, n)), f"b and a are equal in every seed ({n}).")
+      for n in (1, 2, 3, 5, 10)),
+    (levels(a=[0.1], b=[0.3]), "b and a have one common seed, so there is no interval, and the difference may be "),
     (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "no difference between the final scores of"),
     ([level("a", 0, 0.1), level("b", 1, 0.1)], "no seed was run under both a and b"),
     ([level("a", 0, 0.1, "", "alice"), level("a", 0, 0.1, "", "bob")], "Seed 0 of a has 2 runs (alice, bob)"),
@@ -191,6 +196,7 @@ def test_profiles_hold_the_recipes_that_were_run_on_every_env():
 def test_the_board_says_what_the_runs_cannot_show(runs, words):
     told = said(curves(*runs))
     assert words in told and bool(words) == bool(told), "a clear difference needs no caution"
+    assert told.count(" and a ") <= 1, "one sentence about a pair of recipes"
 
 
 def test_tables_that_are_no_curves_are_refused():
@@ -200,6 +206,9 @@ def test_tables_that_are_no_curves_are_refused():
         lab.AblationBoard(pd.concat([curves(level("a", 0, 0.1))] * 2))
     with pytest.raises(TableError, match="has no column 'return'; it has recipe, seed"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), score="return")
+    for nothing in (np.nan, np.inf):
+        with pytest.raises(TableError, match="a, seed 0 has no finite success at some step"):
+            lab.AblationBoard(curves(("a", 0, [(0, 0.1), (10, nothing)])))
     with pytest.raises(ValueError, match="baseline='c' is none of the recipes: a"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), baseline="c")
     for nothing in ([], {}, 3):

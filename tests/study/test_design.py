@@ -36,7 +36,7 @@ def test_an_arm_overrides_a_task_and_a_task_overrides_the_design():
                            ("three", "global", 7), ("three", "steep", 7)]  # fmt: skip
     two, three = found["two", "global", 0], found["three", "steep", 7]
     assert two["env"] == {"name": "ladder", "n_agents": 2} and three["env"] == {"name": "ladder", "n_agents": 3}
-    assert three["settings"] == {"tasks": 2, "max_norm": 0.1, "score_every": 10**9}
+    assert three["settings"] == {"tasks": 2, "max_norm": 0.1}
     assert (two["team"]["lr"], three["team"]["lr"]) == (3e-4, 1e-3)
     assert made.comparisons({})[-1].training().recipe == RECIPES["grpo"].replace(eps=0.1)
 
@@ -68,6 +68,16 @@ def test_equal_configs_have_one_digest_and_any_other_has_another():
     assert len({cell.digest for cell in first}) == 4 and len({cell.name for cell in first}) == 4
     changed = [design(budget={"episodes": 64}), design(settings={"tasks": 3}), design(team=TINY["team"] | {"lr": 1e-4})]
     assert all(one.comparisons({})[0].digest != first[0].digest for one in changed)
+
+
+def test_the_default_of_scores_leaves_the_digests_of_recorded_cells():
+    """A cell that names no scores has the digest that it had when it was scored at the ends alone."""
+    [cell, *_] = design().comparisons({})
+    [ends, *_] = design(settings=TINY["settings"] | {"score_every": 10**9}).comparisons({})
+    assert cell.digest == ends.digest == "3244c0346e"
+    assert cell.training().settings["score_every"] == 0.25 and ends.training().settings["score_every"] == 10**9
+    [named, *_] = design(settings=TINY["settings"] | {"score_at": [100]}).comparisons({})
+    assert "score_every" not in named.training().settings and named.digest != cell.digest
 
 
 UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": {"max_norm": None}}}

@@ -4,6 +4,7 @@ import shutil
 
 import pandas as pd
 import pytest
+from own_parts import written_in
 from small import RECIPE, SETTINGS, Relay, copied, make_team
 
 import mas_lab as lab
@@ -54,12 +55,23 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
     for place, path in enumerate((*others, first), start=1):
         if path == first:
             assert not lab.AblationBoard(runs, score="return").held_out
-            with pytest.raises(TableError, match="no return at some step, or no scored step"):
+            with pytest.raises(TableError, match="no finite return at some step, or no scored step"):
                 lab.AblationBoard(runs, score="return", held_out=True)
         for step in (0, 1):
             lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
     assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.1, 1.1]
+
+
+def test_a_part_of_a_notebook_and_the_same_part_of_a_module_are_one_recipe(models, tmp_path):
+    for name, module, number in (("a", "__main__", 0.0), ("b", "parts", 0.0), ("c", "__main__", 1.0)):
+        recipe = RECIPE.replace(center=written_in(module, number)["center"])
+        list(lab.train(Relay(), make_team("shared", models), recipe, 1, run=tmp_path / name, **SETTINGS))
+    runs = [lab.load_run(tmp_path / name) for name in "abc"]
+    moved = lab.AblationBoard(runs[:2], score="return")
+    assert moved.table[["recipe", "runs"]].to_numpy().tolist() == [["at_grpo", 2]]
+    changed = lab.AblationBoard([runs[0], runs[2]], score="return").table["recipe"].tolist()
+    assert len(set(changed)) == 2 and all(name.startswith("at_grpo (center=center@") for name in changed)
 
 
 def test_a_file_that_is_no_run_is_named(handed_in, tmp_path):

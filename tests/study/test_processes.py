@@ -19,7 +19,7 @@ from mas_lab.study.processes import ended_jobs
 def test_a_job_that_fails_or_dies_costs_no_other():
     """The functions of a cell, here a lambda, reach the processes as well."""
     own = (lambda number: (number, os.getpid()), 7)
-    asked = [own, (jobs.die,), (jobs.fail,), own, (jobs.shows_no_bar,)]
+    asked = [own, (jobs.die,), (jobs.fail,), own, (jobs.is_silent,)]
     found = {id(job): ended for job, ended in ended_jobs(asked, workers=2)}
     ended = [found[id(job)] for job in asked]
     assert len(found) == 4 and ended[0].result()[0] == 7 and ended[0].result()[1] != os.getpid()

@@ -11,6 +11,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import yaml
+from small import bits
 from tiny_study import TINY
 
 import __main__
@@ -94,6 +95,32 @@ def in_a_cell(source, name):
     exec(compile(source, name, "exec"), vars(__main__))
 
 
+def test_the_board_opens_the_folder_of_a_study(made, tmp_path):
+    board, study = lab.AblationBoard(str(made.folder)), lab.AblationBoard(made)
+    assert repr(board) == repr(study) and board.held_out and board.over == "episodes"
+    pd.testing.assert_frame_equal(board.runs, study.runs, rtol=1e-5)
+    assert board.cautions == study.cautions and board.equality.equals(study.equality)
+    unwritten = tmp_path / "unwritten"
+    shutil.copytree(made.folder / RECORDS, unwritten / RECORDS)
+    with pytest.raises(lab.RunError, match=r"unwritten: lab\.study has not written the record of this study yet, .*"
+                                           r"lab\.study\(design, '.*unwritten', play=False\)"):  # fmt: skip
+        lab.AblationBoard(unwritten)
+
+
+def test_a_study_is_scored_along_the_way_and_trains_and_ends_the_same(tmp_path):
+    """Four steps: five scores by default, two where the design asks for the ends alone."""
+    asked = TINY | {"budget": {"episodes": 64}, "seeds": 1, "arms": {"own": {"recipe": "dr_mas"}}}
+    scored = {"tasks": 2, "score_tasks": 3, "score_episodes": 1}
+    found = {name: lab.study(asked | {"settings": scored | more}, tmp_path / name, workers=1, keep="all")
+             for name, more in (("default", {}), ("ends", {"score_every": 10**9}))}  # fmt: skip
+    steps = {name: study.curves["step"].tolist() for name, study in found.items()}
+    assert steps == {"default": [0, 1, 2, 3, 4], "ends": [0, 4]}
+    one, other = (run_of(study.folder, study.cells()[0]) for study in found.values())
+    assert bits(one) == bits(other)
+    boards = [lab.AblationBoard(study).runs for study in found.values()]
+    assert boards[0]["final"].tolist() == boards[1]["final"].tolist()
+
+
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
     in_a_cell(IN_A_CELL, "<cell 1>")
     own, credit = __main__.Own, __main__.doubled
@@ -105,6 +132,7 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert found.table.query("state == 'made'")[["task", "arm"]].to_numpy().tolist() == [["two", "a"]]
     assert "failed: dies, a, seed 0: its process died" in repr(found)
     assert "failed: two, lost, seed 0: PolicyError: no model 'no/such/model'" in repr(found)
+    assert set(lab.AblationBoard(found.folder).table["env"]) == {"two"}, "its parts are no obstacle"
     record = Recorded(ship(found, tmp_path / "record", "the command"))
     assert set(lab.AblationBoard(record).table["env"]) == {"two"}
     first = [cell.digest for cell in found.cells()]
@@ -114,8 +142,9 @@ def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_
     assert lab.study(asked, found.folder, play=False).cells()[0].digest != first[0], "a credit of other code is another"
 
 
-def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
-    """As a kill leaves it: a run of one step, with its checkpoint, and no record."""
+def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
+    """As a kill leaves it: a run of one step, with its checkpoint, and no record. The study prints, its training does
+    not."""
     missing = made.cells()[1]
     folder = shutil.copytree(made.folder, tmp_path / "tiny")
     shutil.rmtree(run := run_of(folder, missing))
@@ -127,6 +156,8 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path):
                    **asked.settings))  # fmt: skip
     assert lab.load_run(run).steps == 1
     again = lab.study(ASKED, folder, workers=1)
+    out, err = capfd.readouterr()
+    assert out == "" and f"1/1  {missing}: made" in err
     now = json.loads(record.read_text())
     assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
@@ -143,6 +174,9 @@ def test_a_training_that_diverges_is_a_result(tmp_path):
     shipped = Recorded(ship(found, tmp_path / "record", "command"))
     assert shipped.failures() == found.failures() and [one[:3] for one in found.failures()] == [("two", "wild", 0)]
     assert lab.AblationBoard(shipped).cautions[0] == board.cautions[0]
+    alone = lab.study(ASKED | {"arms": {"wild": arms["wild"]}, "tasks": {"two": {"seeds": 1}}}, found.folder)
+    with pytest.raises(ValueError, match="AblationBoard: every run failed; the first: wild, seed 0: "):
+        lab.AblationBoard(alone.folder)
 
 
 def test_a_quiz_asks_every_agent_before_and_after(made):

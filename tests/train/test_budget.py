@@ -1,7 +1,7 @@
 """A training ends with its budget, wherever it was stopped on the way, and its usage is that of the run."""
 
 import pytest
-from small import start
+from small import bits, start
 
 import mas_lab as lab
 from mas_lab.runs.scores import run_curve, score_curve
@@ -54,6 +54,20 @@ def test_scores_stand_where_a_count_of_tokens_is_reached_and_at_both_ends(six, m
         pass
     list(start("shared", models, run, 6, **asked))
     assert score_curve(lab.load_run(run))["step"].tolist() == [0, 1, 3, 4, 6]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_share_of_the_budget_is_scored_after_the_step_that_reaches_it(six, models, tmp_path, kind):
+    """Six steps; a quarter of the budget is reached by the first step whose sum is that much."""
+    usage, run = Usage.of(lab.load_run(six[0])), tmp_path / "run"
+    amount = usage.after(6)[kind]
+    asked = {"budget": {kind: amount}, "score_every": 0.25, "score_tasks": 2, "score_episodes": 1}
+    for _ in zip(range(3), start("shared", models, run, None, **asked), strict=False):
+        pass
+    list(start("shared", models, run, None, **asked))
+    reached = [next(s for s in range(7) if usage.after(s)[kind] >= amount * share / 4) for share in range(5)]
+    assert score_curve(lab.load_run(run))["step"].tolist() == reached and len(set(reached)) == 5
+    assert bits(run) == bits(six[0])
 
 
 NO_BUDGETS = {

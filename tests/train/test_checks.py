@@ -29,6 +29,9 @@ def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, ste
     (ValueError, r"score_at=.*whole numbers of 1 or more", {"score_at": [0]}),
     (ValueError, r"aggregate='mean'; known are token, turn", {"recipe": small.RECIPE.replace(aggregate="mean")}),
     (TypeError, r"give steps=, how many to make, or budget=", {"steps": None}),
+    (TypeError, r"score_every=0\.5 is a share of a budget; give budget=, or whole steps", {"score_every": 0.5}),
+    (ValueError, r"score_every=2\.5 is no number of steps", {"score_every": 2.5}),
+    (ValueError, r"score_every=inf is no number of steps", {"score_every": float("inf")}),
     (ValueError, r"K = 1", {"recipe": lab.RECIPES["grpo"].replace(plan=lab.episodes(1))}),
     (ValueError, r"K = 1", {"recipe": lab.RECIPES["magrpo"].replace(plan=lab.joint(1))}),
 ])  # fmt: skip

@@ -47,6 +47,33 @@ def test_the_page_shows_both_where_there_are_several_tasks(tmp_path):
     assert page.count("The numbers behind this figure") == 2 and one.count("The numbers behind this figure") == 1
 
 
+def rising(envs="xy"):
+    """Recipe a goes from 0.1 over 0.2 to 0.3, b from 0.1 over 0.4 to 0.7, with two seeds of the same scores."""
+    rows = [
+        (env, recipe, seed, tokens, 0.1 + share * tokens)
+        for env, (recipe, share), seed, tokens in product(envs, [("a", 0.01), ("b", 0.03)], range(2), (0, 10, 20))
+    ]
+    return pd.DataFrame(rows, columns=["env", "recipe", "seed", "tokens", "success"])
+
+
+def test_the_start_stands_beside_the_end_and_curves_are_drawn_where_there_are_scores_between(tmp_path):
+    table = rising()
+    full, ends = (lab.AblationBoard(one) for one in (table, table[table["tokens"] != 10]))
+    assert full.table["start"].tolist() == [0.1] * 4 and full.table["final"].tolist() == pytest.approx([0.3, 0.7] * 2)
+    for drawn, count in ((full, 3), (ends, 2)):
+        page = drawn.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "0.10\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}0.70\n2 seeds" in page and page.count("<figure ") == count
+    figure = full._figures()[1][0]
+    means = [trace for trace in figure.data if trace.line.width == 3]
+    assert [(trace.name, trace.xaxis, trace.showlegend) for trace in means] == [
+        ("a", "x", True), ("b", "x", True), ("a", "x2", False), ("b", "x2", False)
+    ]  # fmt: skip
+    assert [(trace.y[0], trace.y[-1]) for trace in means] == [(0.1, pytest.approx(0.3)), (0.1, pytest.approx(0.7))] * 2
+    runs = [trace for trace in figure.data if trace.line.width == 1]
+    assert len(runs) == 8 and all(list(trace.x) == [0, 10, 20] for trace in runs)
+    assert {trace.name: trace.line.color for trace in figure.data} == recipe_colors(["a", "b"])
+
+
 def test_a_recipe_has_its_colour_in_every_figure_of_a_board_and_on_every_board():
     several = board(5, recipes=("grpo", "own reward", "dr_mas"))
     shades = recipe_colors(["dr_mas", "grpo", "own reward"])

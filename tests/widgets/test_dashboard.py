@@ -15,7 +15,7 @@ from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 import mas_lab as lab
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
-from mas_lab.widgets.training import Training, training_figure
+from mas_lab.widgets.training import Training, _rewards, training_figure
 
 MANY = 10_000
 
@@ -109,7 +109,7 @@ def test_the_instruments_take_a_training_under_way(models, tmp_path, kept):
 def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=1)).wait()
     figure, shades = board.figure(), colors(("asker", "doer"))
-    lines = {trace.name: trace for trace in figure.data if trace.mode != "markers"}
+    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines"}
     curves = [trace for trace in figure.data if trace.name == "training episodes, best of 3 candidates"]
     assert [list(trace.y) for trace in curves] == [board.curve[name].tolist() for name in ("success", "return")]
     assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades
@@ -120,6 +120,29 @@ def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     page = board.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<figure " in page and "The numbers behind this figure" in page and len(page) < 8e6
     assert training_figure(Training(), ("a",), "training episodes", {}).data[0].x == ()
+
+
+def test_the_figure_has_a_line_of_rewards_per_agent_from_the_start_of_a_resumed_run(models, tmp_path):
+    reports = list(start("shared", models, None, 3))
+    dashboard(models, 2, tmp_path / "run").wait()
+    board = dashboard(models, 3, tmp_path / "run").wait()
+    for agent, color in colors(("asker", "doer")).items():
+        [line] = [trace for trace in board.figure().data if trace.name == agent]
+        means = [report.turns.groupby("agent")["local_reward"].mean()[agent] for report in reports]
+        assert list(line.x) == [0, 1, 2] and list(line.y) == pytest.approx(means) and line.line.color == color
+        assert line.showlegend is None and len(set(means)) > 1
+
+
+def test_agents_without_own_rewards_are_drawn_by_their_credit():
+    so_far = Training()
+    turns = pd.DataFrame({"agent": ["a", "a", "b"], "local_reward": 0.0, "credit": [1.0, 0.0, 3.0]})
+    for step in range(2):
+        so_far._rewards.append(_rewards(turns.assign(step=step)))
+    figure = training_figure(so_far, ("a", "b"), "training episodes", {})
+    assert {trace.name: list(trace.y) for trace in figure.data if trace.name in ("a", "b")} == {
+        "a": [0.5, 0.5], "b": [3.0, 3.0]
+    }  # fmt: skip
+    assert "credit (mean per call)" in [axis.title.text for axis in figure.select_yaxes()]
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -17,9 +17,10 @@ from small import RECIPE, SETTINGS
 import mas_lab as lab
 from mas_lab import widgets
 from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
+from mas_lab.widgets.board import curve_figure
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, wrong_over_steps
 from mas_lab.widgets.document import STATIC, document, policy
-from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, uphill_dots
+from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, recipe_lines, uphill_dots
 from mas_lab.widgets.live import Controls
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
@@ -73,6 +74,8 @@ DRAWN = {
     "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
+    "recipe_lines": lambda *_: recipe_lines(SCORES, "tokens", "success"),
+    "curve_figure": lambda *_: curve_figure(TASKS, "tokens", evil("success"), evil("unit")),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
     "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
     "training_figure": training, "engine_lanes": lambda run, _: lab.Timeline(run).figure(),
