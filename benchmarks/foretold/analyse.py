@@ -2,8 +2,8 @@
 
     python benchmarks/foretold/analyse.py
 
-Prints tables and writes `data/results/foretold/{agents,hits,returns}.csv`. Everything but `returns` was fixed before the
-first training; `README.md` says it in words. Leaves out: the trainings (`run`).
+Prints tables and writes `data/results/foretold/{agents,hits,returns}.csv`. All but `returns` was fixed before the first
+training; `README.md` says it in words. Leaves out: the trainings (`run`).
 """
 
 import sys
