@@ -179,9 +179,9 @@ class RewardInspector:
             The path of the file.
         """
         agents = self.source.agents
-        described = f"Credits and advantages of {', '.join(agents)} under two baselines, at step {self.step}"
+        described = f"Credits, and advantages in standard deviations, under two baselines, at step {self.step}"
         drawn = [figure_html(*one) for one in self._harm()]
-        drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 140 * len(agents)))
+        drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 125 * len(agents)))
         curves = "".join(figure_html(*curve) for curve in self._curves())
         keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
         body = (

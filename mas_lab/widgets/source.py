@@ -60,7 +60,9 @@ class Source:
     @property
     def verdict(self) -> str:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
-        return f"<p><b>{escape(verdict_of_table(*self.judged, self.uphill))}</b></p>" if self.judged else ""
+        if not self.judged:
+            return ""
+        return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged, self.uphill))}</b></p>'
 
     @property
     def steps(self) -> list[int]:

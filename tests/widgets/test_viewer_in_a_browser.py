@@ -81,6 +81,13 @@ def counts(page):
     return page.locator(".move .where").all_inner_texts()
 
 
+def test_the_verdict_stands_whole_above_the_viewer(opened):
+    page = opened()
+    told, viewer = page.locator("p.verdict"), page.locator(".viewer").bounding_box()
+    above = told.bounding_box()
+    assert above["y"] + above["height"] <= viewer["y"] and told.evaluate("x => x.scrollWidth <= x.clientWidth")
+
+
 def test_the_index_is_sorted_and_filtered(opened, turns):
     page = opened()
     index = lab.RolloutViewer(turns).index
