@@ -23,7 +23,7 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw the same credits under two baselines, in one column per agent.
 
     The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
-    under either baseline, in standard deviations.
+    under either baseline, in standard deviations (SD).
     """
     rows = turns[trained(turns)].reset_index(drop=True)
     values = {"credit": rows["credit"], **both_baselines(rows)}
@@ -49,7 +49,7 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
             means.append(("own mean", rows.loc[own, "credit"].mean(), {"color": shades[agent], "width": 3}))
         for name, mean, line in means:
             figure.add_vline(x=mean, line=line, name=name, showlegend=place == 1, row=1, col=place)
-    for row, title in enumerate(("credit", "advantage"), start=1):
+    for row, title in enumerate(("credit", "advantage (SD)"), start=1):
         span = [edges[row - 1][0], edges[row - 1][-1]]
         figure.update_xaxes(title_text=title, title_standoff=4, range=span, row=row)
     figure.update_yaxes(title_text="rows", col=1)

@@ -166,7 +166,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     assert page.locator("button.jupyter-button").count() == 0, "a button that does nothing any more is left"
     kept = lab.load_run(run)
     assert kept.checkpoint().step == kept.steps >= 5
-    assert page.get_by_text(f"step {kept.steps} of 10000").count() == 1
+    assert page.get_by_text(f"{kept.steps} of 10000 steps").count() == 1
     page.close()
 
 
@@ -220,7 +220,7 @@ def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_al
 def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
     notebook = nbformat.read(notebooks_dir() / "03_normalization.ipynb", 4)
     page = run_all(execution.with_parameters(notebook, {"SMOKE": True}), "normalization.ipynb")
-    looked = page.locator(".widget-interact pre", has_text="signal of the helper")
+    looked = page.locator(".widget-interact pre", has_text="F of the helper")
     looked.wait_for()
     before = looked.inner_text()
     slider = page.locator(".widget-interact", has_text="pay").locator("[role=slider]").first

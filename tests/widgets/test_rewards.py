@@ -88,7 +88,7 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
     lines = {(shape.line.dash or "solid", round(shape.x0, 9)) for shape in figure.layout.shapes}
     assert ("solid", round(1 / 3, 9)) in lines and ("dash", round(4 / 6, 9)) in lines
     titles = [figure.layout.xaxis3.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
-    assert all(titles) and "standard deviations" in titles[1]
+    assert all(titles) and "(SD)" in titles[1]
 
 
 def test_it_reads_tables_reports_runs_and_paths(spiky):
