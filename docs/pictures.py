@@ -237,7 +237,7 @@ def training() -> None:
     env = lab.make_env(demo.ENV)
     watched = {"watch": lab.SpikeWatch(), "foreground": True, "score_every": 5, **demo.SETTINGS}
     trained = lab.LiveDashboard(env, demo.make_team(env), "grpo", demo.STEPS, seed=SEED, **watched)
-    instrument(trained, "training.png", 585, width=760, hide=", .described, details")
+    instrument(trained, "training.png", 795, width=760, hide=", .described, details")
 
 
 def asynchronous() -> None:

@@ -54,7 +54,7 @@ SIZES = {
     "0.3M": Size(10, shape=(3, 96, 4), warm=(3e-3, 64, 25)),
     "3M": Size(10, shape=(4, 256, 4), warm=(1e-3, 64, 25)),
     "10M": Size(5, shape=(6, 384, 6), warm=(6e-4, 64, 25)),
-    "135M": Size(5, (3e-4, 1e-3, 3e-3), 9, ARMS),
+    "135M": Size(5, (1e-4, 3e-4, 1e-3, 3e-3), 9, ARMS),
 }
 BASE, RANK = "smollm2-135m", 8
 STAGES = tuple(f"stage_{i + 1}" for i in range(6))
@@ -159,13 +159,15 @@ def rates(name: str, workers: int | None) -> dict[str, float]:
     size, found = SIZES[name], []
     first_weights(name, size.rate_seed)
     for setting in RATED:
-        arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
+        tried = size.rates if setting == "ladder" or size.shape else size.rates[:-1]
+        arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in tried}
         data = design(name, setting, arms, [size.rate_seed])
         data["name"] = f"carries/{name}/rates_{setting}"
         found.append(learned(played(data, workers, f"python benchmarks/carries/run.py {name}"), SETTINGS[setting][2]))
-    table = pd.concat(found).groupby("arm")["quiz_after"].mean()
+    table = pd.concat(found).groupby("arm")["quiz_after"].agg(["mean", "size"])
+    table = table.loc[table["size"] == len(RATED), "mean"]  # rates that both settings tried
     table.index = pd.MultiIndex.from_tuples([one.split(" at ") for one in table.index], names=["recipe", "lr"])
-    table = table.unstack("lr")[[f"{lr:g}" for lr in size.rates]]
+    table = table.unstack("lr")
     print(table.round(3).to_string(), flush=True)
     if size.shape:  # one rate for all arms
         return dict.fromkeys(ARMS, float(table.sum().idxmax()))
