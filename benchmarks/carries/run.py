@@ -159,15 +159,13 @@ def rates(name: str, workers: int | None) -> dict[str, float]:
     size, found = SIZES[name], []
     first_weights(name, size.rate_seed)
     for setting in RATED:
-        tried = size.rates if setting == "ladder" or size.shape else size.rates[:-1]
-        arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in tried}
+        arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
         data = design(name, setting, arms, [size.rate_seed])
         data["name"] = f"carries/{name}/rates_{setting}"
         found.append(learned(played(data, workers, f"python benchmarks/carries/run.py {name}"), SETTINGS[setting][2]))
-    table = pd.concat(found).groupby("arm")["quiz_after"].agg(["mean", "size"])
-    table = table.loc[table["size"] == len(RATED), "mean"]  # rates that both settings tried
+    table = pd.concat(found).groupby("arm")["quiz_after"].mean()
     table.index = pd.MultiIndex.from_tuples([one.split(" at ") for one in table.index], names=["recipe", "lr"])
-    table = table.unstack("lr")
+    table = table.unstack("lr")[[f"{lr:g}" for lr in size.rates]]
     print(table.round(3).to_string(), flush=True)
     if size.shape:  # one rate for all arms
         return dict.fromkeys(ARMS, float(table.sum().idxmax()))

@@ -48,7 +48,7 @@ lab.course.explain("{name}", \"\"\"
 """.strip()
 INSTALL = """
 # @title The kit, where it is missing. Nothing that is installed is replaced.
-SOURCE = ""  # if no wheel lies beside this notebook or in a data set: "git+https://...", or a wheel in a mounted Drive
+SOURCE = ""  # if no wheel lies beside this notebook or in a data set: "git+https://...", or a path in your Drive
 
 import importlib.util
 import runpy
@@ -57,16 +57,16 @@ import sys
 from pathlib import Path
 
 if importlib.util.find_spec("mas_lab") is None:
-    wheel = [*Path().glob("mas_lab-*.whl"), *Path("/kaggle/input").rglob("mas_lab-*.whl"), *filter(None, [SOURCE])]
-    if not wheel:
+    found = [*Path().glob("mas_lab-*.whl"), *Path("/kaggle/input").rglob("mas_lab-*.whl"), *filter(None, [SOURCE])]
+    if not found:
         raise SystemExit("mas_lab-*.whl is not here: upload it (Colab: Files; Kaggle: Add Input), or set SOURCE")
-    if str(wheel[0]).startswith("/content/drive/") and not Path("/content/drive").is_dir():
+    if str(found[0]).startswith("/content/drive/") and not Path("/content/drive").is_dir():
         from google.colab import drive
 
         drive.mount("/content/drive")
-    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", str(wheel[0])])
+    got = subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", str(found[0])])
     if got.returncode:
-        raise SystemExit(f"pip cannot install {wheel[0]}. On Kaggle: Settings > Internet > On, or attach the wheel")
+        raise SystemExit(f"pip cannot install {found[0]}. On Kaggle: Settings > Internet > On, or attach the wheel")
     importlib.invalidate_caches()
 hosted = runpy.run_path(str(Path(importlib.util.find_spec("mas_lab").origin).with_name("hosted.py")))
 host = hosted["prepare"](NEEDS)  # adds what is missing beside it
