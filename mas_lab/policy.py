@@ -124,6 +124,8 @@ class Capabilities:
     """True if `features` returns hidden states."""
     versions: bool = False
     """True if earlier weights can be kept, and sampled from, beside the present ones: `copy_weights`, `at_version`."""
+    snapshots: bool = False
+    """True if `snapshot` returns weights that a process of its own samples from while the policy learns."""
     clipping: bool = True
     """True if `optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
@@ -146,6 +148,8 @@ class Engine(Protocol):
     """
 
     streams: bool
+    snapshots: bool
+    """True if it samples in a process of its own, see `Capabilities`."""
 
     def submit(self, policy: "Policy", requests: Sequence[Request]) -> list[int]:
         """Queue requests and return a ticket for each."""
@@ -162,7 +166,7 @@ class Policy(Protocol):
 
     `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`, and
     `features` only if `capabilities.features`. `kept`, `copy_weights` and `at_version` are only used if
-    `capabilities.versions`.
+    `capabilities.versions`, and `snapshot` only if `capabilities.snapshots`.
     """
 
     name: str
@@ -235,6 +239,9 @@ class Policy(Protocol):
     def at_version(self, number: int) -> AbstractContextManager[None]:
         """Use the weights `kept[number]` inside the `with` block, in which no optimizer step may be made."""
 
+    def snapshot(self) -> "Policy":
+        """Return a policy of the present weights that samples, has a lock of its own, and does not learn."""
+
     def save(self, directory: Path) -> None:
         """Write weights, optimizer state, and the record that rebuilds the policy."""
 
@@ -263,7 +270,7 @@ PolicyRequest = tuple[Policy, Request]
 class WaveEngine(ABC):
     """An engine that queues the requests to the policies of one model and answers them together."""
 
-    streams = False
+    streams = snapshots = False
 
     def __init__(self):
         self._queue: dict[int, PolicyRequest] = {}

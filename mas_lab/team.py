@@ -154,6 +154,19 @@ class Team(Mapping[str, Policy]):
             Team({agent: self[others.get(agent, agent)] for agent in self}, self.sampling, self.frozen)
         )
 
+    def played_by(self, policies: Mapping[str, Policy]) -> "Team":
+        """Return the team with other policies.
+
+        Args:
+            policies: A policy for each name in `policies`.
+
+        Returns:
+            A new team with the same agents, names and settings.
+        """
+        team = Team({agent: policies[name] for agent, name in self._name_of.items()}, self.sampling, self.frozen)
+        team._name_of, team.policies = self._name_of, dict(policies)
+        return team
+
     def _with_these_names(self, team: "Team") -> "Team":
         """Return `team`, which plays with the policies of this one, with the names that they have here."""
         names = {id(policy): name for name, policy in self.policies.items()}

@@ -259,7 +259,7 @@ class RankedEngine(WaveEngine):
 class RemoteEngine:
     """The place of an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
 
-    streams = True
+    streams, snapshots = True, False
 
     def __init__(self, model):
         self.model, self.inner = model, model.engine

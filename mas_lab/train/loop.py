@@ -13,7 +13,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,12 @@ from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError, run_folder
 from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
+from mas_lab.train.ahead import Ahead, Played
 from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.checks import check_training
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
-from mas_lab.train.overlap import learning_policies, overlap, with_times, with_versions
+from mas_lab.train.overlap import TIMES, learning_policies, overlap, with_times, with_versions
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.settings import Settings
@@ -198,6 +199,8 @@ class Training:
     """Number of steps in a row in which no row had an advantage."""
     recent: deque[pd.DataFrame] = field(default_factory=lambda: deque(maxlen=MOST))
     """Tables of the last steps, without tokens, for the verdict on a training that keeps no run."""
+    ahead: Ahead | None = None
+    """The thread that plays ahead, if the schedule follows the wall clock. `None`: rollouts and updates take turns."""
     versions: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
@@ -229,6 +232,8 @@ class Training:
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 before = held_out.now(self.done)
+                if self.schedule is not None and self.schedule.is_wall_clock and self.ahead is None:
+                    held_out.playing = self._begin_ahead(steps)
                 report = self._step(self.done)
                 after = held_out.after(self.done, last=self._ended(steps))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
@@ -246,6 +251,8 @@ class Training:
             raise
         finally:
             gc.unfreeze()
+            if self.ahead:
+                self.ahead.close()
             if self.recorder:
                 self.recorder.end()
 
@@ -315,53 +322,79 @@ class Training:
     def _step(self, step: int) -> Report:
         """Make one training step: the four cells in a row, then keep the tables.
 
-        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`), and all rounds are
-        compared in one table. The parts that learn get their next value at the end, so an error changes nothing.
+        The parts that learn get their next value at the end, so an error changes nothing.
         """
-        chosen, recipe, team, seconds = self.chosen, self.recipe, self.team, {}
-        rounds, known, missing = [], [], chosen.tasks
-        with self._sampling_weights(step) as versions:
-            while missing and len(rounds) < chosen.rounds:
-                with _timed(seconds, "rollout"):
-                    by = step_seed(self.seed, step, len(rounds))
-                    tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
-                    known += [task.id for task in tasks]
-                    played = rollout(
-                        self.env, team, tasks, recipe.plan, self.seed, chosen.max_turns, chosen.workers, step
-                    )
-                    rounds.append(played if versions is None else with_versions(played, versions))
-                with _timed(seconds, "advantages"):
-                    turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
-                    turns = recipe.group(turns, team)
-                    turns = recipe.normalize(turns, team)
-                    refuse_lone_groups(turns, "train")
-                    trained_on = self._of_learning_agents(turns, step)
-                missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
-            with _timed(seconds, "advantages"):
-                recipe = recipe.after(turns, team)
+        if self.ahead:
+            played = self.ahead.next()
+        else:
+            with self._sampling_weights(step) as versions:
+                played = self._play(step, self.recipe, self.team, versions)
+        turns, seconds, start = played.turns, dict(played.seconds), self.ahead and self.ahead.now()
         before = self._weights_before(step)
         with _timed(seconds, "update"):
-            stats = self._update(trained_on, step)
+            stats = self._update(turns, step)
         schedule = self.schedule
-        if schedule is not None:
-            epochs, minibatches, policies = chosen.epochs, chosen.minibatches, learning_policies(team)
-            schedule, events = schedule.after(step, trained_on, [*policies], epochs, minibatches)
+        if self.ahead:
+            times = dict(zip(TIMES, [*played.times, start, self.ahead.now()], strict=True))
+            schedule, stats = replace(schedule, state={"free": times["update_end"]}), stats.assign(**times)
+        elif schedule is not None:
+            epochs, minibatches, policies = self.chosen.epochs, self.chosen.minibatches, learning_policies(self.team)
+            schedule, events = schedule.after(step, turns, [*policies], epochs, minibatches)
             stats = with_times(stats, events)
 
-        report = Report(step, trained_on, stats, seconds, self._notes(trained_on, missing, len(known)))
+        report = Report(step, turns, stats, seconds, self._notes(turns, played.missing, played.known))
         if hasattr(self.curriculum, "after"):
             self.curriculum = self.curriculum.after(report)
         self._warn_if_dead(report)
         self.usage.add(report)
         if self.recorder:
-            self.recorder.tables(step, trained_on, stats)
+            self.recorder.tables(step, turns, stats)
         else:
-            self.recent.append(trained_on.drop(columns=SAMPLED))
+            self.recent.append(turns.drop(columns=SAMPLED))
         for policy, kept in before:
             policy.kept = kept
-        self.recipe, self.schedule, self.done = recipe, schedule, step + 1
+        self.recipe, self.schedule, self.done = played.recipe, schedule, step + 1
         self.versions, self.complete = self._versions(), True
+        if self.ahead:
+            self.ahead.after(self.team, self.done)
         return report
+
+    def _play(self, step: int, recipe: Recipe, team: Team, versions: Mapping[str, int] | None) -> Played:
+        """Make the first three cells of a step.
+
+        While too few tasks have a row to learn from, more tasks are played (`Settings.rounds`), and all rounds are
+        compared in one table.
+        """
+        chosen, seconds = self.chosen, {}
+        rounds, known, missing = [], [], chosen.tasks
+        while missing and len(rounds) < chosen.rounds:
+            with _timed(seconds, "rollout"):
+                by = step_seed(self.seed, step, len(rounds))
+                tasks = drawn(self.env, self.curriculum, missing, chosen.split, by, known)
+                known += [task.id for task in tasks]
+                played = rollout(self.env, team, tasks, recipe.plan, self.seed, chosen.max_turns, chosen.workers, step)
+                rounds.append(played if versions is None else with_versions(played, versions))
+            with _timed(seconds, "advantages"):
+                turns = rounds[0] if len(rounds) == 1 else pd.concat(rounds, ignore_index=True)
+                turns = recipe.group(turns, team)
+                turns = recipe.normalize(turns, team)
+                refuse_lone_groups(turns, "train")
+                trained_on = self._of_learning_agents(turns, step)
+            missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
+        with _timed(seconds, "advantages"):
+            recipe = recipe.after(turns, team)
+        return Played(trained_on, recipe, seconds, missing, len(known))
+
+    def _begin_ahead(self, steps: int | None) -> AbstractContextManager:
+        """Start the thread that plays ahead, which goes on with the clock of the run; return a lock that stops it."""
+        names, schedule = learning_policies(self.team), self.schedule
+
+        def play(step: int, recipe: Recipe, team: Team, version: int) -> Played:
+            return self._play(step, recipe, team, dict.fromkeys(names, version))
+
+        self.ahead = Ahead(play, self.recipe, schedule.staleness, steps, schedule.state.get("free", 0.0))
+        self.ahead.begin(self.team, self.done)
+        return self.ahead.idle
 
     @contextmanager
     def _sampling_weights(self, step: int) -> Iterator[dict[str, int] | None]:

@@ -120,6 +120,10 @@ class overlap:
     replay: str | Path | None = None
     """Folder or name of a run, or an exported zip, whose versions are used in place of the clock's. `None`: the clock
     decides."""
+    clock: str = field(default="simulated", metadata={"younger": True})
+    """ "simulated": the order of events follows from `costs`, and is the same on every machine. "wall": a thread
+    samples from an engine in another process (vLLM with `where="server"`) while the team learns. The run records the
+    order that happened, and `replay` repeats it."""
     recorded: Sequence[Mapping[str, int]] = field(default=(), repr=False, compare=False)
     """The versions to replay, by step and policy; `loaded` reads them."""
     state: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -130,6 +134,13 @@ class overlap:
             object.__setattr__(self, "costs", Costs(**self.costs))
         object.__setattr__(self, "replay", self.replay and str(self.replay))
         check_arguments(overlap, vars(self), staleness=0)
+        if self.clock not in ("simulated", "wall"):
+            raise ValueError(f"overlap: clock={self.clock!r}; known are simulated, wall")
+
+    @property
+    def is_wall_clock(self) -> bool:
+        """Return True if rollouts and updates run at the same time; a replay needs no clock."""
+        return self.clock == "wall" and self.replay is None
 
     def loaded(self) -> "overlap":
         """Return the schedule with the versions of the run that it replays.
@@ -241,6 +252,8 @@ def check_overlap(chosen: overlap, team: Team, parts: Mapping[str, Any]) -> None
     """Raise ValueError if a training cannot have this schedule. `parts`: those of the recipe, and the curriculum."""
     if chosen.staleness == 0:
         return
+    if chosen.is_wall_clock:
+        _check_wall_clock(team, parts)
     for place, part in parts.items():
         if getattr(part, "needs_newest", False) or (place == "curriculum" and hasattr(part, "after")):
             why = "learns from the report of each step" if hasattr(part, "after") else "needs the newest weights"
@@ -264,4 +277,19 @@ def check_overlap(chosen: overlap, team: Team, parts: Mapping[str, Any]) -> None
                 f"train: staleness={chosen.staleness} keeps {chosen.staleness + 1} copies of the trained weights on "
                 f"{device}, {size / GIB:.3g} GiB each; {max(fit, 0)} is the largest staleness that fits into the free "
                 "memory"
+            )
+
+
+def _check_wall_clock(team: Team, parts: Mapping[str, Any]) -> None:
+    for name, policy in learning_policies(team).items():
+        if not policy.capabilities.snapshots:
+            raise ValueError(
+                f"train: clock='wall' samples while the weights learn, and the engine of policy {name!r} cannot: load "
+                "it with backend='vllm', where='server' and without sleep, or leave clock out"
+            )
+    for place, part in parts.items():
+        if getattr(part, "needs_team", False):
+            raise ValueError(
+                f"train: {place}={part!r} computes with the team's weights, and with clock='wall' they learn at the "
+                "same time; leave clock out, or use another part"
             )

@@ -349,7 +349,7 @@ def test_a_replay_has_the_times_of_its_run():
         schedule, events = schedule.after(step, STEP, ["a", "b"], 1, 1)
         made.append(events)
     sampled = pd.concat(made).query("kind == 'sample'").groupby(["step", "policy"])["version"].first().unstack()
-    again = events_of(lab.overlap(2, replace(COSTS, sizes={"a": 3.0}), "a run", sampled.to_dict("records")))
+    again = events_of(lab.overlap(2, replace(COSTS, sizes={"a": 3.0}), "a run", recorded=sampled.to_dict("records")))
     pd.testing.assert_frame_equal(again, pd.concat(made, ignore_index=True))
 
 

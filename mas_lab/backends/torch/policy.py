@@ -77,6 +77,7 @@ class TorchPolicy(ChatPolicy):
         return Capabilities(
             features=True,
             versions=True,
+            snapshots=self.engine.snapshots,
             device=str(self.device) if type(self.passes) is Passes else "shared",
             tolerance=max(0.2 if half else 1e-2, stated or 0.0),
             tis=2.0 if half else None,
@@ -189,6 +190,10 @@ class TorchPolicy(ChatPolicy):
     def copy_weights(self) -> dict[str, torch.Tensor]:
         """Return a copy of the trained weights, by parameter name."""
         return {name: parameter.detach().clone() for name, parameter in self.parameters.items()}
+
+    def snapshot(self) -> Any:
+        """Return a policy of the present weights that samples from an engine in another process."""
+        return self.engine.snapshot(self)
 
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from mas_lab.backends.torch.model import BACK
+from mas_lab.backends.vllm.snapshot import Snapshot
 from mas_lab.backends.vllm.weights import Heads, save_for_vllm
 from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
 
@@ -59,12 +60,13 @@ class VllmEngine:
     """
 
     streams = True
+    snapshots = False
 
     def __init__(self, model):
         self.model, self.options = model, model.options
         self.syncs: Counter[str] = Counter()
         self.gaps: dict[str, float] = {}
-        self._started = self._resting = self._dropped = False
+        self._started = self._resting = self._dropped = self._lazy = False
         self._turn = threading.RLock()  # one thread at a time: vLLM is not safe for several
         self._tickets = count()
         self._running: dict[int, tuple[Any, Request]] = {}
@@ -89,7 +91,7 @@ class VllmEngine:
                     f"{temperature}"
                 )
         with self._turn:
-            self.sync_weights(policy)
+            self._publish(policy)
             self._wake_up()
             tickets = [next(self._tickets) for _ in requests]
             try:
@@ -170,19 +172,33 @@ class VllmEngine:
     def sync_weights(self, policy) -> None:
         """Let vLLM sample from the policy's present weights, and prove that it does; do nothing if it has them.
 
+        Once snapshots were made, weights are published by the next request that needs them: others may be in flight.
         Raises PolicyError if the engine's log-probabilities are not those of the weights that are trained.
         """
+        if not self._lazy:
+            self._publish(policy)
+
+    def snapshot(self, policy) -> Snapshot:
+        """Return the policy's present weights; a request to them publishes them."""
+        with self._turn:
+            self._start_once()
+            self._lazy = True
+        path = Path(tempfile.mkdtemp(prefix=f"{policy.adapter or 'weights'}_{policy.version}_", dir=self._folder.name))
+        save_for_vllm(policy, path, self._heads)
+        return Snapshot(policy, path, self._proof(policy))
+
+    def _publish(self, policy) -> None:
         self._start_once()
         key = policy.adapter or ""
         if self._published.get(key) == policy.version:
             return
-        if key in self._published and self._running:
+        if key in self._published and any(one.adapter == policy.adapter for one, _ in self._running.values()):
             raise PolicyError(
                 f"policy {policy.name!r}: its weights changed while {len(self._running)} requests were in flight; let "
                 "a rollout end before its policies are trained"
             )
-        row = self._row(policy, key)
-        expected_T = self._expected(policy, row)  # before vLLM wakes up, while the trainer has the memory
+        # Before vLLM wakes up, while the trainer has the memory.
+        row, expected_T = policy.proof if isinstance(policy, Snapshot) else self._proof(policy)
         self._wake_up()
         # At its start an engine read the same files as the trainer.
         if self.model.lora is not None or self._dropped or key in self._published or policy.version != 0:
@@ -222,15 +238,23 @@ class VllmEngine:
 
     def _push(self, policy) -> None:
         """Send the policy's weights; drop everything computed with the old ones."""
+        written = isinstance(policy, Snapshot)
         if policy.adapter is None:
-            self._take_weights(policy, Path(self._folder.name) / "weights")
+            self._take_weights(policy, policy.path if written else Path(self._folder.name) / "weights")
             return
-        path = Path(self._folder.name) / f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
-        save_for_vllm(policy, path, self._heads)
+        # The prefix cache depends on the path.
+        path = policy.path if written else Path(self._folder.name) / f"{policy.adapter}_{policy.version}"
+        if not written:
+            save_for_vllm(policy, path, self._heads)
         before, self._paths[policy.adapter] = self._paths.get(policy.adapter), path
         self._take_adapter(policy, path)
         if before is not None:
-            shutil.rmtree(before)
+            shutil.rmtree(before, ignore_errors=True)  # that of a snapshot may be gone
+
+    def _proof(self, policy) -> tuple[Row, torch.Tensor]:
+        """Return a row and its log-probabilities under the present weights."""
+        row = self._row(policy, policy.adapter or "")
+        return row, self._expected(policy, row)
 
     def _row(self, policy, key: str) -> Row:
         """Return the first token of the newest row of a policy, and the others, which are scored.

@@ -31,6 +31,7 @@ import torch
 
 from mas_lab.backends.vllm import serve
 from mas_lab.backends.vllm.engine import Answer, EngineError, Row, VllmEngine
+from mas_lab.backends.vllm.snapshot import Snapshot
 from mas_lab.backends.vllm.weights import save_for_vllm, widened
 from mas_lab.policy import Request
 
@@ -52,6 +53,11 @@ class ServerEngine(VllmEngine):
         self._futures: dict[int, Future] = {}
         self._name = uuid4().hex[:8]  # a server may serve adapters of others too
         self._threads: ThreadPoolExecutor | None = None
+
+    @property
+    def snapshots(self) -> bool:
+        """Return True if the servers can sample while the weights learn: they then never sleep."""
+        return not self.options.sleep
 
     # Connecting
 
@@ -151,7 +157,8 @@ class ServerEngine(VllmEngine):
             self._call(url, "/v1/load_lora_adapter", body)
 
     def _take_weights(self, policy, path: Path) -> None:
-        save_for_vllm(policy, path, self._heads)
+        if not isinstance(policy, Snapshot):
+            save_for_vllm(policy, path, self._heads)
         for url in self._urls:
             self._call(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
             if not self._call(url, "/reset_prefix_cache")["success"]:

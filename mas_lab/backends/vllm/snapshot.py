@@ -1,0 +1,30 @@
+"""The weights of a policy at one version, as files: an engine samples from them while the policy learns on.
+
+`lab.overlap(clock="wall")` plays with a team of snapshots in a thread of its own. Leaves out learning.
+"""
+
+import shutil
+import weakref
+from pathlib import Path
+from typing import Any
+
+from mas_lab.backends.torch.encoding import ChatPolicy
+from mas_lab.locks import ModelLock
+
+
+class Snapshot(ChatPolicy):
+    """A policy that samples and does not learn. Its files are deleted with the object.
+
+    Args:
+        policy: The policy, at the version that was written.
+        path: Folder of the files.
+        proof: A row, and its log-probabilities under these weights.
+    """
+
+    def __init__(self, policy: Any, path: Path, proof: Any):
+        self.shared, self.name, self.adapter, self.version = policy.shared, policy.name, policy.adapter, policy.version
+        self.path, self.proof, self._own_lock = path, proof, ModelLock()
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+    lock = property(lambda self: self._own_lock)
+    """A lock of its own, so that an update of the policy does not wait for a rollout, nor a rollout for an update."""
