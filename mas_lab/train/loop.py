@@ -333,6 +333,8 @@ class Training:
         before = self._weights_before(step)
         with _timed(seconds, "update"):
             stats = self._update(turns, step)
+            if self.ahead:
+                self.ahead.after(self.team, step + 1)
         schedule = self.schedule
         if self.ahead:
             times = dict(zip(TIMES, [*played.times, start, self.ahead.now()], strict=True))
@@ -355,8 +357,6 @@ class Training:
             policy.kept = kept
         self.recipe, self.schedule, self.done = played.recipe, schedule, step + 1
         self.versions, self.complete = self._versions(), True
-        if self.ahead:
-            self.ahead.after(self.team, self.done)
         return report
 
     def _play(self, step: int, recipe: Recipe, team: Team, versions: Mapping[str, int] | None) -> Played:

@@ -83,7 +83,7 @@ class ServerEngine(VllmEngine):
         return httpx.Client(
             headers={"Authorization": f"Bearer {key}"} if key else {},
             timeout=self.options.patience,
-            limits=httpx.Limits(max_connections=None),
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=2.0),  # vLLM closes idle connections after 5 s
             trust_env=self._child is None,  # no proxy between this process and its own server
         )
 
