@@ -1,0 +1,120 @@
+"""Two claims of papers on SmolLM2-135M: AT-GRPO's maze in words, and MAGRPO's two summaries of a post.
+
+    python benchmarks/carries/claims.py plan_path
+    python benchmarks/carries/claims.py tldr
+
+Each is three arms with three seeds at equal sampled tokens. Writes a record to `data/results/carries/135M/`, and for
+`tldr` also `texts.json`: the summaries of held-out posts before and after training. `README.md` has the predictions.
+"""
+
+import argparse
+import json
+from typing import Any
+
+from run import BASE, OUT, RANK, RUNS, played
+
+import mas_lab as lab
+from mas_lab.paths import data_dir
+
+SEEDS, ENOUGH = [0, 1, 2], 0.25
+"""The warm start of the maze ends at the first check at which the team's success is at least `ENOUGH`."""
+MAZE = {"name": "plan_path"}
+TOKENS = 16
+"""Most tokens of an answer in the maze: four cells, of three tokens each, and the end of the turn."""
+POSTS = {"name": "tldr", "size": "full", "data": str(data_dir() / "tldr" / "posts.jsonl")}
+SAMPLES = 2
+
+
+def warm(seed: int) -> None:
+    """Make the adapter that knows the maze's words, unless it is there: planner, executor and solo learn in turns."""
+    folder = RUNS / "warm" / f"plan_path-{seed}"
+    if (folder / "start.json").is_file():
+        return
+    policy = lab.load_policy(BASE, lora=RANK, lr=1e-3, dtype="bfloat16", seed=seed)
+    envs = [lab.make_env(**MAZE), lab.make_env(**MAZE, single_agent=True)]
+    sampling, success, steps = lab.Sampling(max_tokens=TOKENS), 0.0, 0
+    while success < ENOUGH:
+        for env in envs:
+            team = lab.Team.shared(policy, env.agents)
+            lab.imitate(team, env, 32, 10, batch=32, seed=1000 * seed + steps)
+        steps += 20
+        team = lab.Team.shared(policy, envs[0].agents).with_sampling(sampling)
+        success = lab.evaluate(envs[0], team, envs[0].tasks(64, "val", seed), k=1, seed=seed)["success"].mean()
+        print(f"plan_path, seed {seed}: {steps} steps, success {success:.3f}", flush=True)
+    policy.save(folder)
+    (folder / "start.json").write_text(json.dumps({"seed": seed, "steps": steps, "success": success}))
+
+
+def maze() -> dict[str, Any]:
+    start = "runs/carries/warm/plan_path-{seed}"
+    member = {"max_tokens": TOKENS}
+    two = {"planner": member, "executor": member}
+    return {
+        "name": "carries/135M/plan_path", "env": MAZE, "seeds": SEEDS,
+        "team": {"weights": "shared", "model": BASE, "lora": RANK, "lr": 3e-4,
+                 "options": {"start": start, "dtype": "bfloat16"}},
+        "settings": {"tasks": 16, "minibatches": 2, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
+        "budget": {"tokens": 120_000}, "differ": ["recipe", "env.single_agent", "team.agents"],
+        "arms": {
+            "at_grpo": {"recipe": "at_grpo", "team": {"agents": two}},
+            "grpo": {"recipe": "grpo", "team": {"agents": two}},
+            "one agent": {"recipe": "at_grpo", "env": {"single_agent": True}, "team": {"agents": {"solo": member}}},
+        },
+    }  # fmt: skip
+
+
+def summaries() -> dict[str, Any]:
+    def speak(tokens: int, *agents: str) -> dict[str, Any]:
+        return {"agents": {agent: {"temperature": 0.7, "max_tokens": tokens} for agent in agents}}
+
+    magrpo, two = {"name": "magrpo", "plan": {"is": "joint", "g": 6}}, speak(150, "short", "detailed")
+    own = magrpo | {"credit": {"is": "mixed", "alpha": 0.0}}
+    return {
+        "name": "carries/135M/tldr", "env": POSTS, "seeds": SEEDS, "score": "return",
+        "team": {"weights": "per_agent", "model": BASE, "lora": 16, "lr": 5e-4, "options": {"dtype": "bfloat16"}},
+        "settings": {"tasks": 2, "save_every": 30, "score_tasks": 12, "score_episodes": SAMPLES},
+        "budget": {"tokens": 60_000}, "differ": ["recipe", "env.single_agent", "team.agents"],
+        "arms": {
+            "magrpo": {"recipe": magrpo, "team": two},
+            "own rewards": {"recipe": own, "team": two},
+            "one agent": {"recipe": magrpo, "team": speak(300, "solo"), "env": {"single_agent": True}},
+        },
+    }  # fmt: skip
+
+
+def written(team: lab.Team, **called: Any) -> list[dict[str, Any]]:
+    """Return what a team writes about each held-out post."""
+    env = lab.make_env(**POSTS, single_agent="solo" in team)
+    turns = lab.rollout(env, team, env.tasks(12, "test", 0), lab.episodes(SAMPLES), seed=1, step=10**6)
+    columns = ["task", "episode", "agent", "team_reward", "completion"]
+    return [called | row for row in turns[columns].to_dict("records")]
+
+
+def texts(made: Any) -> list[dict[str, Any]]:
+    """Return the summaries by the base, and by each trained team."""
+    base, found = lab.load_policy(BASE, dtype="bfloat16"), []
+    for agents, tokens in ((("short", "detailed"), 150), (("solo",), 300)):
+        team = lab.Team.shared(base, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
+        found += written(team, arm="before training")
+    for cell in made.table[made.table["state"] == "made"].itertuples():
+        found += written(lab.load_run(cell.run).team(), arm=cell.arm, seed=cell.seed)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("claim", choices=["plan_path", "tldr"])
+    parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
+    args = parser.parse_args()
+    if args.claim == "plan_path":
+        for seed in SEEDS:
+            warm(seed)
+    made = played(maze() if args.claim == "plan_path" else summaries(), args.workers,
+                  f"python benchmarks/carries/claims.py {args.claim}")  # fmt: skip
+    print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
+    if args.claim == "tldr":
+        (OUT / "135M" / "tldr" / "texts.json").write_text(json.dumps(texts(made), indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
