@@ -18,7 +18,6 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
-from plotly.subplots import make_subplots
 
 import mas_lab as lab
 from mas_lab.demo import trials as demo
@@ -178,36 +177,6 @@ def baselines_study() -> None:
     draw(figure, "whose_baseline.png", height)
 
 
-def carries() -> None:
-    """What each arm adds to `grpo`, against the number of weights: right answers above, the largest norm below."""
-    table = pd.read_csv(RESULTS / "carries/contrasts.csv")
-    measures = {"asked": "right, minus grpo", "largest_norm": "norm, times grpo's"}
-    settings, shades = [*table["setting"].unique()], recipe_colors(["grpo_masked", "dr_mas", "own_pooled"])
-    figure = make_subplots(
-        2, len(settings), shared_xaxes=True, shared_yaxes="rows", vertical_spacing=0.06, horizontal_spacing=0.02,
-        column_titles=[name.replace("_", " ") for name in settings],
-    )  # fmt: skip
-    for row, (measure, title) in enumerate(measures.items(), 1):
-        for (arm, setting), own in table[table["measure"] == measure].groupby(["arm", "setting"]):
-            low, middle, high = (own[name] if measure == "asked" else 10.0 ** own[name]
-                                 for name in ("low", "difference", "high"))  # fmt: skip
-            shift = 1.25 ** (list(shades).index(arm) - 1)  # so that the intervals of arms lie side by side
-            figure.add_scatter(
-                x=own["size"].str.removesuffix("M").astype(float) * shift, y=middle, mode="markers", name=arm,
-                marker={"color": shades[arm], "size": 9}, legendgroup=arm,
-                showlegend=row == 1 and setting == settings[0],
-                error_y={"array": high - middle, "arrayminus": middle - low, "thickness": 2, "width": 0},
-                row=row, col=settings.index(setting) + 1,
-            )  # fmt: skip
-        figure.add_hline(0.0 if measure == "asked" else 1.0, line_color="#999", line_width=1, row=row)
-        figure.update_yaxes(title_text=title, row=row, col=1)
-    figure.update_yaxes(type="log", tickvals=[0.05, 0.1, 0.2, 0.5, 1, 2], row=2)
-    figure.update_xaxes(type="log", tickvals=[0.3, 3, 10, 135], title_text="million weights", row=2)
-    figure.update_xaxes(type="log", tickvals=[0.3, 3, 10, 135], row=1)
-    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.12})
-    draw(figure, "carries.png", 620)
-
-
 def maze() -> None:
     """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
     env = lab.make_env(demo.ENV)
@@ -313,7 +282,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "asynchronous": asynchronous, "carries": carries,
+    "asynchronous": asynchronous,
 }  # fmt: skip
 
 
