@@ -171,7 +171,7 @@ def test_a_refresh_that_does_nothing_is_caught(base, monkeypatch):
     adapter.sync_weights()
     with monkeypatch.context() as patch:
         patch.setattr(vllm_process.ProcessEngine, "_lora", lambda self, policy, refresh=False: lora(self, policy))
-        patch.setattr(vllm_engine.shutil, "rmtree", lambda path: None)
+        patch.setattr(vllm_engine.shutil, "rmtree", lambda path, **_: None)
         disturb(adapter)
         with pytest.raises(PolicyError, match=r"policy 'planner': stale weights: .* \(tolerance 0\.0001\)"):
             adapter.sync_weights()
