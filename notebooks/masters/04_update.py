@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Update: from advantages to one optimizer step
 #
-# *Level: you know PyTorch, and what an advantage is (03). Reading: 30 minutes. Compute: about 1 minute on two CPU cores.*
+# *Level: you know PyTorch, and what an advantage is (03). Reading: 35 minutes. Compute: about 2 minutes on two CPU cores.*
 #
 # Cell 4 turns a table of advantages into a gradient and takes a step. Afterwards you can
 #
@@ -346,6 +346,47 @@ figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, h
 
 # %% [markdown]
 # (`advantage_rms`: the root of the mean squared advantage; 1 where no group is flat. Both agents speak equally often for the same return, so their curves are the same.) All three curves fall. Entropy falls because the policies become more certain. `advantage_rms` falls because more and more tasks are solved in all eight episodes, so their groups are flat. The norm falls because a flat group adds nothing to it. A quiet end is normal. Only success says whether the training was good.
+
+# %% [markdown]
+# ## When the rows are old
+#
+# In an asynchronous training, rollouts do not wait for updates: engines that sample and engines that learn work at the same time. The price is age. Under `lab.train(..., schedule=lab.overlap(staleness=s))`, weights of version $k - s$ or newer sample the rows of step $k$ (`docs/asynchronous.md`). The version of weights is the number of training steps whose updates they have. Each row has it in the column `policy_version`. Its `logprobs` are those of this version. So the ratio is not 1 even in the first optimizer step.
+#
+# There are two ways to deal with such a token:
+#
+# - `clipped(0.2)` gives it no gradient if it has already moved by more than 20 % in the direction of its advantage.
+# - `clipped(0.2, tis=2.0)` measures ratios from the weights just before the update. It multiplies the token's advantage by the importance weight $\min(\pi_\text{before the update} / \pi_\text{sampled},\, 2)$ (truncated importance sampling).
+
+
+# %%
+def train_late(staleness, loss, seed=0, lr=5e-4):
+    """Train on rows that are up to `staleness` steps old."""
+    team, recipe = fresh_team(lr=lr), lab.RECIPES["grpo"].replace(loss=loss)
+    slow = lab.overlap(staleness, lab.Costs(update=1.0))  # an update takes longer than a rollout
+    steps, tasks = (2, 4) if SMOKE else (10, 16)
+    stats = pd.concat([one.stats for one in lab.train(env, team, recipe, steps, seed=seed, tasks=tasks, schedule=slow)])
+    return {
+        "staleness": staleness,
+        "tis": loss.tis or "off",
+        "mean age": stats["age"].mean(),
+        "largest ratio": stats["max_ratio"].max(),
+        "clipped tokens": stats["clip_fraction"].mean(),
+        "mismatch": stats["mismatch"].max(),
+        "held-out success": lab.evaluate(env, team, held_out, k=4)["success"].mean(),
+    }
+
+
+# %% [markdown]
+# *Predict:* updates are so slow here that every rollout gets the oldest weights that it may have. The first step has the age 0. What is the mean age over ten steps at staleness 1, 2 and 4? Will more tokens be clipped at staleness 4 than at 1? With `tis`, what are the largest ratio and the share of clipped tokens?
+
+# %%
+losses = lab.clipped(0.2), lab.clipped(0.2, tis=2.0)
+pd.DataFrame([train_late(staleness, loss) for staleness in (1, 2, 4) for loss in losses]).round(3)
+
+# %% [markdown]
+# *Explain:* the age of step $k$ is $\min(k, s)$, so its mean over ten steps is 0.9, 1.7 and 3.0. Without `tis`, about 2 % of the tokens are clipped at staleness 1, and about three times as many at 4. Some tokens have become several times as probable since they were sampled. With a negative advantage such a token is not clipped, and its ratio multiplies its gradient. With `tis` its weight is at most 2. The ratio is 1 there and nothing is clipped, because each rollout has only one optimizer step. `mismatch` shows the distance under both losses. `update` raises no error: it compares old rows with the weights of the version that they name.
+#
+# The last column has one dot for each setting: ten steps, one seed, one learning rate. It can show that a training has broken. It cannot show which loss is better, or how much a step of age costs. Which order of your dots is left under `seed=1`, and which under `lr=1e-3`, where each step of age is a longer way? Notebook 12 has what a claim needs: more seeds, and intervals.
 #
 # ## Your turn
 #
@@ -458,6 +499,23 @@ lab.course.check("04.6", my_update)
 # %% [markdown]
 # If it is right, you can use it everywhere in the kit. `lab.update(team, turns, loss=cispo())` trains with it, and `lab.RECIPES["grpo"].replace(loss=cispo())` is a recipe. A question for an afternoon: with `epochs=4` on `math`, does it learn faster than `clipped`, and what happens to `max_ratio`? Notebook 12 shows how to answer it with seeds and intervals.
 
+# %% [markdown]
+# **04.7** (8 minutes, medium) Here are six tokens of an asynchronous training, each of a row of its own. `sampled` is the log-probability when the token was sampled, `now` that before the update. Give for each token (a) the age of its row, and (b) the advantage with which `clipped(0.2, tis=2.0)` computes its loss.
+
+# %%
+tokens = pd.DataFrame({
+    "step": [0, 3, 3, 7, 7, 8], "policy_version": [0, 2, 3, 3, 5, 4], "advantage": [1.0, 1.0, -2.0, -1.0, 0.5, -0.5],
+    "sampled": np.log([0.5, 0.2, 0.4, 0.1, 0.8, 0.3]), "now": np.log([0.5, 0.3, 0.4, 0.7, 0.2, 0.15]),
+})  # fmt: skip
+display(tokens.T.round(2))
+### BEGIN SOLUTION
+age = tokens["step"] - tokens["policy_version"]
+used = tokens["advantage"] * np.exp(tokens["now"] - tokens["sampled"]).clip(upper=2.0)
+### STARTER
+# age, used = ..., ...
+### END SOLUTION
+lab.course.check("04.7", tokens, age, used)
+
 # %%
 lab.course.progress("04")
 
@@ -465,6 +523,7 @@ lab.course.progress("04")
 # ## What to remember
 #
 # - The loss is cross-entropy on the model's own tokens, times the advantage. In the first step on fresh samples the clip does nothing.
+# - The rows of an asynchronous training are old. There the ratio is not 1 in the first step either; `mismatch` shows how far it has moved, and `tis` bounds the weight of a token.
 # - The average over tokens decides what length costs. The layout of rows must change nothing, and `mismatch` shows whether it does.
 # - A norm that is always large is harmless under AdamW; noise in the gradient is not.
 #

@@ -37,6 +37,7 @@ WRONG = {
     "04.4": [("return -", "return "), ("torch.minimum", "torch.maximum")],
     "04.5": [(".detach()", ""), ("clamp(max", "clamp(0.8, max")],
     "04.6": [("len(row.prompt_ids) - 1 : -1", "len(row.prompt_ids) :"), ("    optimizer.step()\n", "")],
+    "04.7": [('- tokens["policy_version"]', "- 1"), (".clip(upper=2.0)", ""), ("clip(upper=2.0)", "clip(0.8, 1.2)")],
     "05.1": [("own.var() / (own.var() + offset)", "own.var() / rewards.var()"),
              ("(own.var() + offset) / rewards.var()", "own.var() / rewards.var()")],
     "05.2": [("lowest > 0", "lowest > -1"), ("lowest > 0", "lowest > 9")],

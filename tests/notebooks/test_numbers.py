@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from notebooks.records import RESULTS, TEXTS, between, board, csv, difference, finals, listed, runs, says, study
+from notebooks.records import RESULTS, TEXTS, between, board, cells, csv, difference, finals, listed, runs, says, study
 from scripted import Duet, Ladder, Scripted
 
 import mas_lab as lab
@@ -164,6 +164,30 @@ def test_04_recorded_trainings_are_as_told():
     norms = helper.groupby("arm")["median_norm"].median()
     assert 0.5 < norms["global"] / norms["own"] < 2
     says("04", "`paid_help` was harmed although its norms were similar")
+
+
+@pytest.mark.slow
+def test_04_old_rows_are_as_told():
+    """The training of the notebook, at its own size, on fewer held-out tasks."""
+    env = lab.make_env("math")
+    scope = {"env": env, "lab": lab, "pd": pd, "SMOKE": False, "held_out": env.tasks(8, "test", seed=0),
+             "fresh_team": lambda lr: lab.Team.shared(lab.load_policy(env.pocket, lr=lr), env.agents)}  # fmt: skip
+    [source] = [source for source in cells("04") if "def train_late(" in source]
+    exec(source, scope)
+    late = scope["train_late"]
+    young, old, weighted = late(1, lab.clipped(0.2)), late(4, lab.clipped(0.2)), late(4, lab.clipped(0.2, tis=2.0))
+    ages = [np.minimum(np.arange(10), staleness).mean() for staleness in (1, 2, 4)]
+    assert [young["mean age"], old["mean age"], weighted["mean age"]] == pytest.approx([ages[0], ages[2], ages[2]])
+    says("04", "its mean over ten steps is {:.1f}, {:.1f} and {:.1f}", *ages)
+    says("04", "about {:.0f} % of the tokens are clipped at staleness 1", 100 * young["clipped tokens"])
+    assert 2 < old["clipped tokens"] / young["clipped tokens"] < 4
+    says("04", "about three times as many at 4")
+    assert min(young["largest ratio"], old["largest ratio"]) > 2
+    says("04", "Some tokens have become several times as probable")
+    assert weighted["clipped tokens"] == 0 and weighted["largest ratio"] == pytest.approx(1, abs=1e-3)
+    says("04", "The ratio is 1 there and nothing is clipped")
+    assert weighted["mismatch"] > 1 and old["mismatch"] > 1
+    says("04", "`mismatch` shows the distance under both losses")
 
 
 def test_06_studies_are_as_told():

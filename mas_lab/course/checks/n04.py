@@ -1,4 +1,4 @@
-"""Exercises of notebook 04: when the clip acts, two losses by hand, one that keeps every token's gradient, a step."""
+"""Exercises of notebook 04: when the clip acts, three losses, a step, and rows of earlier weights."""
 
 import copy
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from mas_lab import plain
 from mas_lab.backends.loading import load_policy
-from mas_lab.course.compare import close, need, result_of, same_loss, same_names
+from mas_lab.course.compare import close, need, result_of, same, same_loss, same_names
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
-from mas_lab.losses import Loss, clipped, reinforce
+from mas_lab.losses import Loss, clipped, corrected, reinforce
 from mas_lab.tasks import make_env
 
 LOW, HIGH = 0.8, 1.2
@@ -95,3 +95,17 @@ def step(answer: StudentCode):
     (yours, changed), (ours, right) = found
     close(yours, ours, "the gradient norm", tolerance=1e-3)
     need(torch.allclose(changed, right, atol=1e-5), "the norm is right, but the weights after the step differ")
+
+
+@exercise(
+    "04.7",
+    "A version counts training steps: how many updates lie between the version that sampled a row and its step?",
+    "The importance weight is `np.exp(now - sampled)`, bounded from above only. It multiplies the advantage.",
+)
+def old_rows(tokens: NotebookData, age, advantage):
+    import torch
+
+    same(age, tokens["step"] - tokens["policy_version"], "age", "token {}".format)
+    now, sampled, before = (torch.tensor(tokens[name].to_numpy()) for name in ("now", "sampled", "advantage"))
+    _, right = corrected(clipped(0.2, tis=2.0), now, sampled, before)
+    same(advantage, right, "advantage", "token {}".format)
