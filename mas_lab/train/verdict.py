@@ -1,4 +1,4 @@
-"""Say in at most two sentences what stands out in a run: an agent whose wrong answers are reinforced, or dead groups.
+"""Say in at most two sentences what stands out in a run: success that fell, wrong answers reinforced, dead groups.
 
 It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm (`explain.spike_rule`).
 """
@@ -14,6 +14,7 @@ from mas_lab.cells.update import nonzero
 from mas_lab.explain.uphill import UNTOLD, cosine_of
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run, spread
+from mas_lab.runs.scores import episode_success
 from mas_lab.table import TableError, require, selected, trained
 
 APART, FEWEST = 0.2, 20
@@ -21,6 +22,10 @@ APART, FEWEST = 0.2, 20
 answers. Most of its wrong answers may be reinforced without harm (benchmarks/uphill)."""
 OTHER = "own_robust"
 """The recipe that the same rows are judged by again."""
+FALL, ERRORS = 0.1, 3
+"""A fall of success stands out if it is more than this, and more than so many standard errors."""
+FALLS = {"step", "success", "episode", "agent", "node", "parent", "action"}
+"""Columns of a table that tell whether success fell."""
 NOTHING = "Nothing stands out."
 MOST = 50
 """Steps of a long run that are read, evenly spread."""
@@ -37,12 +42,12 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         run: A run, its name or path, or a table of turns with `advantage`, such as `report.turns`.
 
     Returns:
-        One of these, by `lab.wrong_way`:
-        - the agent with the largest share of advantage that went the wrong way, if it is more by 0.2 than under
-          `own_robust` on the same rows;
-        - "Nothing was learned", with the reason;
-        - "Nothing stands out."
-        If the run recorded `lab.uphill`, a second sentence says which recipe pointed uphill for this agent.
+        The first two of these that hold, or "Nothing stands out.":
+        - "Nothing was learned", with the reason, alone;
+        - the success of the first and of the last third of the steps, if it fell;
+        - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
+          than under `own_robust` on the same rows;
+        - which recipe pointed uphill for this agent, if the run recorded `lab.uphill`.
 
     Raises:
         RunError: There is no readable run.
@@ -66,13 +71,27 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not learns(turns):
         return f"Nothing was learned: {why_silent(turns)}."
-    if (worst := harmed_agent(turns, frozen)) is None:
-        return NOTHING
-    told = (
-        f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, or "
-        f"right ones less); under {OTHER} it would have been {worst['there']:.0%}."
-    )
-    return " ".join([told, *_direction(worst.name, uphill)]).replace("%", " %")
+    told = _fall(turns)
+    if (worst := harmed_agent(turns, frozen)) is not None:
+        told += [
+            f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, "
+            f"or right ones less); under {OTHER} it would have been {worst['there']:.0%}.",
+            *_direction(worst.name, uphill),
+        ]
+    return " ".join(told[:2]).replace("%", " %") or NOTHING
+
+
+def _fall(turns: pd.DataFrame) -> list[str]:
+    """Return a sentence on the success of the training episodes, if it fell."""
+    if not set(turns.columns) >= FALLS or turns["step"].nunique() < 12:
+        return []
+    by_step = turns.groupby("step").apply(lambda own: episode_success(own).mean(), include_groups=False)
+    third = len(by_step) // 3
+    first, last = by_step.iloc[:third], by_step.iloc[-third:]
+    error = ((first.var() + last.var()) / third) ** 0.5
+    if first.mean() - last.mean() <= max(FALL, ERRORS * error):
+        return []
+    return [f"Success fell from {first.mean():.2f} to {last.mean():.2f} (first and last third of the steps)."]
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:

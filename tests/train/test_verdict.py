@@ -44,6 +44,22 @@ def test_right_answers_that_are_punished_stand_out():
     assert verdict_of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
 
 
+def played(*success: float):
+    """Twenty episodes a step, of which these shares succeed."""
+    return pd.concat([rows(0.5, steps=10).assign(
+        step=step, task="t", parent="", action=lambda one: one["episode"], success=lambda one, share=share: (
+            one["episode"].map(lambda name: int(name.split(".")[0]) < 10 * share)))
+        for step, share in enumerate(success)])  # fmt: skip
+
+
+def test_a_success_that_fell_is_told_first_and_noise_is_not():
+    told = "Success fell from 0.80 to 0.20 (first and last third of the steps)."
+    assert verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 4)).startswith(told + " ")
+    assert "fell" not in verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 3)), "eleven steps"
+    assert "fell" not in verdict_of_table(played(*[0.2] * 4, *[0.4] * 4, *[0.8] * 4))
+    assert "fell" not in verdict_of_table(played(*[1, 0.4, 1, 0.4], *[0.4] * 4, *[0.8, 0.2, 0.8, 0.2])), "noise"
+
+
 def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
     known = pd.DataFrame({
         "agent": ["helper", "helper", "solver"], "recipe": ["grpo", "own_robust", "grpo"], "cos_team": 0.5,
