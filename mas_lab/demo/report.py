@@ -96,11 +96,12 @@ def last_agent_html() -> str:
     bars = {name: (of_seed.mean(), f"<b>{of_seed.mean():.2f}</b>") for name, of_seed in right.items()}
     gain, change = right["dr_mas"] - right["grpo"], right["grpo"] - right["before"]
     (_, low, high), (_, least, most) = t_test(gain), t_test(change)
+    chance = ", so it may be chance" if least < 0 < most else ""
     return (
         f"<p>In a recorded study with {len(asked)} other first weights, stage {STAGES} answered 64 problems alone, "
         f"before and after training. This is its share of right answers:</p>{_bars(bars)}<p>Under dr_mas it is "
         f"{gain.mean():.2f} higher than under grpo ({low:.2f} to {high:.2f}). The change under grpo is "
-        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}), so it may be chance. Both are 95 % intervals of paired t "
+        f"{change.mean():+.2f} ({least:+.2f} to {most:+.2f}){chance}. Both are 95 % intervals of paired t "
         "tests. Source: <code>data/results/studies/baselines</code>, quiz_after.</p>"
     )
 
