@@ -15,7 +15,7 @@ class Echo(VllmEngine):
         super().__init__(model)
         self.sent, self.aborted = [], []
 
-    def sync_weights(self, policy): ...
+    def _publish(self, policy): ...
 
     def _send(self, ticket, policy, request):
         self.sent.append((ticket, request.seed))
