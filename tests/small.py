@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 import mas_lab as lab
@@ -220,3 +221,13 @@ def bits(run: Path) -> dict[str, str]:
                 data = json.dumps(described | {"target_modules": sorted(described["target_modules"])}).encode()
             found[path.relative_to(run).as_posix()] = digest(data)
     return found
+
+
+def assert_newest_weights_are_scored(team, loop, tasks=3, episodes=2) -> None:
+    """Assert after each step that its scores are those of the team as it is now. The loop scores every step."""
+    held_out = Relay().tasks(tasks, "test", SETTINGS["seed"])
+    for report in loop:
+        own = lab.evaluate(Relay(), team, held_out, k=episodes, seed=SETTINGS["seed"])
+        scores = report.held_out[report.held_out["step"] == report.step + 1].reset_index(drop=True)
+        columns = own.columns.drop(["latency", "throughput"])
+        pd.testing.assert_frame_equal(scores[columns], own[columns])

@@ -37,7 +37,6 @@ from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError, run_folder
 from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
-from mas_lab.train.ahead import Ahead, Played
 from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.checks import check_training
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
@@ -45,6 +44,7 @@ from mas_lab.train.held_out import HeldOut
 from mas_lab.train.overlap import TIMES, learning_policies, overlap, with_times, with_versions
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
+from mas_lab.train.rollout_thread import Played, RolloutThread
 from mas_lab.train.settings import Settings
 from mas_lab.train.status_line import with_status_line
 from mas_lab.train.verdict import MOST, learns, verdict, verdict_of_table, why_silent
@@ -199,8 +199,8 @@ class Training:
     """Number of steps in a row in which no row had an advantage."""
     recent: deque[pd.DataFrame] = field(default_factory=lambda: deque(maxlen=MOST))
     """Tables of the last steps, without tokens, for the verdict on a training that keeps no run."""
-    ahead: Ahead | None = None
-    """The thread that plays ahead, if the schedule follows the wall clock. `None`: rollouts and updates take turns."""
+    thread: RolloutThread | None = None
+    """The thread that plays, if the schedule follows the wall clock. `None`: rollouts and updates take turns."""
     versions: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
@@ -232,8 +232,8 @@ class Training:
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 before = held_out.now(self.done)
-                if self.schedule is not None and self.schedule.is_wall_clock and self.ahead is None:
-                    held_out.playing = self._begin_ahead(steps)
+                if self.schedule is not None and self.schedule.is_wall_clock and self.thread is None:
+                    held_out.playing = self._start_thread(steps)
                 report = self._step(self.done)
                 after = held_out.after(self.done, last=self._ended(steps))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
@@ -251,8 +251,8 @@ class Training:
             raise
         finally:
             gc.unfreeze()
-            if self.ahead:
-                self.ahead.close()
+            if self.thread:
+                self.thread.close()
             if self.recorder:
                 self.recorder.end()
 
@@ -324,20 +324,20 @@ class Training:
 
         The parts that learn get their next value at the end, so an error changes nothing.
         """
-        if self.ahead:
-            played = self.ahead.next()
+        if self.thread:
+            played = self.thread.next()
         else:
             with self._sampling_weights(step) as versions:
                 played = self._play(step, self.recipe, self.team, versions)
-        turns, seconds, start = played.turns, dict(played.seconds), self.ahead and self.ahead.now()
+        turns, seconds, start = played.turns, dict(played.seconds), self.thread and self.thread.now()
         before = self._weights_before(step)
         with _timed(seconds, "update"):
             stats = self._update(turns, step)
-            if self.ahead:
-                self.ahead.after(self.team, step + 1)
+            if self.thread:
+                self.thread.publish(self.team, step + 1)
         schedule = self.schedule
-        if self.ahead:
-            times = dict(zip(TIMES, [*played.times, start, self.ahead.now()], strict=True))
+        if self.thread:
+            times = dict(zip(TIMES, [*played.times, start, self.thread.now()], strict=True))
             schedule, stats = replace(schedule, state={"free": times["update_end"]}), stats.assign(**times)
         elif schedule is not None:
             epochs, minibatches, policies = self.chosen.epochs, self.chosen.minibatches, learning_policies(self.team)
@@ -357,6 +357,8 @@ class Training:
             policy.kept = kept
         self.recipe, self.schedule, self.done = played.recipe, schedule, step + 1
         self.versions, self.complete = self._versions(), True
+        if self.thread:
+            self.thread.after(self.done)
         return report
 
     def _play(self, step: int, recipe: Recipe, team: Team, versions: Mapping[str, int] | None) -> Played:
@@ -385,16 +387,16 @@ class Training:
             recipe = recipe.after(turns, team)
         return Played(trained_on, recipe, seconds, missing, len(known))
 
-    def _begin_ahead(self, steps: int | None) -> AbstractContextManager:
-        """Start the thread that plays ahead, which goes on with the clock of the run; return a lock that stops it."""
+    def _start_thread(self, steps: int | None) -> AbstractContextManager:
+        """Start the thread that plays, on the clock of the run; return the lock that it holds during a rollout."""
         names, schedule = learning_policies(self.team), self.schedule
 
         def play(step: int, recipe: Recipe, team: Team, version: int) -> Played:
             return self._play(step, recipe, team, dict.fromkeys(names, version))
 
-        self.ahead = Ahead(play, self.recipe, schedule.staleness, steps, schedule.state.get("free", 0.0))
-        self.ahead.begin(self.team, self.done)
-        return self.ahead.idle
+        self.thread = RolloutThread(play, self.recipe, schedule.staleness, steps, schedule.state.get("free", 0.0))
+        self.thread.begin(self.team, self.done)
+        return self.thread.playing
 
     @contextmanager
     def _sampling_weights(self, step: int) -> Iterator[dict[str, int] | None]:

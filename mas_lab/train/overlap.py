@@ -250,10 +250,10 @@ def learning_policies(team: Team) -> dict[str, Policy]:
 
 def check_overlap(chosen: overlap, team: Team, parts: Mapping[str, Any]) -> None:
     """Raise ValueError if a training cannot have this schedule. `parts`: those of the recipe, and the curriculum."""
-    if chosen.staleness == 0:
-        return
     if chosen.is_wall_clock:
         _check_wall_clock(team, parts)
+    if chosen.staleness == 0:
+        return
     for place, part in parts.items():
         if getattr(part, "needs_newest", False) or (place == "curriculum" and hasattr(part, "after")):
             why = "learns from the report of each step" if hasattr(part, "after") else "needs the newest weights"

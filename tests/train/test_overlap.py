@@ -188,13 +188,7 @@ def test_weights_that_never_learn_have_version_0(models):
 
 
 def test_held_out_scores_are_those_of_the_newest_weights(models):
-    team, training = start(models, score_every=1, score_tasks=3, score_episodes=2)
-    tasks = small.Relay().tasks(3, "test", SETTINGS["seed"])
-    for report in training:
-        own = lab.evaluate(small.Relay(), team, tasks, k=2, seed=SETTINGS["seed"])
-        scores = report.held_out[report.held_out["step"] == report.step + 1].reset_index(drop=True)
-        columns = own.columns.drop(["latency", "throughput"])
-        pd.testing.assert_frame_equal(scores[columns], own[columns])
+    small.assert_newest_weights_are_scored(*start(models, score_every=1, score_tasks=3, score_episodes=2))
 
 
 @dataclass(frozen=True)

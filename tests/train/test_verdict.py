@@ -53,7 +53,7 @@ def played(*success: float):
 
 
 def test_a_success_that_fell_is_told_first_and_noise_is_not():
-    told = "Success fell from 0.80 to 0.20 (first and last third of the steps)."
+    told = "Success fell from 0.80 (steps 0 to 3) to 0.20 (steps 8 to 11)."
     assert verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 4)).startswith(told + " ")
     assert "fell" not in verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 3)), "eleven steps"
     assert "fell" not in verdict_of_table(played(*[0.2] * 4, *[0.4] * 4, *[0.8] * 4))

@@ -238,12 +238,12 @@ class VllmEngine:
 
     def _push(self, policy) -> None:
         """Send the policy's weights; drop everything computed with the old ones."""
-        written = isinstance(policy, Snapshot)
-        if policy.adapter is None:
-            self._take_weights(policy, policy.path if written else Path(self._folder.name) / "weights")
+        written, whole = isinstance(policy, Snapshot), policy.adapter is None
+        name = "weights" if whole else f"{policy.adapter}_{policy.version}"  # the prefix cache depends on it
+        path = policy.path if written else Path(self._folder.name) / name
+        if whole:
+            self._take_weights(policy, path)
             return
-        # The prefix cache depends on the path.
-        path = policy.path if written else Path(self._folder.name) / f"{policy.adapter}_{policy.version}"
         if not written:
             save_for_vllm(policy, path, self._heads)
         before, self._paths[policy.adapter] = self._paths.get(policy.adapter), path

@@ -4,7 +4,7 @@ The engine here hands out copies of a model as snapshots, in place of a server; 
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pandas as pd
@@ -83,13 +83,7 @@ def test_rollouts_play_ahead_as_far_as_the_staleness_and_no_further(start, stale
 
 
 def test_scores_are_those_of_the_newest_weights_and_wait_for_the_rollout(start):
-    team, loop = start(score_every=1, score_tasks=3, score_episodes=2)
-    tasks = small.Relay().tasks(3, "test", SETTINGS["seed"])
-    for report in loop:
-        own = lab.evaluate(small.Relay(), team, tasks, k=2, seed=SETTINGS["seed"])
-        scores = report.held_out[report.held_out["step"] == report.step + 1].reset_index(drop=True)
-        columns = own.columns.drop(["latency", "throughput"])
-        pd.testing.assert_frame_equal(scores[columns], own[columns])
+    small.assert_newest_weights_are_scored(*start(score_every=1, score_tasks=3, score_episodes=2))
 
 
 def test_a_run_that_was_left_goes_on_with_its_clock(start, tmp_path):
@@ -122,6 +116,29 @@ def test_an_error_of_the_thread_is_raised_at_its_step_and_costs_no_step_before(s
 
 
 @dataclass(frozen=True)
+class counting:
+    """A curriculum that notes how many reports it has learned from when it draws."""
+
+    state: dict = field(default_factory=lambda: {"reports": 0})
+
+    def __call__(self, env, n, split, seed):
+        LEARNED.append(self.state["reports"])
+        return env.tasks(n, split, seed)
+
+    def after(self, report):
+        return replace(self, state={"reports": self.state["reports"] + 1})
+
+
+LEARNED = []
+
+
+def test_at_staleness_0_a_curriculum_draws_with_what_it_learned_from_every_report_before(start):
+    LEARNED.clear()
+    list(start(overlap=WALL(0), curriculum=counting())[1])
+    assert LEARNED == [0, 1, 2, 3, 4]
+
+
+@dataclass(frozen=True)
 class needy:
     needs_team = True
 
@@ -131,9 +148,10 @@ class needy:
 
 def test_bad_input(models, start):
     plain = small.make_team("per_agent", models)
-    with pytest.raises(ValueError, match=r"the engine of policy 'asker' cannot: load it with backend='vllm', where="):
-        start(team=plain)
-    with pytest.raises(ValueError, match=r"credit=needy\(\) computes with the team's weights"):
-        start(recipe=small.RECIPE.replace(credit=needy()))
+    for overlap in (WALL(2), WALL(0)):
+        with pytest.raises(ValueError, match=r"engine of policy 'asker' cannot: load it with backend='vllm', where="):
+            start(team=plain, overlap=overlap)
+        with pytest.raises(ValueError, match=r"credit=needy\(\) computes with the team's weights"):
+            start(recipe=small.RECIPE.replace(credit=needy()), overlap=overlap)
     with pytest.raises(ValueError, match="clock='sun'; known are simulated, wall"):
         lab.overlap(1, clock="sun")

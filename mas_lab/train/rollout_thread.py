@@ -33,11 +33,11 @@ class Played:
     known: int
     """Number of tasks that were played."""
     times: tuple[float, float] | None = None
-    """Begin and end by the clock of `Ahead`. `None`: it was not played ahead."""
+    """Start and end of the rollout on the clock of `RolloutThread`. `None`: no thread played it."""
 
 
-class Ahead:
-    """Play steps in a thread, at most `staleness` beyond the updates, each with the newest weights at its begin.
+class RolloutThread:
+    """Play steps in a thread, at most `staleness` beyond the updates, each with the newest weights when it starts.
 
     Args:
         play: Plays a step: (its number, recipe, team, version of the team's weights).
@@ -47,7 +47,7 @@ class Ahead:
         seconds: Time of the clock at its start.
 
     Attributes:
-        idle: A lock that is held during a rollout. Hold it to play with the team yourself.
+        playing: A lock that the thread holds during a rollout. Hold it to play with the team yourself.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Ahead:
     ):  # fmt: skip
         self._play, self._recipe, self._staleness, self._steps = play, recipe, staleness, steps
         self._start = time.monotonic() - seconds
-        self.idle = threading.Lock()
+        self.playing = threading.Lock()
         self._thread, self._coming = ThreadPoolExecutor(1, "rollout"), deque[Future]()
         self._newest: tuple[Team, int] | None = None
 
@@ -66,7 +66,7 @@ class Ahead:
 
     def begin(self, team: Team, done: int) -> None:
         """Start to play, when `done` steps are made."""
-        self._publish(team, done)
+        self.publish(team, done)
         for step in range(done, done + self._staleness + 1):
             self._allow(step)
 
@@ -74,26 +74,26 @@ class Ahead:
         """Return the next step, when it is played. An error of the thread is raised here."""
         return self._coming.popleft().result()
 
-    def after(self, team: Team, done: int) -> None:
-        """Let the following rollouts sample with the present weights, which have the updates of `done` steps."""
-        self._publish(team, done)
+    def publish(self, team: Team, version: int) -> None:
+        """Let the following rollouts sample with the present weights, which have the updates of `version` steps."""
+        before = self._newest[0].policies if self._newest else {}
+        now = {name: _snapshot(policy, before.get(name)) for name, policy in team.policies.items()}
+        self._newest = team.played_by(now), version
+
+    def after(self, done: int) -> None:
+        """Let the thread play one step more, when `done` steps are made."""
         self._allow(done + self._staleness)
 
     def close(self) -> None:
         """End the thread, when the rollout in progress has ended."""
         self._thread.shutdown(cancel_futures=True)
 
-    def _publish(self, team: Team, version: int) -> None:
-        before = self._newest[0].policies if self._newest else {}
-        now = {name: _snapshot(policy, before.get(name)) for name, policy in team.policies.items()}
-        self._newest = team.played_by(now), version
-
     def _allow(self, step: int) -> None:
         if self._steps is None or step < self._steps:
             self._coming.append(self._thread.submit(self._rollout, step))
 
     def _rollout(self, step: int) -> Played:
-        with self.idle:
+        with self.playing:
             (team, version), start = self._newest, self.now()
             played = self._play(step, self._recipe, team, version)
             self._recipe = played.recipe
