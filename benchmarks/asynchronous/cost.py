@@ -56,11 +56,11 @@ class Measured:
             self.steps[tasks, n] = {"tasks": tasks, "n": n, **seconds, "units": units}
 
 
-def units_of(turns, constant: str, epochs: int = 1) -> float:
+def units_of(turns, constant: str) -> float:
     """Return the seconds of one rollout or update on one engine, if one constant is 1 and the others are 0."""
     costs = lab.Costs(**dict.fromkeys((*SAMPLING, *LEARNING), 0.0) | {constant: 1.0})
     if constant in LEARNING:
-        return sum(costs.updates(turns, epochs).values())
+        return sum(costs.updates(turns).values())
     return sum(sum(wave.values()) for wave in costs.waves(turns))
 
 

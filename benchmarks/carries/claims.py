@@ -20,7 +20,7 @@ SEEDS, ENOUGH = [0, 1, 2], 0.25
 """The warm start of the maze ends at the first check at which the team's success is at least `ENOUGH`."""
 MAZE = {"name": "plan_path"}
 TOKENS = 16
-"""Most tokens of an answer in the maze: four cells, of three tokens each, and the end of the turn."""
+"""Most tokens of an answer in the maze: four cells of two tokens each and the end of the turn, with room."""
 POSTS = {"name": "tldr", "size": "full", "data": str(data_dir() / "tldr" / "posts.jsonl")}
 SAMPLES = 2
 

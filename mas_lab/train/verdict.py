@@ -24,8 +24,8 @@ OTHER = "own_robust"
 """The recipe that the same rows are judged by again."""
 FALL, ERRORS = 0.1, 3
 """A fall of success stands out if it is more than this, and more than so many standard errors."""
-FALLS = {"step", "success", "episode", "agent", "node", "parent", "action"}
-"""Columns of a table that tell whether success fell."""
+SUCCESS_COLUMNS = {"step", "success", "episode", "agent", "node", "parent", "action"}
+"""Columns of a table that give the success of each step."""
 NOTHING = "Nothing stands out."
 MOST = 50
 """Steps of a long run that are read, evenly spread."""
@@ -83,15 +83,16 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
 
 def _fall(turns: pd.DataFrame) -> list[str]:
     """Return a sentence on the success of the training episodes, if it fell."""
-    if not set(turns.columns) >= FALLS or turns["step"].nunique() < 12:
+    if not set(turns.columns) >= SUCCESS_COLUMNS or turns["step"].nunique() < 12:
         return []
-    by_step = turns.groupby("step").apply(lambda own: episode_success(own).mean(), include_groups=False)
+    by_step = pd.Series({step: episode_success(own).mean() for step, own in turns.groupby("step")})
     third = len(by_step) // 3
     first, last = by_step.iloc[:third], by_step.iloc[-third:]
     error = ((first.var() + last.var()) / third) ** 0.5
     if first.mean() - last.mean() <= max(FALL, ERRORS * error):
         return []
-    return [f"Success fell from {first.mean():.2f} to {last.mean():.2f} (first and last third of the steps)."]
+    means = [f"{part.mean():.2f} (steps {part.index[0]} to {part.index[-1]})" for part in (first, last)]
+    return [f"Success fell from {' to '.join(means)}."]
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
