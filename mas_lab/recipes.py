@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import did_you_mean
@@ -97,7 +98,8 @@ class Recipe:
         """Apply cells 2 and 3, and the selector if there is one.
 
         Args:
-            turns: Table of turns, as `rollout` returns it. The columns of an earlier comparison are replaced.
+            turns: Table of turns, as `rollout` returns it. The columns of an earlier comparison are replaced. A batch
+                is a step: rows of several steps (column `step`) are compared step by step.
             team: The team that played `turns`, with the same weights, for a part with `needs_team = True`. `None`:
                 there is none.
 
@@ -109,6 +111,10 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
             ValueError: A part needs the team, and there is none.
         """
+        if "step" in turns.columns and turns["step"].nunique(dropna=False) > 1:
+            order = np.argsort(pd.factorize(turns["step"])[0], kind="stable")
+            steps = turns.iloc[order].groupby("step", sort=False, dropna=False)
+            return pd.concat([self.advantages(own, team) for _, own in steps]).iloc[np.argsort(order)]
         bare = turns.drop(columns=COMPARED, errors="ignore")
         return self.normalize(self.group(bare, team), team)
 

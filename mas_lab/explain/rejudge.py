@@ -42,7 +42,7 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
     """
     columns = ["recipe", "rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
     columns += ["norm"] if team is not None else []
-    first, tables = None, []
+    turns, first, tables = turns.reset_index(drop=True), None, []
     for recipe in map(find, recipes):
         judged = recipe.advantages(turns)
         advantage = judged["advantage"][trained(judged)]

@@ -38,6 +38,7 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
         reinforced = share of the rows with R_i < R for which A_i > 0
     """
     require(turns, ["task", "episode", "agent", "local_reward"], "wrong_way")
+    turns = turns.reset_index(drop=True)  # tables of several steps may be joined without it
     by = [*(["step"] if "step" in turns.columns else []), "agent"]
     compared = {find(one).name: find(one).advantages(turns)["advantage"] for one in recipes}
     if "advantage" in turns.columns:

@@ -118,7 +118,6 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
 
     `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare.
     """
-    turns = turns.reset_index(drop=True)  # tables of several steps may be joined without it
     try:
         found, unknown = wrong_way(turns, [OTHER]), 0.0
     except (TableError, ValueError):  # rows of a plan or table that it cannot compare

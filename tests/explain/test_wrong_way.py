@@ -39,3 +39,25 @@ def test_other_recipes_judge_the_same_rows_again():
     found = lab.wrong_way(turns.reset_index(drop=True), recipes=["grpo", "dr_mas"]).set_index(["agent", "recipe"])
     assert found.loc[("two", "grpo"), "reinforced"] == 1 and found.loc[("two", "dr_mas"), "reinforced"] == 0
     assert set(lab.schema("wrong_way")["column"]) == {"step", *found.reset_index().columns}
+
+
+def test_a_recipe_compares_each_step_with_itself_whatever_the_order_and_the_index():
+    """One task plays twice. All rows of the second step earn the same, so no recipe has anything to teach there."""
+    rewards = [0.0, 0.0, 0.0, 1.0]
+    steps = [
+        pd.DataFrame({"task": "t", "episode": list("abcd"), "agent": "solver", "turn": 0, "valid": True, "kept": True,
+                      "local_reward": earned, "team_reward": earned}).assign(step=step)
+        for step, earned in enumerate((rewards, [1.0] * 4))
+    ]  # fmt: skip
+    shuffled = pd.concat(steps).sample(frac=1, random_state=1)
+    for name in ("grpo", "own_robust", "dr_mas"):
+        recipe = lab.RECIPES[name]
+        alone = pd.concat([recipe.advantages(step) for step in steps])
+        found = recipe.advantages(shuffled)
+        assert found.index.equals(shuffled.index) and found["episode"].equals(shuffled["episode"])
+        again = found.sort_values(["step", "episode"])
+        assert again["advantage"].tolist() == pytest.approx(alone["advantage"].tolist(), abs=1e-12)
+        assert (again.loc[again["step"] == 1, "advantage"] == 0).all() and again["advantage"].abs().max() > 0.5
+    judged = lab.rejudge(shuffled, ["grpo"]).iloc[0]
+    assert judged["rows"] == 8 and judged["silent"] == 0.5
+    assert len(lab.wrong_way(shuffled, ["grpo"])) == 2
