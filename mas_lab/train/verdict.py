@@ -35,8 +35,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     """Return in at most two sentences what stands out in a run.
 
     >>> lab.verdict("mine")
-    '54 % of the advantage of stage_4 went the wrong way (wrong answers more likely, or right ones less); under
-    own_robust it would have been 1 %.'
+    '47 % of the advantage of stage_6 went the wrong way (wrong answers more likely, or right ones less); under
+    own_robust it would have been 0 %.'
 
     Args:
         run: A run, its name or path, or a table of turns with `advantage`, such as `report.turns`.
