@@ -317,6 +317,7 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 
 def trained(turns: pd.DataFrame) -> pd.Series:
     """Return which rows belong to the batch: all except continuations that only value a candidate."""
+    require(turns, [], "mas_lab", optional=["probe"])
     return ~column(turns, "probe").astype(bool)
 
 
