@@ -28,7 +28,8 @@ _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
 _BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
-_SPACED = re.compile(r"[\s{}]")
+_LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
+"""A space that does not stand between two names or numbers."""
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
@@ -120,7 +121,7 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return bool(fits) and numbers[0] == numbers[1]
     if one.is_text or other.is_text:
         return one.words == other.words
-    if _SPACED.sub("", one.text) == _SPACED.sub("", other.text):
+    if _LOOSE.sub("", one.text) == _LOOSE.sub("", other.text):
         return True
     brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
@@ -140,7 +141,7 @@ def _number(text: str) -> Fraction | None:
 
 def is_readable(gold: str) -> bool:
     """Return whether an answer can be the same as `gold`: it is not too long, and says something."""
-    return len(gold) <= LONGEST and _SPACED.sub("", spelled(gold).text).strip("?!-") != ""
+    return len(gold) <= LONGEST and spelled(gold).text.strip("?!-{} ") != ""
 
 
 def is_short(gold: str) -> bool:
