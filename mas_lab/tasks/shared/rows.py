@@ -133,7 +133,8 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     """
     found = shuffled(data, split, seed, read_row, env)
     if n > len(found):
-        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
+        splits = _by_split(data, read_row, env, files_of(data))
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items())
         message = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
         raise EnvError(f"{message} (different ones: {sizes})")
     return found[:n]
@@ -142,13 +143,26 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
 def shuffled(data: str, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
     """Return all rows of a split as `sample` reads them, in the order in which it takes them."""
     check_split(split, env)
-    found = _by_split(data, read_row, env)[split]
+    found = _by_split(data, read_row, env, files_of(data))[split]
     return random.Random(f"{env} {split} {seed}").sample(found, len(found))
 
 
+def files_of(data: str) -> tuple[tuple[Path, int, int], ...]:
+    """Return the path, the time and the size of each file of `data`, which a cache needs to notice a change.
+
+    A data set of the hub has none.
+    """
+    root = Path(data if Path(data).exists() else data.rsplit(":", 1)[0]).resolve()
+    files = [file for file in (root, *sorted(root.rglob("*"))) if file.is_file()]
+    return tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
 @lru_cache(maxsize=8)
-def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[str, list[Any]]:
-    """Return one row per content, by split; a content with two splits goes to the later one in SPLITS."""
+def _by_split(data: str, read_row: Callable[[Row], Any], env: str, files: Hashable) -> Mapping[str, list[Any]]:
+    """Return one row per content, by split; a content with two splits goes to the later one in SPLITS.
+
+    `files` is `files_of(data)`.
+    """
     found: dict[str, tuple[str | None, str, Any]] = {}
     named = set()
     for place, own, row in read(data, env):
