@@ -171,7 +171,11 @@ def same(value: Any, expected: Any) -> bool:
         return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in expected)
     kinds = {type(value), type(expected)}
     if float in kinds and kinds <= {int, float}:
-        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE) or (value != value and expected != expected)
+        try:
+            close = math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+        except OverflowError:  # an int beyond all floats
+            return False
+        return close or (value != value and expected != expected)
     return type(value) is type(expected) and value == expected
 
 
