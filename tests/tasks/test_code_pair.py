@@ -18,6 +18,7 @@ PROBLEM = Problem(
     gold="def f(x):\n    return sorted(x)[::-1]",
 )
 SORTS, SEVEN = "def aux(x):\n    return sorted(x)", "def aux(x):\n    return 7"
+DEEP = f"def aux(x):\n    return {'-' * 1200}x"
 ALONE = "    z = sorted(x)\n    return z[::-1]"
 """The end of a main that needs nobody."""
 
@@ -44,6 +45,7 @@ def published(helper, main, problem=PROBLEM):
     (SORTS, f("    def g():\n        return 1\n    g()"), 0.4, "main"),
     (SORTS, "def f(x)\n    return x", 0.4, "syntax"),
     ("def aux(x:", f(ALONE), 0.6, "syntax"),
+    (DEEP, f(ALONE), 0.6, "syntax"), (SORTS, f(f"    y = 1{' + 1' * 1200}\n" + ALONE), 0.4, "syntax"),
     ("", f(ALONE), 0.6 + 0.5 + 1, "aux"),
     (SORTS, f("    return x"), 0.4 + 0.6 + 0.5 + 0.25, "tests"),  # 5 5 1 stands downwards
     (SORTS, f("    return x if x[0] == 2 else aux(5)"), 1.5, "tests"),
@@ -76,6 +78,11 @@ LARGEST = Problem("", "f", cases="assert f(3, 5) == 5\nassert f(9, 2) == 9\nasse
 def test_every_honest_way_to_use_it_counts(helper, main, problem):
     judged = ours(helper, main, problem)
     assert (judged.score, judged.fault) == (4.0, "fine")
+
+
+def test_a_function_that_is_nested_too_deeply_is_a_syntax_error():
+    assert pair_code.syntax(DEEP, "aux") == "nested more than 100 levels deep"
+    assert pair_code.syntax(f"def aux(x):\n    return {'-' * 90}x", "aux") == ""
 
 
 # What the published rule falls for

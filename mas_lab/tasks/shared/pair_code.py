@@ -7,14 +7,13 @@ a main that solves everything and answers only where `aux` agrees. Grading is in
 writes, and what the writers see.
 """
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mas_lab.tasks.shared.bases import PROMPTS
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
-from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable
+from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable, tree_of
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
@@ -166,7 +165,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
 def syntax(text: str, name: str) -> str:
     """Return the syntax error of the program with a function `name`, such as `line 3: invalid syntax`, or no text."""
     try:
-        ast.parse(code_in(text, f"def {name}"))
+        tree_of(code_in(text, f"def {name}"))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

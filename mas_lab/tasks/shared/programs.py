@@ -50,10 +50,25 @@ def read_code(text: str, marker: str) -> str | None:
     return source if source and parsed(source) else None
 
 
+DEEPEST = 100
+"""Most levels of a syntax tree. Python's own functions recurse up to 6 times for each level and stop at 1000."""
+
+
+def tree_of(source: str) -> ast.Module:
+    """Return the syntax tree; raise an error of `ast.parse`, or ValueError if the tree is too deep."""
+    tree = ast.parse(source)
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [part for above in level for part in ast.iter_child_nodes(above)]
+    if level:
+        raise ValueError(f"nested more than {DEEPEST} levels deep")
+    return tree
+
+
 def parsed(source: str) -> ast.Module | None:
-    """Return the syntax tree, or `None` if there is none."""
+    """Return the syntax tree, or `None` if there is none (`tree_of`)."""
     try:
-        return ast.parse(source)
+        return tree_of(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
