@@ -137,7 +137,7 @@ class Search(SizedTask):
         if self.full:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
-                index(self._corpus, self.name, files_of(self._corpus))  # build the index, or fail, before any episode starts
+                bm25(self._corpus, "", self.passages, self.name)  # build the index, or fail, before any episode starts
             found = sample(data, n, split, seed, question_and_answers, self.name)
             return [(text, {"question": text, "answers": right, "needed": titles}) for text, right, titles in found]
         found = []

@@ -183,6 +183,17 @@ def test_one_turn_pays_what_both_are_worth():
     assert step.local_rewards == {"helper": 1.0, "main": 0.0} and step.valid == {"helper": True, "main": False}
 
 
+def test_a_draft_is_judged_whole_and_shown_in_part():
+    long = [f"{'Let me think. ' * 300}\n```python\n{code}\n```" for code in GOOD]
+    env = CodePair(size="full", max_turns=2)
+    step = env.step(env.start(task_of(PROBLEM)), dict(zip(env.agents, long, strict=True)))
+    assert (step.team_reward, step.valid) == (4.0, {"helper": True, "main": True})
+    told = env.observe(step.state, "main")[1]["content"]
+    assert "2 of 2 pass" in told and long[1][:4000] in told and long[1][:4001] not in told
+    first, last = together(CodePair(size="full", teamwork="in_turn"), task_of(PROBLEM), long)
+    assert (first.valid, last.team_reward) == ({"helper": True}, 4.0)
+
+
 def test_turns_pay_what_was_gained_or_each_anew():
     turns = (SORTS, f(ALONE)), GOOD, ("", "")
     assert [step.team_reward for step in played(*turns, size="full")] == [2.5, 1.5, -4.0]
