@@ -236,6 +236,10 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     return "\n".join(lines)
 
 
+FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
+"""An import that must come first."""
+
+
 @dataclass(frozen=True)
 class Problem:
     text: str
@@ -250,6 +254,13 @@ class Problem:
     stdin: bool = False
     """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
     does the same."""
+
+    @property
+    def before(self) -> str:
+        """Return what the text writes before the asked function, if it is a program, as in HumanEval."""
+        found = function(f"{self.text}\n    pass", self.entry)
+        first = (found.decorator_list or [found])[0].lineno if found else 1
+        return "".join(f"{line}\n" for line in self.text.split("\n")[: first - 1])
 
     @property
     def visible(self) -> tuple[Case, ...]:
@@ -268,8 +279,10 @@ class Problem:
     def grade(self, source: str, cases: Sequence[Case], entry: str | None = None) -> Result:
         """Run a program's function, the asked one or `entry`, on the arguments of each case, and compare its results.
 
-        Equal requests run once.
+        What the text writes before the function (`before`) runs before the program. Equal requests run once.
         """
+        if self.before:
+            source = f"{''.join(FUTURE.findall(source))}{self.before}{FUTURE.sub('', source)}"
         outcome = _run(source, entry or self.entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
         equal = prints_the_same if self.stdin else same
         answers = zip(outcome.values, outcome.failed, cases, strict=True)
