@@ -66,6 +66,17 @@ def test_apps_by_call():
     assert found.confirm(found.hidden).share == method.confirm(method.hidden).share == 1
 
 
+@pytest.mark.parametrize("gold", [
+    "def more(a, b):\n    return sum(collections.Counter({1: a, 2: b}).values())",
+    "from __future__ import division\ndef more(a, b):\n    return floor(a + b)",
+    "class Solution:\n    def more(self, a: List, b: Tuple):\n        return a + list(itertools.chain([b]))[0]",
+])  # fmt: skip
+def test_a_solution_of_apps_has_the_imports_of_its_header(gold):
+    found = problem(apps(7, solutions=json.dumps([gold])))
+    assert found.confirm(found.hidden).share == 1
+    assert compile(found.gold, "gold", "exec") and problem(apps(7)).gold == json.loads(apps(7)["solutions"])[0]
+
+
 def test_apps_by_standard_input():
     found = problem(printing(7))
     assert (found.entry, found.stdin) == ("solve", True)

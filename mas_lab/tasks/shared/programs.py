@@ -65,6 +65,14 @@ def tree_of(source: str) -> ast.Module:
     return tree
 
 
+FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
+
+
+def after(before: str, source: str) -> str:
+    """Return `source` after the lines `before`; imports from `__future__` must come first."""
+    return f"{''.join(FUTURE.findall(source))}{before}{FUTURE.sub('', source)}" if before else source
+
+
 def parsed(source: str) -> ast.Module | None:
     """Return the syntax tree, or `None` if there is none (`tree_of`)."""
     try:
@@ -236,10 +244,6 @@ def as_text(cases: Sequence[Case], entry: str) -> str:
     return "\n".join(lines)
 
 
-FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
-"""An import that must come first."""
-
-
 @dataclass(frozen=True)
 class Problem:
     text: str
@@ -281,8 +285,7 @@ class Problem:
 
         What the text writes before the function (`before`) runs before the program. Equal requests run once.
         """
-        if self.before:
-            source = f"{''.join(FUTURE.findall(source))}{self.before}{FUTURE.sub('', source)}"
+        source = after(self.before, source)
         outcome = _run(source, entry or self.entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
         equal = prints_the_same if self.stdin else same
         answers = zip(outcome.values, outcome.failed, cases, strict=True)
