@@ -27,6 +27,7 @@ r"""A box with its brace, or without one, as in `\boxed 5`: a number, or a word 
 _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
+_PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASCII)
 _BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
@@ -71,7 +72,7 @@ def last_boxed(text: str) -> str | None:
 
 class Answer(NamedTuple):
     text: str
-    """Mathematics or words, without unit, LaTeX text commands and degree signs."""
+    """Mathematics or words, without unit, LaTeX text commands and degree signs; a numeral such as `0x1f` is decimal."""
     unit: str
     """Letters and digits of its unit, such as `cm2`."""
     words: list[str]
@@ -94,6 +95,7 @@ def spelled(text: str) -> Answer:
     while WRAPPED.search(bare):
         bare = WRAPPED.sub(r"\1", bare)
     bare = REPEATING.sub(_sum, bare).strip().rstrip(".,:").strip()
+    bare = str(int(bare, 0)) if _PREFIXED.fullmatch(bare) else bare
     parts = ["".join(filter(str.isalnum, part)) for part in bare.split(",")] if WORDS.fullmatch(bare) else []
     words = sorted(part if len(part) == 1 else part.casefold() for part in parts)
     letters = re.sub(r"[^a-z\d]", "", WRAPPED.sub(r"\1", unit).lower())
