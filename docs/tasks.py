@@ -33,7 +33,7 @@ JUDGED = r"""## Who judges what
 |---|---|
 | a number: `1,000`, `1e3`, `3/4`, `10\%` | the kit, exactly: 0.3333 is not 1/3, and 10 is not 10 % |
 | words: `Evelyn` for `\text{Evelyn}` | the kit, by letters and digits; only a single letter has a case |
-| a unit: `4\text{ cm}` | the kit: either may lack it, but another unit is wrong; `cm` abbreviates `centimeters`, and `square cm` is `cm^2` |
+| a unit: `4\text{ cm}` | the kit: either may lack it, another is wrong; `cm` is `centimeters`, `square m` is `m^2` |
 | a numeral in a base: `2516_8` | math-verify; the kit writes the base as a symbol, or it would be passed over |
 | a set, a tuple, an interval | the kit compares the brackets, math-verify the content |
 | other mathematics | math-verify 0.9, for up to 5 seconds |
