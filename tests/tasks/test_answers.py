@@ -59,6 +59,8 @@ FOR_ALL = r"f(n)=n \text{ for all positive integers } n"
     ({"problem": "q", "answer": r"\text{Evelyn}"}, r"\text{Evelyn}"), ({"problem": "q", "answer": FOR_ALL}, FOR_ALL),
     ({"problem": "q", "answer": "no solution"}, "no solution"), ({"problem": "q", "answer": r"\{\}"}, r"\{\}"),
     ({"problem": "q", "answer": "5 cm and 6 cm"}, "5 cm and 6 cm"),
+    ({"problem": "q", "answer": "ab+bc+ca=1"}, "ab+bc+ca=1"), ({"problem": "q", "answer": "ab + bc + ca = 1"},
+    "ab + bc + ca = 1"),
 ])  # fmt: skip
 def test_rows_of_mathematics(row, gold):
     assert problem_and_answer(row) == ("q", gold)

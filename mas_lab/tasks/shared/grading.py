@@ -32,7 +32,8 @@ _BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
+"""A word that is no term of mathematics, as in `ab + bc = 1`."""
 
 TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
