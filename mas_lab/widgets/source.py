@@ -186,5 +186,17 @@ def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     if not x:
         raise TableError("there is nothing to show yet: no step is done")
     by_kind = [[table for table in tables if table is not None] for tables in zip(*map(_tables, x), strict=True)]
-    turns, stats = (pd.concat(tables, ignore_index=True) if tables else None for tables in by_kind)
+    turns, stats = (_joined(tables) if tables else None for tables in by_kind)
     return turns, stats
+
+
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables of a list as one; a table without the column `step` is the step of its place, from 0."""
+    tables = [table if "step" in table else table.assign(step=place) for place, table in enumerate(tables)]
+    steps = pd.concat([table["step"].drop_duplicates() for table in tables])
+    if len(twice := steps[steps.duplicated()]):
+        raise TableError(
+            f"two tables of the list hold step {twice.iloc[0]}; play each step with lab.rollout(..., step=k), or "
+            "number the tables: [table.assign(step=k) for k, table in enumerate(tables)]"
+        )
+    return pd.concat(tables, ignore_index=True)

@@ -99,8 +99,11 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
         pd.testing.assert_frame_equal(of_path.table, other.table)
     report = lab.Report(4, run.step_turns(4), run.stats)
     pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
-    both = lab.RewardInspector([lab.Report(3, run.step_turns(3), run.stats), report])
+    stats = dict(list(run.stats.groupby("step")))
+    both = lab.RewardInspector([lab.Report(step, run.step_turns(step), stats[step]) for step in (3, 4)])
     assert both.source.steps == [3, 4]
+    with pytest.raises(TableError, match="two tables of the list hold step 4; play each step with"):
+        lab.RewardInspector([report, report])
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
 
 
