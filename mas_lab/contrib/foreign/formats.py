@@ -42,9 +42,22 @@ class Format:
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
-    found = pd.to_numeric(records[name].where(records[name].map(np.isscalar)), errors="coerce").astype(float)
+    values = records[name].where(records[name].map(np.isscalar)).map(typed)
+    found = pd.to_numeric(values, errors="coerce").astype(float)
     refuse(~np.isfinite(found), records, name, ours, "not a finite number")
     return found
+
+
+def typed(value: Any) -> Any:
+    """Return the flag or number that a text writes, as in a CSV file; any other value stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return float(value.replace("_", " "))  # Python alone reads 1_0 as ten
+    except ValueError:
+        return value
 
 
 def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str) -> None:

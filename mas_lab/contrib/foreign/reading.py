@@ -18,13 +18,15 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
 from mas_lab.cells.grouping import group
 from mas_lab.contrib.foreign.files import DATABASE, PACKED, load
-from mas_lab.contrib.foreign.formats import FORMATS, LISTS, Format, Notes, numbers, refuse, text
+from mas_lab.contrib.foreign.formats import FORMATS, LISTS, Format, Notes, numbers, refuse, text, typed
 from mas_lab.runs.disk import TEXTS
-from mas_lab.table import NUMBER, SCHEMA, TableError
+from mas_lab.table import FLAG, NUMBER, NUMBERS, SCHEMA, TableError
 
 WHOLE = ("step", "turn", "depth", "candidate")
 COUNTED = (*WHOLE, *(name for name, column in SCHEMA.items() if column.check is NUMBER["check"]))
 """Columns of numbers."""
+MAY_BE_EMPTY = ("parent", "removed", "completion")
+"""Columns of texts that may be empty."""
 MISSING = {
     "task": "no task ids: tasks and groups are by prompt text, which joins equal prompts of different tasks",
     "episode": "no episode ids: the episode is the row",
@@ -71,7 +73,8 @@ def read(
     check_arguments(read, locals())
     columns, notes = dict(columns or {}), {}
     kind, files = _found(Path(path), format, columns)
-    records = pd.concat([load(file) for file in files])
+    texts = [columns.get(name, name) for name in MAY_BE_EMPTY]
+    records = pd.concat([load(file, texts=texts) for file in files])
     rows = kind.rows(records, notes) if len(records) else records
     if rows.empty:
         raise TableError(f"read: {files[0]} has no rows{''.join(f'; {note}' for note in notes.values())}")
@@ -159,6 +162,8 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
         return values.astype(int) if ours in WHOLE else values
     if ours in LISTS:
         refuse(values.map(np.isscalar), records, theirs, ours, "not a list, which JSONL and parquet can hold")
+    if check in (FLAG["check"], NUMBERS["check"]):
+        values = values.map(typed)
     bad = values.isna() | (~values.map(check).astype(bool) if check else False)
     refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
     if ours in ("prompt", "completion"):

@@ -334,6 +334,25 @@ def test_packed_files(packed, tmp_path):
     assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["completion"].tolist() == ["None", "NA"]
 
 
+def test_the_texts_of_a_csv_file_stay_as_they_are_written(tmp_path):
+    rows = ["name,said,team_reward,valid,advantage,level", "007,1.50,True,true,0.5,01", "7,,false,0,-1,1e3"]
+    turns, _ = said(written(tmp_path / "log.csv", rows), columns={"task": "name", "completion": "said"})
+    assert turns["task"].tolist() == turns["group"].tolist() == ["007", "7"]
+    assert turns["completion"].tolist() == ["1.50", ""] and turns["level"].tolist() == ["01", "1e3"]
+    assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["advantage"].tolist() == [0.5, -1.0]
+    assert turns["valid"].tolist() == [True, False]
+
+
+def test_a_csv_file_of_our_own_turns_is_read(tmp_path):
+    turns = pd.DataFrame([{"task": "t", "episode": episode, "agent": "a", "turn": turn, "depth": turn,
+                           "node": f"{episode}/{turn}", "parent": f"{episode}/0.0" if turn else "", "valid": bool(turn),
+                           "kept": True, "team_reward": 0.5 * turn}
+                          for episode in ("007", "7") for turn in (0, 1)])  # fmt: skip
+    turns.to_csv(tmp_path / "turns.csv", index=False)
+    read, _ = said(tmp_path)
+    pd.testing.assert_frame_equal(read[list(turns)], turns, check_like=True)
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
     table, path = pd.DataFrame(PLAIN), tmp_path / f"log.{ending}"
@@ -402,6 +421,8 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("1.jsonl.gz", [VERL_ROW], {}, r"1\.jsonl\.gz, line 1 is not a JSON object \(zlib"),
     ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet, \.pt, \.db; convert it"),
     ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
+    ("log.csv", ["task,team_reward,valid", "a,1,maybe"], {}, r"row 1: column 'valid' .*neither True nor .*'maybe'"),
+    ("log.csv", ["task,team_reward", "a,1", ",1"], {}, r"row 2: column 'task' \(task\) is empty"),
     ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
     ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
      "several kept actions at task 'a', episode '0', agent 'x', turn 0"),
