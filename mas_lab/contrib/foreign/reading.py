@@ -28,7 +28,8 @@ COUNTED = (*WHOLE, *(name for name, column in SCHEMA.items() if column.check is 
 MAY_BE_EMPTY = ("parent", "removed", "completion")
 """Columns of texts that may be empty."""
 MISSING = {
-    "task": "no task ids: tasks and groups are by prompt text, which joins equal prompts of different tasks",
+    "task": "no task ids: tasks and groups are by prompt text (an episode's first), which joins equal prompts of "
+    "different tasks",
     "episode": "no episode ids: the episode is the row",
     "agent": "no agent names: one agent, named 'agent'",
     "valid": "valid is True, since the files do not say which outputs were understood",
@@ -183,20 +184,22 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     by_row, ordered = "episode" not in turns, "turn" in turns
     for name in [name for name in MISSING if name not in turns]:
         notes.setdefault(name, MISSING[name])
-    if "task" not in turns:
-        turns["task"] = [f"prompt {number}" for number in pd.factorize(turns["prompt"])[0]]
     if by_row:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
+    episode = [name for name in ("step", "episode") if name in turns]
+    in_order = turns.sort_values("turn", kind="stable") if ordered else turns
+    if "task" not in turns:
+        prompts = in_order.groupby(episode)["prompt"].transform("first").sort_index()
+        turns["task"] = [f"prompt {number}" for number in pd.factorize(prompts)[0]]
     for name, value in {"agent": "agent", "valid": True}.items():
         turns[name] = turns.get(name, value)
-    episode = [name for name in ("step", "episode") if name in turns]
     if not ordered:
         turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()
         if not by_row:
             notes["turn"] = "no turns: their order is that of the rows"
     twice = turns.duplicated([*episode, "turn", "agent"]).any()  # without depth, the credit refuses them
     if not (by_row or twice or turns.columns.isin(["depth", "node", "candidate"]).any()):
-        turns["depth"] = (turns.sort_values("turn", kind="stable") if ordered else turns).groupby(episode).cumcount()
+        turns["depth"] = in_order.groupby(episode).cumcount()
     return turns
 
 

@@ -373,6 +373,15 @@ def test_a_reward_that_is_repeated_in_an_episode_is_pointed_out(tmp_path):
     assert turns["credit"].tolist() == [2.0, 2.0, 0.0, 0.0]
 
 
+def test_an_episode_without_a_task_id_has_the_task_of_its_first_prompt(tmp_path):
+    rows = [{"episode": episode, "agent": agent, "turn": turn, "prompt": prompt, "team_reward": 0.0}
+            for episode in (0, 1)
+            for turn, agent, prompt in ((1, "solver", f"the plan of {episode}"), (0, "planner", "2 + 3"))]  # fmt: skip
+    turns, line = said(written(tmp_path / "log.jsonl", [*rows, rows[1] | {"episode": 2, "prompt": "4 + 4"}]))
+    assert turns["task"].tolist() == turns["group"].tolist() == ["prompt 0"] * 4 + ["prompt 1"]
+    assert "tasks and groups are by prompt text (an episode's first)" in line
+
+
 def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
     turns, _ = said(RECORDED / "verl")
     turns.to_parquet(tmp_path / "turns.parquet")
