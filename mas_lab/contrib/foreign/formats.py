@@ -119,8 +119,8 @@ def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     episode = ["step", *there["episode"]]
     if not there["episode"] or not records.duplicated(episode).any():
         return records
-    scores = numbers(records, "score")
-    in_order = records.sort_values(["step", *there["turn"]], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
+    scores, order = numbers(records, "score"), there["depth"] or there["turn"]
+    in_order = records.sort_values(["step", *order], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
     for whose, ours, unit in (("episode", "team_reward", episode), ("agent", "local_reward", episode + there["agent"])):
         if scores.groupby([records[name] for name in unit]).nunique().max() == 1:
             notes[ours] = f"verl repeats an {whose}'s score on each of its rows; it counts once, at the last one"
@@ -244,7 +244,8 @@ def _tokens(node: Record, before: list[Record]) -> Record:
 VERL = {
     "prompt": "input", "completion": "output", "team_reward": "team_reward score", "local_reward": "local_reward",
     "step": "step", "task": "task_of_uid uid", "episode": "session_of_uid traj_uid trajectory_id", "policy": "wg_id",
-    "turn": "output_of_uid turn step_id", "agent": "agent_id agent_name agent role", "valid": "is_action_valid",
+    "depth": "output_of_uid", "turn": "turn step_id", "agent": "agent_id agent_name agent role",
+    "valid": "is_action_valid",
 }  # fmt: skip
 TRL = {"step": "step", "prompt": "prompt", "completion": "completion", "advantage": "advantage", "team_reward": "sum"}
 TINKER = {"step": "iteration", "task": "group", "episode": "trajectory", "turn": "step_idx", "team_reward": "reward",

@@ -181,21 +181,21 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
                 f"columns={{'{names[0]}': ...}}"
             )
     turns = turns.reset_index(drop=True)
-    by_row, ordered = "episode" not in turns, "turn" in turns
+    by_row, order = "episode" not in turns, [name for name in ("depth", "turn") if name in turns][:1]
     for name in [name for name in MISSING if name not in turns]:
         notes.setdefault(name, MISSING[name])
     if by_row:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
     episode = [name for name in ("step", "episode") if name in turns]
-    in_order = turns.sort_values("turn", kind="stable") if ordered else turns
+    for name, value in {"agent": "agent", "valid": True}.items():
+        turns[name] = turns.get(name, value)
+    in_order = turns.sort_values(order, kind="stable") if order else turns
     if "task" not in turns:
         prompts = in_order.groupby(episode)["prompt"].transform("first").sort_index()
         turns["task"] = [f"prompt {number}" for number in pd.factorize(prompts)[0]]
-    for name, value in {"agent": "agent", "valid": True}.items():
-        turns[name] = turns.get(name, value)
-    if not ordered:
-        turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()
-        if not by_row:
+    if "turn" not in turns:
+        turns["turn"] = in_order.groupby([*episode, "agent"]).cumcount()
+        if not (by_row or order):
             notes["turn"] = "no turns: their order is that of the rows"
     twice = turns.duplicated([*episode, "turn", "agent"]).any()  # without depth, the credit refuses them
     if not (by_row or twice or turns.columns.isin(["depth", "node", "candidate"]).any()):

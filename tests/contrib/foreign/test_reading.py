@@ -167,6 +167,15 @@ def test_the_key_of_verl_gives_task_episode_and_output():
     assert turns.groupby("group")["episode"].nunique().tolist() == [3, 3, 3, 3] and set(turns["step"]) == {1, 2}
 
 
+@pytest.mark.parametrize(("name", "columns"), [("agent", None), ("who", {"agent": "who"})])
+def test_the_output_of_the_key_of_verl_is_the_depth_and_each_agent_counts_its_turns(name, columns, tmp_path):
+    rows = [VERL_ROW | {"uid": f"u_0_{output}", "input": str(output), name: agent}
+            for output, agent in enumerate(["planner", "solver", "planner", "solver"])]  # fmt: skip
+    turns, line = said(written(tmp_path / "1.jsonl", rows[::-1]), columns=columns)
+    assert turns["prompt"].tolist() == ["3", "2", "1", "0"] and turns["depth"].tolist() == [3, 2, 1, 0]
+    assert turns["turn"].tolist() == [1, 1, 0, 0] and "no turns" not in line
+
+
 def test_verl_with_names_of_agents_and_trajectories(tmp_path):
     row = {"input": "q", "output": "a", "score": 1.0, "step": 1, "uid": "u-1", "traj_uid": "t", "is_action_valid": True}
     rows = [row | {"agent_id": agent, "wg_id": "one"} for agent in ("Solver Agent", "Verifier Agent")]
