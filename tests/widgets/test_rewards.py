@@ -107,6 +107,21 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
 
 
+@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer, lab.BaselineInspector, lab.Timeline])
+def test_a_table_without_rows_is_refused(made, turns):
+    rows = turns.assign(policy="p", prompt_ids=[[1]] * len(turns), completion_ids=[[1]] * len(turns), completion="")
+    for empty in (rows[:0], rows.assign(step=0)[:0]):
+        with pytest.raises(TableError, match="there are no rows"):
+            made(empty)
+
+
+def test_episodes_and_tasks_may_be_whole_numbers(turns):
+    numbers = {name: pd.factorize(turns[name])[0] for name in ("task", "episode")}
+    data = lab.RolloutViewer(turns.assign(completion="", **numbers)).data()
+    assert [one["name"] for one in data["episodes"]] == data["index"]["episode"]
+    assert set(data["index"]["task"]) == {"0", "1"}
+
+
 def test_the_curve_holds_every_steps_mean(spiky):
     curve = lab.RewardInspector(spiky).curve()
     turns = lab.load_run(spiky).turns
