@@ -14,7 +14,7 @@ import pandas as pd
 from mas_lab.env import Env
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.runs.disk import read_table, write_json
+from mas_lab.runs.disk import RunError, read_json, read_table, write_json
 from mas_lab.runs.manifest import SCORES
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import score_curve
@@ -41,14 +41,17 @@ def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None,
     """Return the cell's record, and the error if its training failed; runs in another process.
 
     A training that failed after it began is a result. Its record is kept, with the error and without scores. A training
-    that could not begin, for example because a model is missing, has no record (`None`). It shows nothing about its
-    arm.
+    that could not begin, for example because a model is missing, or whose run could not be kept or continued, has no
+    record (`None`). It shows nothing about its arm. A cell that another process has made meanwhile is not made again.
     """
+    path = _record_of(folder, cell)
+    if path.is_file() and not (there := read_json(path)).get("error"):
+        return there, None
     try:
         return play(cell, folder, keep), None
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-        if not (run_of(folder, cell) / "run.json").is_file():
+        if isinstance(failure, RunError) or not (run_of(folder, cell) / "run.json").is_file():
             return None, error
         amounts = dict.fromkeys(("steps", *KINDS, "seconds"))
         made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
@@ -56,8 +59,12 @@ def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None,
         return _write(folder, cell, failed), error
 
 
+def _record_of(folder: Path, cell: Cell) -> Path:
+    return folder / RECORDS / f"{run_of(folder, cell).name}.json"
+
+
 def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
-    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    path = _record_of(folder, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     return record

@@ -17,7 +17,7 @@ from tiny_study import TINY
 import __main__
 import mas_lab as lab
 from mas_lab.__main__ import main
-from mas_lab.study.cell import RECORDS, run_of
+from mas_lab.study.cell import RECORDS, attempt, run_of
 from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
@@ -161,6 +161,17 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
     now = json.loads(record.read_text())
     assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
+
+
+def test_a_made_record_stays_and_a_folder_that_cannot_be_continued_is_no_result(made, tmp_path):
+    """As two processes of one study leave it: the second finds what the first has made, without weights."""
+    cell, folder = made.cells()[1], shutil.copytree(made.folder, tmp_path / "tiny")
+    shutil.rmtree(run_of(folder, cell) / "checkpoints")
+    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    assert attempt(cell, folder, "tables") == (json.loads(path.read_text()), None)
+    path.unlink()
+    record, error = attempt(cell, folder, "tables")
+    assert record is None and "the run holds no checkpoint" in error and not path.exists()
 
 
 @pytest.mark.full
