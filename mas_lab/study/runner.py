@@ -107,7 +107,8 @@ class Study(Results):
         # The compared cells depend on the rates that the sweeps choose.
         for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
             found, strangers = handed_in(sources, cells(), design)
-            self._records = found | self._records
+            self._records |= {cell: record for cell, record in found.items()
+                              if cell not in self._records or cell in self.failed}  # fmt: skip
         self.apart += strangers
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:

@@ -31,7 +31,7 @@ def recorded(folder: Path, sources: Sequence[str | Path], design: Design) -> tup
             found += [(f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one)
                       for one in read_record(source)]  # fmt: skip
     records, apart = {}, []
-    for name, record in found:
+    for name, record in sorted(found, key=lambda one: bool(one[1].get("error"))):  # one that was made counts first
         if reason := _other_code(record["code"], design):
             apart.append(f"{name}: {reason}")
         else:

@@ -174,6 +174,23 @@ def test_a_made_record_stays_and_a_folder_that_cannot_be_continued_is_no_result(
     assert record is None and "the run holds no checkpoint" in error and not path.exists()
 
 
+def test_a_made_cell_counts_before_a_failed_one_wherever_it_was_made(made, tmp_path):
+    cell, folder = made.cells()[0], tmp_path / "tiny"
+    shutil.copytree(made.folder / RECORDS, folder / RECORDS)
+    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    failed = json.loads(path.read_text()) | {"error": "OutOfMemoryError", "curve": [], "agents": []}
+    path.write_text(json.dumps(failed))
+    before = lab.study(ASKED, folder, play=False)
+    assert before.table["state"].tolist() == ["failed"] + ["made"] * (CELLS - 1)
+    records = [ship(study, tmp_path / name, "command") for study, name in ((before, "failed"), (made, "made"))]
+    for asked, sources in (
+        ("elsewhere", records), ("elsewhere", records[::-1]), (folder, records[1:]),
+        (folder, [run_of(made.folder, cell)]),
+    ):  # fmt: skip
+        found = lab.study(ASKED, tmp_path / asked, sources=sources, play=False)
+        assert (found.table["state"] == "made").all() and not found.failed
+
+
 @pytest.mark.full
 def test_a_training_that_diverges_is_a_result(tmp_path):
     arms = {"own": {"recipe": "dr_mas"}, "wild": {"recipe": "grpo", "team": {"lr": 1e30}}}
