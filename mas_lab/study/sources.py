@@ -88,7 +88,8 @@ def _unusable(config: Mapping[str, Any], design: Design, cells: Sequence[Cell]) 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
     same = decisive(config, without=(*MACHINE, "score_every", "score_at"))
-    return same | {"team": config["team"], "threads": None}
+    sources = [one["sources"] for one in (config, *config.get("continued", ())) if one.get("sources")]
+    return same | {"team": config["team"], "sources": sources, "threads": None}
 
 
 def _config_of(cell: Cell) -> dict[str, Any]:
