@@ -54,6 +54,9 @@ class Recorder(Run):
     _goes_on_with: Mapping[str, Any] | None = None
     """The config with which an existing run continues, until its next step is kept."""
 
+    def __init__(self, folder: Path):
+        super().__init__(folder.absolute())  # the training may change the working folder
+
     def begin(
         self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
     ) -> tuple[int, Mapping[str, Any]]:

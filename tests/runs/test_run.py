@@ -357,6 +357,14 @@ def test_bare_names_lie_under_runs_dir(models, tmp_path, monkeypatch):
         lab.load_run("yours")
 
 
+def test_a_training_that_changes_the_working_folder_keeps_its_run(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    for _ in small.start("shared", models, "./mine", STEPS):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert lab.load_run(tmp_path / "mine").checkpoint().step == STEPS
+
+
 def test_runs_dir(monkeypatch):
     monkeypatch.delenv("MAS_LAB_RUNS", raising=False)
 
