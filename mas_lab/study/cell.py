@@ -78,13 +78,15 @@ def play(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     """
     config, run = cell.training(), run_of(folder, cell)
     team, began, quiz, quizzes = config.make_team(), time.process_time(), cell.quiz(), {}
+    is_new = not (run / "run.json").is_file()
     if quiz:
         quizzes["quiz_before"] = _answered(quiz, team, cell.seed)
     for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
         pass
     if quiz:
         quizzes["quiz_after"] = _answered(quiz, team, cell.seed)
-    record = _write(folder, cell, record_of(cell, load_run(run), time.process_time() - began, quizzes))
+    seconds = time.process_time() - began if is_new else None
+    record = _write(folder, cell, record_of(cell, load_run(run), seconds, quizzes))
     if keep != "all":
         shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
@@ -96,10 +98,11 @@ def _answered(quiz: Env, team: Team, seed: int) -> dict[str, float]:
     return scores.groupby("agent")["own_return"].mean().to_dict()
 
 
-def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def record_of(cell: Cell, run: Run, seconds: float | None, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the record of a training: the plain data from which the tables of a study are made.
 
-    `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
+    `seconds` is processor time, including the time for scores. It is `None` if it is not known: for a training that was
+    made elsewhere, or that continued an interrupted one. `quizzes` maps `quiz_before` and `quiz_after` to the
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
     curve = score_curve(run)[["step", "success", "return"]].to_dict("records")

@@ -60,7 +60,7 @@ def handed_in(
         if reason:
             apart.append(f"{path.name}: {reason}")
         else:
-            records[cell.digest] = record_of(cell, run, seconds=float("nan"))
+            records[cell.digest] = record_of(cell, run, seconds=None)
     return records, apart
 
 
