@@ -91,7 +91,9 @@ def restore(
         )
     if record["lora"] is not None:
         return _restore_adapter(make, record, bases)
-    return TorchPolicy(_model(make, record, weights=directory), record["lr"])
+    model = _model(make, record, weights=directory)
+    model.files = record.get("files")
+    return TorchPolicy(model, record["lr"])
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Base
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
     fits = [base for base in same_base if index in base.free() and record["name"] not in base.policies]
     if not fits:
-        Source(**record["source"]).check()
+        Source(**record["source"]).check(record.get("files"))
         model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
         fits = [TorchBase(model, lr=record["lr"], **made_with)]
         same_base += fits
