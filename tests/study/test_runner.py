@@ -286,6 +286,19 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
         lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
 
 
+def test_the_record_in_the_folder_is_that_of_the_last_call(made, tmp_path):
+    """A kill may have come before it was written; another design has other cells or another score."""
+    folder = tmp_path / "tiny"
+    shutil.copytree(made.folder / RECORDS, folder / RECORDS)
+    for asked, rows in ((ASKED, CELLS), (ASKED | {"seeds": 1}, CELLS - 2), (ASKED | {"score": "return"}, CELLS)):
+        lab.study(asked, folder)
+        shipped = Recorded(folder)
+        assert len(shipped.table) == rows and shipped.score == asked.get("score", "success")
+        before = (folder / "runs.csv").stat().st_mtime_ns
+        lab.study(asked, folder)
+        assert (folder / "runs.csv").stat().st_mtime_ns == before
+
+
 def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tmp_path):
     asked = ASKED | {"tasks": {"two": {"seeds": 1}, "the same": {}}}
     shipped = Recorded(ship(lab.study(asked, made.folder, play=False), tmp_path / "record", "the command"))
