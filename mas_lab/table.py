@@ -322,8 +322,12 @@ def trained(turns: pd.DataFrame) -> pd.Series:
 
 
 def selected(turns: pd.DataFrame) -> pd.Series:
-    """Return which rows `update` trains on: rows of the batch that `select` marked, or all of them."""
-    return trained(turns) & column(turns, "selected").astype(bool)
+    """Return which rows `update` trains on: rows of the batch that `select` marked, or all of them.
+
+    A missing value counts as marked: the first steps of a fork may have had no `select`.
+    """
+    marks = column(turns, "selected")
+    return trained(turns) & (marks.isna() | marks.astype(bool))
 
 
 def require_advantage_per_token(rows: pd.DataFrame, cell: str) -> None:

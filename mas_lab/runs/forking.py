@@ -53,7 +53,8 @@ class Fork(Recorder):
     def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
         """Set team and watch to the newest checkpoint of the other run, and copy its tables until then."""
         source = self._source()
-        both = ({**decisive(one, MACHINE), "team": one.get("team")} for one in (source.config, config))
+        both = ({**decisive(one, MACHINE), "team": one.get("team"), "sources": one.get("sources", {})}
+                for one in (source.config, config))  # fmt: skip
         changed = list(differing(*both))
         if refused := [change for change in changed if not _may_change(change[0])]:
             raise RunError(

@@ -41,7 +41,7 @@ NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP)
 OURS = re.compile(r"\d+(-\d+)?\.parquet|.*\.tmp")
 """Names of table files. Other files were put there by hand and stay."""
 
-RUNS_ON = ("ranks", "device", "code", "versions")
+RUNS_ON = ("ranks", "device", "code", "sources", "versions")
 """Entries that may change when a run continues, although its results may change with them."""
 
 
@@ -53,6 +53,9 @@ class Recorder(Run):
     _remembered: Any = None
     _goes_on_with: Mapping[str, Any] | None = None
     """The config with which an existing run continues, until its next step is kept."""
+
+    def __init__(self, folder: Path):
+        super().__init__(folder.absolute())  # the training may change the working folder
 
     def begin(
         self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
@@ -191,12 +194,12 @@ class Recorder(Run):
             self._goes_on_with = None
 
     def _continued(self, step: int) -> list[dict[str, Any]]:
-        """Return from which steps on the run uses other code, versions or devices than run.json names."""
+        """Return from which steps on the run uses other code, sources, versions or devices than run.json names."""
         earlier = self.manifest.continued
         if self._goes_on_with is None:
             return earlier
         before = {name: value for one in (self.config, *earlier) for name, value in runs_on(one).items()}
-        other = {name: value for name, value in runs_on(self._goes_on_with).items() if value != before.get(name)}
+        other = {name: value for name, value in runs_on(self._goes_on_with).items() if value != before.get(name, {})}
         return [*earlier, {"step": step, **other}] if other else earlier
 
     def save(self, step: int, team: Team, watch: Any = None, states: Mapping[str, Any] | None = None) -> None:
@@ -283,7 +286,7 @@ def refuse_other_learners(run: Run, recorded: Mapping[str, Any], states: Mapping
 
 
 def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the device, code and versions of a run or of its continuation, if run.json records them."""
+    """Return the device, code, sources and versions of a run or its continuation, if run.json records them."""
     return {name: config[name] for name in RUNS_ON if name in config}
 
 

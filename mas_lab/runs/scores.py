@@ -64,25 +64,46 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
     only its kept candidate was played with the choices of all. In `joint(mode="cross")` a completion is a leaf if none
     of its joint actions went on.
     """
-    played = _played(turns)
-    played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
-    went_on = set(played["parent"]) | {_row_of_last(parent) for parent in played["parent"].unique()}
-    return played[~played["action"].isin(went_on)].groupby("episode")["success"].mean()
+    rows = turns.assign(action=column(turns, "action"))[_stands(turns)]
+    went_on = set(rows["parent"]) | {_row_of_last(parent) for parent in rows["parent"].unique()}
+    return rows[~rows["action"].isin(went_on)].groupby("episode")["success"].mean()
 
 
 def episode_returns(turns: pd.DataFrame) -> pd.Series:
     """Return the return of each episode that was played to train, averaged over its branches."""
-    played = _played(turns)
+    played = turns[_is_played(turns)]
     if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree() left some candidates behind
-        played = played[played["agent"] == played.groupby("node")["agent"].transform("last")]
+        played = turns[_stands(turns)]
     if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
         return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
     returns = return_to_go()(played)
     return returns[played["parent"] == ""].groupby(played["episode"]).mean()
 
 
-def _played(turns: pd.DataFrame) -> pd.DataFrame:
-    return turns[column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)]
+def _is_played(turns: pd.DataFrame) -> pd.Series:
+    return column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)
+
+
+def _stands(turns: pd.DataFrame) -> pd.Series:
+    """Return which rows stand for their node: the played ones of the agent that acted last there.
+
+    The names of its actions tell which it is, in any order of the rows. A hand-typed table without `action` is in
+    acting order by index.
+    """
+    is_played = _is_played(turns)
+    rows = turns[is_played].sort_index(kind="stable")
+    if "action" in rows.columns:
+        choices = [_choices(action) for action in rows["action"]]
+        rows = rows.iloc[sorted(range(len(rows)), key=choices.__getitem__)]
+    return is_played & (turns["agent"] == turns["node"].map(rows.groupby("node")["agent"].last()))
+
+
+def _choices(action: str) -> list[tuple[int, str]]:
+    """Return the candidates in `node.1-2`, last seat first; the last agent's are the largest among a node's actions.
+
+    In `tree()` later agents still have candidate 0, and in a cross their place is `*`.
+    """
+    return [(len(one.strip("*")), one) for one in reversed(action.rpartition(".")[2].split("-"))]
 
 
 def _row_of_last(action: str) -> str:
@@ -94,9 +115,10 @@ def _row_of_last(action: str) -> str:
 
 def _with_unique_names(turns: pd.DataFrame) -> pd.DataFrame:
     """Make names unique over steps; they become plain strings, which pandas walks fastest."""
-    rows = turns.assign(**{name: column(turns, name) for name in ("node", "parent", "action")}).reset_index(drop=True)
+    named = {name: column(turns, name) for name in ("node", "parent")}
+    rows = turns.assign(**named).sort_index(kind="stable").reset_index(drop=True)
     steps = rows["step"].astype(int).tolist()
-    for name in ("episode", "node", "action", "parent"):
+    for name in ("episode", "node", "parent", *({"action"} & set(rows.columns))):
         own = [f"{step} {value}" if value != "" else "" for step, value in zip(steps, rows[name].tolist(), strict=True)]
         rows[name] = pd.Series(own, dtype=object)
     return rows

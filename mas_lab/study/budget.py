@@ -12,6 +12,8 @@ from mas_lab.study.entries import Entry
 from mas_lab.table import TableError
 
 METRICS = ("final", "area")
+DECIMALS = 12
+"""Scores are rounded to so many decimals. So scores that are equal but for rounding errors are a tie."""
 NEAR = 0.05
 """A score counts as a score at the budget if it lies at most this share of the budget beyond it."""
 
@@ -35,7 +37,8 @@ def run_scores(found: Sequence[Entry], score: str, over: str, held_out: bool, la
     first = [curve.index[curve.index >= budget][0] for curve, budget in zip(curves, runs["budget"], strict=True)]
     runs["beyond"] = ((first - runs["budget"]) / runs["budget"]).fillna(0.0)
     ends = zip(curves, starts.clip(upper=runs["budget"]), runs["budget"], strict=True)
-    return runs.join(pd.DataFrame([_within(*one, last) for one in ends], columns=["start", *METRICS]))
+    scores = pd.DataFrame([_within(*one, last) for one in ends], columns=["start", *METRICS])
+    return runs.join(scores.round(DECIMALS))
 
 
 def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:

@@ -14,7 +14,7 @@ import pandas as pd
 from mas_lab.env import Env
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.runs.disk import read_table, write_json
+from mas_lab.runs.disk import RunError, read_json, read_table, write_json
 from mas_lab.runs.manifest import SCORES
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import score_curve
@@ -41,14 +41,17 @@ def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None,
     """Return the cell's record, and the error if its training failed; runs in another process.
 
     A training that failed after it began is a result. Its record is kept, with the error and without scores. A training
-    that could not begin, for example because a model is missing, has no record (`None`). It shows nothing about its
-    arm.
+    that could not begin, for example because a model is missing, or whose run could not be kept or continued, has no
+    record (`None`). It shows nothing about its arm. A cell that another process has made meanwhile is not made again.
     """
+    path = _record_of(folder, cell)
+    if path.is_file() and not (there := read_json(path)).get("error"):
+        return there, None
     try:
         return play(cell, folder, keep), None
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-        if not (run_of(folder, cell) / "run.json").is_file():
+        if isinstance(failure, RunError) or not (run_of(folder, cell) / "run.json").is_file():
             return None, error
         amounts = dict.fromkeys(("steps", *KINDS, "seconds"))
         made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
@@ -56,8 +59,12 @@ def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None,
         return _write(folder, cell, failed), error
 
 
+def _record_of(folder: Path, cell: Cell) -> Path:
+    return folder / RECORDS / f"{run_of(folder, cell).name}.json"
+
+
 def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
-    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    path = _record_of(folder, cell)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     return record
@@ -71,13 +78,15 @@ def play(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     """
     config, run = cell.training(), run_of(folder, cell)
     team, began, quiz, quizzes = config.make_team(), time.process_time(), cell.quiz(), {}
+    is_new = not (run / "run.json").is_file()
     if quiz:
         quizzes["quiz_before"] = _answered(quiz, team, cell.seed)
     for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
         pass
     if quiz:
         quizzes["quiz_after"] = _answered(quiz, team, cell.seed)
-    record = _write(folder, cell, record_of(cell, load_run(run), time.process_time() - began, quizzes))
+    seconds = time.process_time() - began if is_new else None
+    record = _write(folder, cell, record_of(cell, load_run(run), seconds, quizzes))
     if keep != "all":
         shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
@@ -89,10 +98,11 @@ def _answered(quiz: Env, team: Team, seed: int) -> dict[str, float]:
     return scores.groupby("agent")["own_return"].mean().to_dict()
 
 
-def record_of(cell: Cell, run: Run, seconds: float, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def record_of(cell: Cell, run: Run, seconds: float | None, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the record of a training: the plain data from which the tables of a study are made.
 
-    `seconds` is processor time, including the time for scores. `quizzes` maps `quiz_before` and `quiz_after` to the
+    `seconds` is processor time, including the time for scores. It is `None` if it is not known: for a training that was
+    made elsewhere, or that continued an interrupted one. `quizzes` maps `quiz_before` and `quiz_after` to the
     score of each agent. It is empty or `None` if the cell has no quiz.
     """
     curve = score_curve(run)[["step", "success", "return"]].to_dict("records")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.study import intervals
-from mas_lab.study.budget import METRICS, NEAR
+from mas_lab.study.budget import DECIMALS, METRICS, NEAR
 from mas_lab.study.entries import Entry
 
 FEW = 5
@@ -112,7 +112,8 @@ def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
 
     Runs of one seed share tasks and first weights. They are averaged first, so that a seed is one pair.
     """
-    by_seed = runs.groupby(["env", "recipe", "seed"], sort=False)[list(METRICS)].mean().reset_index()
+    by_seed = runs.groupby(["env", "recipe", "seed"], sort=False)[list(METRICS)].mean()
+    by_seed = by_seed.round(DECIMALS).reset_index()
     base = by_seed[by_seed["recipe"] == baseline].drop(columns="recipe")
     both = by_seed[by_seed["recipe"] != baseline].merge(base, on=["env", "seed"], suffixes=("", "_base"))
     differences = {metric: both[metric] - both[f"{metric}_base"] for metric in METRICS}

@@ -214,7 +214,7 @@ class Design:
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
         made = self._training(task, arm)
-        resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings(**made.settings))}
+        resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
         return _without_quiz(self.options_of(task, arm)) | resolved
 
     def _check(self) -> None:

@@ -38,11 +38,11 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(flat({name: value for name, value in sections.items() if value != {}}))
     if isinstance(config.get("team"), Mapping):
         found |= dict(_of_team(config["team"]))
-    begun = dict(found)
-    for later in config.get("continued") or ():  # with other code, versions or devices
+    begun = dict(flat(runs_on(config))) | found
+    for later in config.get("continued") or ():  # with other code, sources, versions or devices
         for name, value in flat(runs_on(later)):
             if value != begun.get(name):
-                found[name] = f"{found.get(name, 'unknown')}, from step {later['step']} on {value}"
+                found[name] = f"{found.get(name, begun.get(name, 'unknown'))}, from step {later['step']} on {value}"
                 begun[name] = value
     return found | {f"untold.{part}": None for part in config.get("untold") or ()}
 

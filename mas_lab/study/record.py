@@ -28,7 +28,10 @@ from mas_lab.train.config import ConfigError, Place
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 CELL = ["task", "arm", "phase", "lr", "seed"]
 OF_RUN = ["cell", *CELL, "steps", *KINDS, "seconds", "code"]
+TEXTS = ("cell", "task", "arm", "phase", "code", "error", "agent", "window")
+"""Columns of text in these files. A name may look like a number or like a missing value."""
 DIGITS = "%.6g"
+"""Format of numbers that are not whole."""
 Record = Mapping[str, Any]
 """The record of a training. `CELL` are its cell's columns, as this study calls the cell."""
 
@@ -98,7 +101,7 @@ class Recorded(Results):
     @property
     def rates(self) -> pd.DataFrame:
         path = self.folder / RATES
-        return pd.read_csv(path) if path.is_file() else pd.DataFrame()
+        return _read(path) if path.is_file() else pd.DataFrame()
 
     def _readable_design(self) -> Design | None:
         try:
@@ -135,7 +138,8 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     versions = list({json.dumps(record["versions"], sort_keys=True): record["versions"] for record in records}.values())
     runs = [{name: record[name] for name in OF_RUN} | {"made_with": versions.index(record["versions"])}
             | ({"error": record["error"]} if record.get("error") else {}) for record in records]  # fmt: skip
-    tables = {RUNS: pd.DataFrame(runs), RATES: study.rates}
+    counts = dict.fromkeys(("steps", *KINDS), "Int64")  # failed trainings have none
+    tables = {RUNS: pd.DataFrame(runs).astype(counts), RATES: study.rates}
     for name, part in ((CURVES, "curve"), (AGENTS, "agents")):
         once = {one["cell"]: one[part] for one in records}  # two tasks may share a training
         tables[name] = pd.DataFrame([{"cell": cell, **row} for cell, rows in once.items() for row in rows])
@@ -156,10 +160,10 @@ def is_record(folder: Path) -> bool:
 
 
 def read_record(folder: Path) -> list[dict[str, Any]]:
-    """Return the records of all trainings as they were before shipping, with numbers to six digits."""
+    """Return the records of all trainings as they were before shipping, with scores and norms to six digits."""
     try:
         versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
-        runs = pd.read_csv(folder / RUNS, dtype={"cell": str, "code": str}, keep_default_na=False, na_values={"lr": ""})
+        runs = _read(folder / RUNS)
         all_failed = "error" in runs and (runs["error"] != "").all()  # and nothing was scored
         parts = {part: {} if all_failed else _by_cell(folder / name)
                  for name, part in ((CURVES, "curve"), (AGENTS, "agents"))}  # fmt: skip
@@ -167,9 +171,8 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
         for row in runs.to_dict("records"):
             error = {"error": row["error"]} if row.get("error") else {}
             rows = {part: [] if error else of_cell[row["cell"]] for part, of_cell in parts.items()}
-            lr = None if pd.isna(row["lr"]) else row["lr"]
-            row_data = {name: row[name] for name in OF_RUN} | {"lr": lr, "versions": versions[row["made_with"]]}
-            records.append(row_data | error | rows)
+            of_run = {name: None if pd.isna(row[name]) else row[name] for name in OF_RUN}
+            records.append(of_run | {"versions": versions[row["made_with"]]} | error | rows)
         return records
     except (OSError, KeyError, ValueError, IndexError) as error:
         raise RunError(
@@ -178,5 +181,10 @@ def read_record(folder: Path) -> list[dict[str, Any]]:
 
 
 def _by_cell(path: Path) -> dict[str, list[dict[str, Any]]]:
-    table = pd.read_csv(path, dtype={"cell": str})
-    return {cell: own.drop(columns="cell").to_dict("records") for cell, own in table.groupby("cell", sort=False)}
+    return {cell: own.drop(columns="cell").to_dict("records") for cell, own in _read(path).groupby("cell", sort=False)}
+
+
+def _read(path: Path) -> pd.DataFrame:
+    numbers = pd.read_csv(path, nrows=0).columns.difference(TEXTS)
+    types = dict.fromkeys(TEXTS, str) | (dict.fromkeys(("steps", *KINDS), "Int64") if path.name == RUNS else {})
+    return pd.read_csv(path, dtype=types, keep_default_na=False, na_values=dict.fromkeys(numbers, ""))

@@ -4,6 +4,7 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 (`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
+import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +17,10 @@ import pandas as pd
 
 from mas_lab.display.progress import in_notebook
 from mas_lab.runs.run import run_folder
-from mas_lab.study.cell import attempt, run_of
-from mas_lab.study.design import Cell, Design
+from mas_lab.study.cell import RECORDS, attempt, run_of
+from mas_lab.study.design import Cell, Design, describe_with_source
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Results, budget_unit, run_row, ship
+from mas_lab.study.record import Record, Recorded, Results, budget_unit, is_record, run_row, ship
 from mas_lab.study.sources import handed_in, recorded
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
@@ -107,7 +108,8 @@ class Study(Results):
         # The compared cells depend on the rates that the sweeps choose.
         for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
             found, strangers = handed_in(sources, cells(), design)
-            self._records = found | self._records
+            self._records |= {cell: record for cell, record in found.items()
+                              if cell not in self._records or cell in self.failed}  # fmt: skip
         self.apart += strangers
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
@@ -139,8 +141,20 @@ class Study(Results):
                     if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
                         print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
         finally:
-            if begun and self.records():
+            if self.records() and (begun or self._is_outdated()):
                 ship(self, self.folder, "lab.study")
+
+    def _is_outdated(self) -> bool:
+        """Return whether the folder has cells and a record of other ones, or of another design, or none after a kill.
+
+        A study without cells of its own, which were all made elsewhere, has no folder.
+        """
+        if not is_record(self.folder):
+            return (self.folder / RECORDS).is_dir()
+        shipped, design = Recorded(self.folder), json.dumps(self.design.data, default=describe_with_source)
+        ends = [[(one["cell"], one.get("error")) for one in records]
+                for records in (shipped.records, [record for _, record in self.records()])]  # fmt: skip
+        return ends[0] != ends[1] or shipped.provenance["design"] != json.loads(design)
 
     @property
     def failed(self) -> dict[str, str]:

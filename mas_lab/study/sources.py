@@ -13,7 +13,8 @@ from typing import Any
 from mas_lab.describe import differing, in_sentence
 from mas_lab.runs.disk import read_json
 from mas_lab.runs.recorder import decisive
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.run import MACHINE, Run, load_run
+from mas_lab.runs.scores import scored_steps
 from mas_lab.study.cell import RECORDS, record_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.entries import run_paths
@@ -31,7 +32,7 @@ def recorded(folder: Path, sources: Sequence[str | Path], design: Design) -> tup
             found += [(f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one)
                       for one in read_record(source)]  # fmt: skip
     records, apart = {}, []
-    for name, record in found:
+    for name, record in sorted(found, key=lambda one: bool(one[1].get("error"))):  # one that was made counts first
         if reason := _other_code(record["code"], design):
             apart.append(f"{name}: {reason}")
         else:
@@ -54,12 +55,12 @@ def handed_in(
             cell = min(own, key=lambda cell: len(unlike[cell]))
             if unlike[cell]:
                 reason = f"it is not {cell}: {in_sentence(unlike[cell])}"
-            elif not (reason := _not_its_budget(run, cell)) and cell.digest in records:
+            elif not (reason := _not_its_budget(run, cell) or _unscored(run)) and cell.digest in records:
                 reason = f"another run was handed in for {cell}"
         if reason:
             apart.append(f"{path.name}: {reason}")
         else:
-            records[cell.digest] = record_of(cell, run, seconds=float("nan"))
+            records[cell.digest] = record_of(cell, run, seconds=None)
     return records, apart
 
 
@@ -78,21 +79,24 @@ def _unusable(config: Mapping[str, Any], design: Design, cells: Sequence[Cell]) 
         return "run.json does not say what its team was made of; an earlier version wrote it"
     if forked := config.get("forked"):
         return f"it was forked from {forked['from']}, and its first {forked['step']} steps are not its own"
-    if reason := _other_code(config.get("code"), design):
-        return reason
+    for part in (config, *(one for one in config.get("continued", ()) if "code" in one)):
+        if reason := _other_code(part.get("code"), design):
+            return reason
     has_seed = any(cell.seed == config["seed"] for cell in cells)
     return "" if has_seed else f"no arm has seed {config['seed']}"
 
 
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
-    return decisive(config) | {"team": config["team"], "threads": None}
+    same = decisive(config, without=(*MACHINE, "score_every", "score_at"))
+    sources = [one["sources"] for one in (config, *config.get("continued", ())) if one.get("sources")]
+    return same | {"team": config["team"], "sources": sources, "threads": None}
 
 
 def _config_of(cell: Cell) -> dict[str, Any]:
     """Return the content of run.json that the cell's own training would write, as far as it is compared."""
     training = cell.training()
     config = describe_training(
-        training.env, training.make_team(), training.recipe, cell.seed, Settings(**training.settings)
+        training.env, training.make_team(), training.recipe, cell.seed, Settings.of(training.settings)
     )
     return _compared(json.loads(json.dumps(config)))
 
@@ -104,3 +108,9 @@ def _not_its_budget(run: Run, cell: Cell) -> str:
         return ""
     used = usage.after(run.steps)[budget.kind]
     return f"it used {used:,} {budget.kind.replace('_', ' ')} in {run.steps} steps, of a budget of {budget} for {cell}"
+
+
+def _unscored(run: Run) -> str:
+    """Return an error message if the run has no scores from before its first step or after its last."""
+    missing = {0, run.steps}.difference(scored_steps(run))
+    return f"it has no scores on held-out tasks after {min(missing)} steps; train with score_every=" if missing else ""

@@ -6,9 +6,6 @@ These three differ from each other, so you must choose one. Leaves out: the step
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pandas as pd
 
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import run_curve
@@ -63,8 +60,8 @@ class Usage:
 
     def add(self, report: Report) -> None:
         """Add a step. It replaces a step of the same number that was undone, and all steps after it."""
-        made = {"tokens": report.tokens} | _counted(report.turns, report.stats)
-        self.steps[report.step :] = [made]
+        episodes, updates = report.turns["episode"].nunique(), report.stats["optimizer_step"].nunique()
+        self.steps[report.step :] = [{"tokens": report.tokens, "episodes": episodes, "optimizer_steps": updates}]
 
     def reaches(self, budget: Budget, done: int) -> bool:
         return self.after(done)[budget.kind] >= budget.amount
@@ -79,13 +76,11 @@ class Usage:
         """Return the resources of a run that was kept."""
         if not run.steps:
             return cls()
-        turns, stats = (table.groupby("step") for table in (run.read("turns", ["step", "episode"]), run.stats))
+        episodes = run.read("turns", ["step", "episode"]).groupby("step")["episode"].nunique()
+        updates = run.stats.groupby("step")["optimizer_step"].nunique()  # without steps that selected no row
         until = [0, *run_curve(run)["tokens"].astype(int)]
         return cls([
-            {"tokens": until[step + 1] - until[step]} | _counted(turns.get_group(step), stats.get_group(step))
+            {"tokens": until[step + 1] - until[step], "episodes": int(episodes[step]),
+             "optimizer_steps": int(updates.get(step, 0))}
             for step in range(run.steps)
         ])  # fmt: skip
-
-
-def _counted(turns: pd.DataFrame, stats: pd.DataFrame) -> dict[str, Any]:
-    return {"episodes": int(turns["episode"].nunique()), "optimizer_steps": int(stats["optimizer_step"].nunique())}

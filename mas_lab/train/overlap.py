@@ -151,6 +151,8 @@ class overlap:
         if self.replay is None:
             return self
         turns = load_run(self.replay).read("turns", ["step", "policy", "policy_version"]).drop_duplicates()
+        # The first steps of a fork may have had no schedule: the newest weights sampled them.
+        turns["policy_version"] = turns["policy_version"].fillna(turns["step"]).astype(int)
         steps = [dict(zip(own["policy"], own["policy_version"], strict=True)) for _, own in turns.groupby("step")]
         return replace(self, recorded=steps)
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from math import cos, pi
 from typing import Any
 
+import numpy as np
+
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.update import require_max_norm
 from mas_lab.train.overlap import overlap as Overlap
@@ -88,6 +90,9 @@ class Settings:
         counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
                   "score_tasks", "score_episodes")  # fmt: skip
         check_arguments(Settings, vars(self), "train", **dict.fromkeys(counts, 1))
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic):  # run.json holds plain numbers
+                object.__setattr__(self, name, value.item())
         if isinstance(self.overlap, Mapping):
             object.__setattr__(self, "overlap", Overlap(**self.overlap))
         for name, known in (("schedule", SCHEDULES), ("nonfinite", ("raise", "skip"))):

@@ -14,6 +14,7 @@ from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 import mas_lab as lab
 from mas_lab.runs import recorder
 from mas_lab.runs.manifest import MANIFEST, Manifest, digest, manifest_of
+from mas_lab.table import selected
 
 STEPS, AT = 3, 2
 SCORED = {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
@@ -151,6 +152,13 @@ def test_unchanged_parts_keep_their_states_and_changed_ones_start_anew(models, t
     train(models, tmp_path / "d", AT + 1, fork=tmp_path / "a")
     assert states(tmp_path / "d") == {}
     assert "the state of select is left" in forked(tmp_path / "d")["changed"]
+
+
+def test_steps_before_a_fork_that_adds_a_selector_count_as_selected(a, models, tmp_path):
+    [report] = train(models, tmp_path / "b", AT + 1, recipe=RECIPE.replace(select=Counting()), fork=a)
+    kept = lab.load_run(tmp_path / "b").turns
+    assert kept["selected"].isna().any() and selected(kept).all()
+    assert selected(pd.concat([lab.load_run(a).turns, report.turns])).all()
 
 
 def test_checkpoint_that_a_training_deletes_meanwhile_is_not_missed(a):

@@ -7,6 +7,7 @@ import small
 
 import mas_lab as lab
 from mas_lab.describe import describe
+from mas_lab.study.equality import of_run
 
 STEPS = 3
 
@@ -93,6 +94,18 @@ def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(models, runs):
     assert config["recipe"] == describe(OWN)
     with pytest.raises(lab.RunError, match=r"recipe\.credit\.per_word differs: the run has 0\.01, this call has 0\.5"):
         list(start(models, runs / "cut", recipe=OWN.replace(credit=politeness(0.5))))
+
+
+def test_parts_whose_source_changed_are_recorded_from_their_first_step_on(models, runs, tmp_path):
+    run, name = small.copied(runs / "cut", tmp_path / "run"), f"{__name__}.politeness"
+    now = lab.load_run(run).config["sources"]
+    small.recorded(run, sources=now | {name: "abcdef"})
+    list(start(models, run, STEPS + 1))
+    config = lab.load_run(run).config
+    assert config["continued"] == [{"step": STEPS, "sources": now}]
+    assert of_run(config)[f"sources.{name}"] == f"abcdef, from step {STEPS} on {now[name]}"
+    assert list(start(models, tmp_path / "fork", STEPS + 1, fork=run)) == []
+    assert lab.load_run(tmp_path / "fork").config["forked"]["changed"] == [f"sources.{name}: 'abcdef' -> {now[name]!r}"]
 
 
 @pytest.mark.parametrize("form", ["folder", "zip"])

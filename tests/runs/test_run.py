@@ -2,6 +2,7 @@
 
 import errno
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,8 @@ import small
 import torch
 
 import mas_lab as lab
+from mas_lab.policy import PolicyError
+from mas_lab.runs.disk import hashes, write_json
 from mas_lab.runs.run import FORMAT
 
 STEPS = 3
@@ -109,6 +112,26 @@ def test_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path):
     saved = lab.load_run(tmp_path / "run").team()["doer"].model.get_input_embeddings().weight
     assert torch.equal(team["doer"].model.get_input_embeddings().weight, saved)
     assert not torch.equal(before, saved)
+
+
+@pytest.mark.parametrize("kind", ["shared", "lora"])
+def test_a_model_whose_chat_template_changed_is_another(models, tmp_path, kind):
+    """A run of an earlier version does not record these files, and goes on."""
+    root, run = shutil.copytree(models, tmp_path / "models"), tmp_path / "run"
+    train(root, run, 1, kind)
+    with (root / "a" / "chat_template.jinja").open("a") as file:
+        file.write("now")
+    with pytest.raises(lab.RunError, match=r"policies\.\w+\.files differs"):
+        train(root, run, 2, kind)
+    if kind == "shared":  # the checkpoint has its own
+        assert lab.load_run(run).team()["doer"].tokenizer.chat_template == small.TEMPLATE
+    else:
+        with pytest.raises(PolicyError, match=r"chat template of the base model at .* has changed; put the"):
+            lab.load_run(run).team()
+    state = run / "checkpoints" / "000001" / "state.json"
+    state.write_text(re.sub(r',\s*"files": "\w+"', "", state.read_text()))
+    write_json(state.with_name("hashes.json"), hashes(state.parent))
+    assert train(root, run, 2, kind) == [1]
 
 
 def test_superseded_training_writes_no_more(runs, models, tmp_path):
@@ -355,6 +378,14 @@ def test_bare_names_lie_under_runs_dir(models, tmp_path, monkeypatch):
     assert lab.load_run("./here").steps == lab.load_run("here").steps == 0
     with pytest.raises(lab.RunError, match=r"no run at yours .*: mine$"):
         lab.load_run("yours")
+
+
+def test_a_training_that_changes_the_working_folder_keeps_its_run(models, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    for _ in small.start("shared", models, "./mine", STEPS):
+        monkeypatch.chdir(tmp_path / "elsewhere")
+    assert lab.load_run(tmp_path / "mine").checkpoint().step == STEPS
 
 
 def test_runs_dir(monkeypatch):

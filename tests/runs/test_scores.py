@@ -45,6 +45,25 @@ def test_curve_equals_the_reports(reports, plan, together):
         assert episode_returns(turns).to_dict() == pytest.approx(expected.to_dict())
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_order_of_the_rows_changes_no_score(reports, plan, together):
+    turns = pd.concat([report.turns for report in reports[plan, together]])
+    curve = training_curve(turns)
+    for seed in range(4):
+        shuffled = turns.sample(frac=1, random_state=seed).reset_index(drop=True)
+        pd.testing.assert_frame_equal(training_curve(shuffled), curve)
+
+
+def test_a_hand_typed_table_is_in_acting_order_by_index():
+    """a kept its second candidate, which fails with b's first one; b's kept candidate is played with it, and wins."""
+    rows = [("a", 0, False, 0.0), ("a", 1, True, 0.0), ("b", 0, True, 1.0), ("b", 1, False, 0.0)]
+    turns = pd.DataFrame(rows, columns=["agent", "candidate", "kept", "success"])
+    turns = turns.assign(episode="e", node="e/0", depth=0, team_reward=turns["success"], completion_ids=[[1]] * 4)
+    for order in (turns, turns[::-1]):
+        assert training_curve(order)[["success", "return"]].to_numpy().tolist() == [[1.0, 1.0]]
+
+
 def test_branching_return_is_a_mean_over_branches():
     """Two joint actions; the first earns 1 and ends, the second earns 0 and is followed by 0.5 and 1."""
     rows = [("e/0", "", 0, 0, 1.0), ("e/0", "", 0, 1, 0.0), ("e/1", "e/0.1", 1, 0, 0.5), ("e/1", "e/0.1", 1, 1, 1.0)]

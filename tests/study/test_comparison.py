@@ -101,6 +101,17 @@ def test_pairs_have_an_interval_of_a_t_test_below_ten_and_of_a_bootstrap_from_te
     assert row.final == pytest.approx(np.mean([4, 9, 16, 25, 36, 49]) / 100)
 
 
+def test_rounding_wins_no_pair():
+    """Both are 0.1 throughout; the mean of three scores of 0.1 is not."""
+    uneven = [("b", seed, [(0, 0.1), (8, 0.1), (9, 0.1), (10, 0.1)], "") for seed in range(5)]
+    again = [("a", seed, [(0, 0.1), (10, 0.1)], "", file) for seed in range(5) for file in "xy"]
+    for table in (curves(*levels(a=[0.1] * 5), *uneven), curves(*again, *((*run, "z") for run in uneven))):
+        runs = scores(table, last=0.25)
+        [row] = compared_pairs(paired(runs, "a")).itertuples()
+        assert (row.higher, row.lower, row.final, row.area) == (0, 0, 0.0, 0.0)
+        assert improvements(runs, "a")["final"].tolist() == [0.5]
+
+
 def test_p_values_are_adjusted_for_the_rows_of_the_table():
     noise = np.random.default_rng(0).normal(size=(3, 6)) / 10
     table = curves(*levels(**{r: h + own for r, h, own in zip("abc", (0.0, 0.3, 0.1), noise, strict=True)}))

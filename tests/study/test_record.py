@@ -2,15 +2,17 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from mas_lab.paths import data_dir
 from mas_lab.study.cell import play
 from mas_lab.study.design import Design
-from mas_lab.study.record import Recorded, is_record
+from mas_lab.study.record import Recorded, is_record, ship
 from mas_lab.study.runner import chosen
-from mas_lab.train.budget import Budget
+from mas_lab.train.budget import KINDS, Budget
 from mas_lab.train.config import Place
 
 STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*") if is_record(path))
@@ -21,6 +23,26 @@ def design_of(record):
     """A design may name envs of a file beside its own: `benchmarks/studies/settings.py`."""
     file = DOCS.parent / "benchmarks" / "studies" / f"{record.folder.name}.yaml"
     return Design.of(record.provenance["design"], Place(file))
+
+
+def test_names_and_counts_are_read_as_they_were_shipped(tmp_path):
+    """Names may look like numbers or like missing values; a failed training has no counts."""
+    of_run = {"task": "5", "phase": "compare", "seed": 0, "code": "00", "versions": {"torch": "1"}}
+    counts = {"steps": 12} | dict.fromkeys(KINDS, 12_345_678)
+    curve = [{"step": 12, "success": 0.5, "return": 0.5, **counts}]
+    records = [of_run | {"cell": f"0{arm}", "arm": arm, "lr": 1e-3, **counts, "seconds": 3.5, "curve": curve,
+                         "agents": [{"agent": agent, "window": "start", "F": None} for agent in ("00", "None", "")]}
+               for arm in ("0.10", "NA")]  # fmt: skip
+    none = dict.fromkeys(("lr", "steps", *KINDS, "seconds"))
+    records.append(of_run | none | {"cell": "1", "arm": "nan", "curve": [], "agents": [], "error": "UpdateError: x"})
+    rates = pd.DataFrame({"task": "5", "arm": ["0.10", "NA"], "lr": 1e-3, "chosen": True})
+    found = SimpleNamespace(records=lambda: [(None, one) for one in records], rates=rates, folder=tmp_path,
+                            design=SimpleNamespace(data={}))  # fmt: skip
+    read = Recorded(ship(found, tmp_path, "the command"))
+    for one in (*records[0]["agents"], *records[1]["agents"]):
+        one["F"] = pytest.approx(float("nan"), nan_ok=True)
+    assert read.records == records
+    assert read.rates.to_dict("records") == rates.to_dict("records")
 
 
 @pytest.mark.slow

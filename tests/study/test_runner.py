@@ -11,13 +11,14 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import yaml
-from small import bits
+from small import bits, copied
 from tiny_study import TINY
 
 import __main__
 import mas_lab as lab
 from mas_lab.__main__ import main
-from mas_lab.study.cell import RECORDS, run_of
+from mas_lab.runs.manifest import Manifest
+from mas_lab.study.cell import RECORDS, attempt, run_of
 from mas_lab.study.record import Recorded, read_record, ship
 from mas_lab.train.record import code
 
@@ -159,8 +160,36 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
     out, err = capfd.readouterr()
     assert out == "" and f"1/1  {missing}: made" in err
     now = json.loads(record.read_text())
-    assert {**was, "seconds": 0} == {**now, "seconds": 0} and not again.failed
+    assert was["seconds"] > 0 and now == was | {"seconds": None} and not again.failed
     assert not (run / "checkpoints").exists(), "keep='tables' leaves no weights"
+
+
+def test_a_made_record_stays_and_a_folder_that_cannot_be_continued_is_no_result(made, tmp_path):
+    """As two processes of one study leave it: the second finds what the first has made, without weights."""
+    cell, folder = made.cells()[1], shutil.copytree(made.folder, tmp_path / "tiny")
+    shutil.rmtree(run_of(folder, cell) / "checkpoints")
+    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    assert attempt(cell, folder, "tables") == (json.loads(path.read_text()), None)
+    path.unlink()
+    record, error = attempt(cell, folder, "tables")
+    assert record is None and "the run holds no checkpoint" in error and not path.exists()
+
+
+def test_a_made_cell_counts_before_a_failed_one_wherever_it_was_made(made, tmp_path):
+    cell, folder = made.cells()[0], tmp_path / "tiny"
+    shutil.copytree(made.folder / RECORDS, folder / RECORDS)
+    path = folder / RECORDS / f"{run_of(folder, cell).name}.json"
+    failed = json.loads(path.read_text()) | {"error": "OutOfMemoryError", "curve": [], "agents": []}
+    path.write_text(json.dumps(failed))
+    before = lab.study(ASKED, folder, play=False)
+    assert before.table["state"].tolist() == ["failed"] + ["made"] * (CELLS - 1)
+    records = [ship(study, tmp_path / name, "command") for study, name in ((before, "failed"), (made, "made"))]
+    for asked, sources in (
+        ("elsewhere", records), ("elsewhere", records[::-1]), (folder, records[1:]),
+        (folder, [run_of(made.folder, cell)]),
+    ):  # fmt: skip
+        found = lab.study(ASKED, tmp_path / asked, sources=sources, play=False)
+        assert (found.table["state"] == "made").all() and not found.failed
 
 
 @pytest.mark.full
@@ -212,6 +241,20 @@ def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, 
         assert words in repr(other)
 
 
+def test_a_run_with_other_scores_or_continued_by_other_code_stands_apart(made, tmp_path):
+    run = copied(run_of(made.folder, made.cells()[0]), tmp_path / "run")
+    manifest = Manifest(run)
+    for asked, change, words in (
+        (SCORED | {"score_seed": 7}, {}, "settings.score_seed differs: the run has null, this call has 7"),
+        (SCORED, {"continued": [{"step": 1, "code": "0123456789ab"}]}, "run: made by other code (0123456789ab, "),
+        (SCORED, {"continued": [], "drop": [manifest.parts("scores")[-1].name]},
+         "run: it has no scores on held-out tasks after 2 steps; train with score_every="),
+    ):  # fmt: skip
+        manifest.add({}, **change)
+        found = lab.study(ASKED | {"settings": asked}, tmp_path / "mine", sources=[run], play=False)
+        assert words in repr(found) and (found.table["state"] == "missing").all()
+
+
 def test_runs_of_other_code_are_not_averaged_in_silence(made, tmp_path):
     folder = tmp_path / "tiny"
     shutil.copytree(made.folder / RECORDS, folder / RECORDS)
@@ -241,6 +284,19 @@ def test_a_record_that_is_shipped_says_the_same(made, tmp_path):
     (shipped / "curves.csv").write_text("cell,step\n")
     with pytest.raises(lab.RunError, match="record is no record of a study that can be read"):
         lab.study(ASKED, tmp_path / "elsewhere", sources=[shipped], play=False)
+
+
+def test_the_record_in_the_folder_is_that_of_the_last_call(made, tmp_path):
+    """A kill may have come before it was written; another design has other cells or another score."""
+    folder = tmp_path / "tiny"
+    shutil.copytree(made.folder / RECORDS, folder / RECORDS)
+    for asked, rows in ((ASKED, CELLS), (ASKED | {"seeds": 1}, CELLS - 2), (ASKED | {"score": "return"}, CELLS)):
+        lab.study(asked, folder)
+        shipped = Recorded(folder)
+        assert len(shipped.table) == rows and shipped.score == asked.get("score", "success")
+        before = (folder / "runs.csv").stat().st_mtime_ns
+        lab.study(asked, folder)
+        assert (folder / "runs.csv").stat().st_mtime_ns == before
 
 
 def test_a_training_that_two_tasks_ask_for_is_recorded_as_each_calls_it(made, tmp_path):

@@ -1,7 +1,7 @@
 """A training ends with its budget, wherever it was stopped on the way, and its usage is that of the run."""
 
 import pytest
-from small import bits, start
+from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
 from mas_lab.runs.scores import run_curve, score_curve
@@ -26,6 +26,23 @@ def test_what_was_spent_is_told_the_same_by_reports_and_by_the_run(six):
     assert usage.steps[0]["episodes"] == turns["episode"].nunique()
     assert usage.after(6)["optimizer_steps"] == sum(report.stats["optimizer_step"].nunique() for report in reports)
     assert usage.after(0) == dict.fromkeys(KINDS, 0)
+
+
+def after_the_first(turns):
+    return turns["step"] > 0
+
+
+def never(turns):
+    return turns["step"] < 0
+
+
+@pytest.mark.parametrize("select", [after_the_first, never])
+def test_a_step_without_a_selected_row_uses_no_optimizer_step(models, tmp_path, select):
+    recipe, usage = RECIPE.replace(select=select), Usage()
+    for report in lab.train(Relay(), make_team("shared", models), recipe, 2, run=tmp_path / "run", **SETTINGS):
+        usage.add(report)
+    assert [step["optimizer_steps"] for step in usage.steps] == [0, 2 if select is after_the_first else 0]
+    assert usage.steps == Usage.of(lab.load_run(tmp_path / "run")).steps
 
 
 @pytest.mark.parametrize("kind", KINDS)

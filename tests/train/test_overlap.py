@@ -347,6 +347,18 @@ def test_a_replay_has_the_times_of_its_run():
     pd.testing.assert_frame_equal(again, pd.concat(made, ignore_index=True))
 
 
+def test_a_fork_whose_first_steps_had_no_schedule_can_be_replayed(models, tmp_path):
+    """Step 0 of the fork took turns: the weights after 0 steps sampled it."""
+    start_of = small.make_team("lora", models)
+    list(lab.train(small.Relay(), start_of, small.RECIPE, 1, run=tmp_path / "a", **SETTINGS))
+    trained(models, "lora", steps=4, run=tmp_path / "b", fork=tmp_path / "a")
+    sampled = lab.load_run(tmp_path / "b").turns.groupby("step")["policy_version"].first()
+    assert lab.overlap(2, SLOW, replay=tmp_path / "b").loaded().recorded == [
+        {"asker": version, "doer": version} for version in (0, *sampled[1:])
+    ]
+    trained(models, "lora", steps=4, overlap=lab.overlap(2, SLOW, replay=tmp_path / "b"))
+
+
 def test_versions_that_a_clock_would_not_choose_can_be_replayed(models, straight):
     """Free updates: the clock would let every rollout have the newest weights."""
     _, reports = trained(models, "lora", overlap=lab.overlap(2, lab.Costs(update=0.0, train=0.0), replay=straight))

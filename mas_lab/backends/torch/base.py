@@ -91,7 +91,9 @@ def restore(
         )
     if record["lora"] is not None:
         return _restore_adapter(make, record, bases)
-    return TorchPolicy(_model(make, record, weights=directory), record["lr"])
+    model = _model(make, record, weights=directory)
+    model.files = record.get("files")
+    return TorchPolicy(model, record["lr"])
 
 
 @dataclass(frozen=True)
@@ -144,13 +146,15 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Base
     """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
     index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
-    made_with.pop("start", None)  # the weights are restored from their own folder
+    start = {"start": made_with.pop("start")} if "start" in made_with else {}  # the weights have a folder of their own
     shared = [record[key] for key in ("backend", "source", "options", "template")]
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
-    for base in same_base:
-        if index in base.free() and record["name"] not in base.policies:
-            return base.make(index, record["name"], own_rank)
-    Source(**record["source"]).check()
-    model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
-    same_base.append(TorchBase(model, lr=record["lr"], **made_with))
-    return same_base[-1].make(index, record["name"], own_rank)
+    fits = [base for base in same_base if index in base.free() and record["name"] not in base.policies]
+    if not fits:
+        Source(**record["source"]).check(record.get("files"))
+        model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
+        fits = [TorchBase(model, lr=record["lr"], **made_with)]
+        same_base += fits
+    policy = fits[0].make(index, record["name"], own_rank)
+    policy.made_with |= start
+    return policy

@@ -163,6 +163,7 @@ class TorchModel:
         if self.device.type == "cpu":
             settle_threads()
         self.weights = str(weights or source.location())
+        self.files = None if weights else source.files()
         self.dtype = self._dtype()
         if self.device.type == "cpu" and self.dtype != torch.float32:  # a resumed run computes in the type of its run
             self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))

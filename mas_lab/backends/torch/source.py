@@ -20,6 +20,9 @@ PROVENANCE = "provenance.json"
 LARGE_LR = {"full": 1e-6, "lora": 2e-5}
 """Learning rates of models without a rate of their own."""
 RECORD = "policy.json"
+FILES = ("config.json", "generation_config.json", "tokenizer*.json", "tokenizer.model", "special_tokens_map.json",
+         "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*")  # fmt: skip
+"""Files of a model beside its weights that decide what it reads and says."""
 FORM = {
     "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
     "options": (dict,),
@@ -210,8 +213,18 @@ class Source:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         return Source(self.kind, self.name, sha.hexdigest())
 
-    def check(self) -> None:
-        """Raise PolicyError if the recorded weights are missing or have changed."""
+    def files(self) -> str | None:
+        """Return the sha256 over `FILES` of a pocket model or directory; `None` for others, which `digest` covers."""
+        if self.kind not in ("pocket", "directory"):
+            return None
+        sha, folder = hashlib.sha256(), Path(self.location())
+        for path in sorted({path for name in FILES for path in folder.glob(name) if path.is_file()}):
+            with reading(self.name, path.name):
+                sha.update(path.name.encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+        return sha.hexdigest()
+
+    def check(self, files: str | None = None) -> None:
+        """Raise PolicyError if the recorded weights, or `files` where they are known, are missing or have changed."""
         if self.kind == "hub":
             return
         if self.kind in ("listed", "gguf"):
@@ -222,6 +235,11 @@ class Source:
         found = Source(self.kind, self.name).pinned().digest
         if self.digest != found:
             raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
+        if files not in (None, self.files()):
+            raise PolicyError(
+                f"the config, tokenizer or chat template of the base model at {self.location()} has changed; put the "
+                "files back as they were"
+            )
 
 
 def _families() -> list[str]:

@@ -28,8 +28,9 @@ KEPT = "training/kept.safetensors"
 def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
-    return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
-            "lr": policy.lr, "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
+    found = {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
+             "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
+    return found | ({"files": shared.files} if shared.files else {})
 
 
 def describe(policy: Any) -> dict[str, Any]:

@@ -119,10 +119,12 @@ def test_adapters_start_from_saved_ones(qwen3, tmp_path):
         assert torch.equal(flat(policy.parameters), flat(first.parameters))
         assert torch.equal(flat(policy.first_weights), flat(first.parameters))
         assert policy.describe()["lora"]["start"] != load_policy(qwen3, lora=4).describe()["lora"].get("start")
-    base.adapter("solver").save(tmp_path / "saved")
+    for agent in base.policies:
+        base.adapter(agent).save(tmp_path / agent)
     shutil.rmtree(tmp_path / "warm")
-    [again] = restore_policies({"s": tmp_path / "saved"}).values()
-    assert torch.equal(flat(again.parameters), flat(first.parameters))
+    for agent, again in restore_policies({agent: tmp_path / agent for agent in base.policies}).items():
+        assert torch.equal(flat(again.parameters), flat(first.parameters))
+        assert again.describe() == base.adapter(agent).describe()
 
 
 def test_a_start_that_does_not_fit_is_refused(qwen3, models, tmp_path):
