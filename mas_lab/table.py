@@ -316,9 +316,12 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 
 
 def trained(turns: pd.DataFrame) -> pd.Series:
-    """Return which rows belong to the batch: all except continuations that only value a candidate."""
-    require(turns, [], "mas_lab", optional=["probe"])
-    return ~column(turns, "probe").astype(bool)
+    """Return which rows belong to the batch: all except continuations that only value a candidate.
+
+    A missing value counts as no continuation: a table without the column may have been joined to another.
+    """
+    marks = column(turns, "probe")
+    return ~(marks.notna() & marks.astype(bool))
 
 
 def selected(turns: pd.DataFrame) -> pd.Series:

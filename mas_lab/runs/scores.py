@@ -11,7 +11,7 @@ from mas_lab.cells.credits import return_to_go
 from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, remedy, write_bytes, writing
 from mas_lab.runs.manifest import SCORES, Part, digest
 from mas_lab.runs.run import Run
-from mas_lab.table import TableError, column
+from mas_lab.table import TableError, column, trained
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
         "success", "completion_ids"]  # fmt: skip
@@ -72,7 +72,7 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
 def episode_returns(turns: pd.DataFrame) -> pd.Series:
     """Return the return of each episode that was played to train, averaged over its branches."""
     played = turns[_is_played(turns)]
-    if len(played) < (~column(turns, "probe").astype(bool)).sum():  # tree() left some candidates behind
+    if len(played) < trained(turns).sum():  # tree() left some candidates behind
         played = turns[_stands(turns)]
     if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
         return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
@@ -81,7 +81,7 @@ def episode_returns(turns: pd.DataFrame) -> pd.Series:
 
 
 def _is_played(turns: pd.DataFrame) -> pd.Series:
-    return column(turns, "kept").astype(bool) & ~column(turns, "probe").astype(bool)
+    return column(turns, "kept").astype(bool) & trained(turns)
 
 
 def _stands(turns: pd.DataFrame) -> pd.Series:
