@@ -129,11 +129,18 @@ def result_of(answer: Callable, *arguments: Any) -> Any:
     need(callable(answer), f"give a function, not {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
     try:
-        found = answer(*(one.copy() if hasattr(one, "copy") else one for one in arguments))
+        found = answer(*map(_copy, arguments))
     except Exception as error:
         raise NotYet(f"`{name}` raised {type(error).__name__}: {error}") from error
     need(found is not None and found is not ..., f"`{name}` returned nothing; write its body, and return the result")
     return found
+
+
+def _copy(argument: Any) -> Any:
+    for name in ("copy", "clone"):  # of a tensor: clone
+        if hasattr(argument, name):
+            return getattr(argument, name)()
+    return argument
 
 
 def same(
@@ -198,6 +205,7 @@ def same_loss(yours: Callable, ours: Callable) -> None:
 
 def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
     """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
+    need(yours is not ..., f"{what}: put your answer in place of the `...`")
     number = float(yours)
     near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
     above, below = ("close to 0", "far from 0") if max(number, ours) < 0 else ("large", "small")

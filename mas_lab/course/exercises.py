@@ -86,7 +86,7 @@ def check(name: str, *answer: Any) -> None:
         if name in _right:
             _right.remove(name)
             print(f"  it was right before; now {_counted(name[:2])}")
-        if left := len(one.hints) - _hinted.get(name, 0):
+        if (left := len(one.hints) - _hinted.get(name, 0)) > 0:
             print(f'  {left} hint{"s" * (left > 1)}: lab.course.hint("{name}")')
         return
     _right.add(name)

@@ -27,7 +27,7 @@ CELLS = {
 }
 ANSWERS = [
     *[(name, "", "", True) for name in CELLS],
-    *[(name, *change, True) for name, change in ALSO_RIGHT.items()],
+    *[(name, *change, True) for name, changes in ALSO_RIGHT.items() for change in changes],
     *[(name, *change, False) for name, changes in WRONG.items() for change in changes],
 ]
 
@@ -87,6 +87,8 @@ def test_numbers_may_come_as_an_array(form, capsys):
 def test_a_starter_with_dots_in_it_is_asked_for_an_answer(capsys):
     lab.course.check("07.3", ["114 agent_1", ...])
     assert "○ 07.3 not yet: put your answer in place of each `...`" in capsys.readouterr().out
+    lab.course.check("08.4", {0.5: {"a": ...}})
+    assert "gamma 0.5, joint action a: put your answer in place of the `...`" in capsys.readouterr().out
 
 
 def test_hints_come_one_by_one_and_then_all(capsys):
@@ -98,6 +100,8 @@ def test_hints_come_one_by_one_and_then_all(capsys):
     assert "hint" not in capsys.readouterr().out
     lab.course.hint(one.name)
     assert all(text in capsys.readouterr().out for text in one.hints[:1])
+    lab.course.check(one.name, ...)
+    assert "hint" not in capsys.readouterr().out
 
 
 def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monkeypatch):
