@@ -33,7 +33,9 @@ def entries(answer: Any, count: int, what: str) -> list:
 
 def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer
     need(isinstance(answer, Collection) and not isinstance(answer, str), "give a list")
+    need(not any(isinstance(one, bool) for one in answer), "give the list itself, not a mask of True and False")
     need(not any(one is ... for one in answer), "put your answer in place of each `...`")
     unknown = [name for name in answer if name not in known]
     need(not unknown, f"unknown: {', '.join(map(repr, unknown))}; choose from {', '.join(map(str, known))}")
@@ -168,7 +170,7 @@ def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None
 
 def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
     """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
-    need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return its column {what!r}")
+    need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return a number per row, the {what}")
     if isinstance(yours, pd.Series) and set(yours.index) == set(table.index):
         yours = yours.reindex(table.index)
     same(yours, ours, what, lambda row: place_of(table, row))

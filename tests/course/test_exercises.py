@@ -45,6 +45,16 @@ def scope():
     return lambda number: ALWAYS | (made[number] if number in made else made.setdefault(number, known(number)))
 
 
+def asks_for(*candidates):
+    """Return a plan that requests these candidates of the first call."""
+
+    def plan(episode):
+        at = episode.start()
+        yield [lab.Generate(at, agent, one) for agent in episode.acting(at) for one in candidates]
+
+    return plan
+
+
 def test_every_exercise_has_two_wrong_answers_and_a_hint():
     checks = Path(exercises.__file__).with_name("checks")
     asked = [one for path in sorted(checks.glob("n[0-9]*.py")) for one in exercises.of_notebook(path.stem[1:])]
@@ -120,6 +130,10 @@ def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monke
     ("00.1", [[-0.7071] * 5], "row 0, credit 0.2: -0.7071 is too close to 0"),
     ("00.1", [[-0.9] * 5], "row 0, credit 0.2: -0.9 is too far from 0"),
     ("00.1", [[0.9] * 5], "row 0, credit 0.2: 0.9 is too large"),
+    ("03.1", [lambda turns: turns], "your answer is a table; return a number per row, the advantage"),
+    ("03.3", [pd.DataFrame({"agent": ["tester"], "b": 0.3, "sigma_k": 0.25, "n_k": 6}), pd.Series([True])],
+     "give the list itself, not a mask of True and False"),
+    ("09.2", [asks_for(1, 2)], "you ask for candidate 2; ask for 0 and 1"),
 ])  # fmt: skip
 def test_a_wrong_answer_gets_a_sentence(name, answer, told, capsys):
     lab.course.check(name, *answer)
@@ -135,3 +149,9 @@ def test_an_unknown_exercise_is_named(name, told):
         lab.course.check(name, 1)
     with pytest.raises(exercises.ExerciseError, match="no notebook has the number"):
         lab.course.progress(name)
+
+
+def test_an_agent_that_is_named_twice_counts_once(capsys):
+    judged = pd.DataFrame({"agent": ["a", "a", "b"], "right": False, "global": [0.5, 0.5, -0.5]})
+    lab.course.check("05.2", judged, judged["agent"][:2])
+    assert "● 05.2 right: 1 of 2 agents" in capsys.readouterr().out
