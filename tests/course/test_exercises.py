@@ -155,3 +155,17 @@ def test_an_agent_that_is_named_twice_counts_once(capsys):
     judged = pd.DataFrame({"agent": ["a", "a", "b"], "right": False, "global": [0.5, 0.5, -0.5]})
     lab.course.check("05.2", judged, judged["agent"][:2])
     assert "● 05.2 right: 1 of 2 agents" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("letter, steps, told", [
+    ("F", 1, "no broken training 'F'; there are A, B"), ("C", 0, r"broken: steps=0 .*1 or more"),
+    ("C", -1, r"broken: steps=-1 .*1 or more"),
+])  # fmt: skip
+def test_a_broken_training_has_a_letter_and_a_step(letter, steps, told):
+    with pytest.raises(ValueError, match=told):
+        lab.course.broken(letter, steps=steps)
+
+
+def test_a_step_of_several_optimizer_steps_is_told_so(capsys):
+    lab.course.check("00.4", lambda *_: pd.DataFrame({"agent": ["planner"] * 2, "grad_norm": 1.0}))
+    assert "○ 00.4 not yet: your step makes several optimizer steps; make one" in capsys.readouterr().out

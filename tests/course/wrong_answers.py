@@ -15,7 +15,7 @@ WRONG = {
     "00.1": [("-0.79, -0.79, -0.79, 0.79, 1.58", "-0.2, -0.2, -0.2, 0.2, 0.4"), ("-0.79, -0.79, -0.79, 0.79, ", "")],
     "00.2": [("~fresh", "fresh"), ("fresh, number)", "fresh, None)")],
     "00.3": [('("task",)', '("task", "agent")'), ('("task",)', '("episode", "agent", "turn")')],
-    "00.4": [("seed=seed", "seed=0"), ('("episode", "agent", "turn")', '("task",)')],
+    "00.4": [("seed=seed", "seed=0"), ("(0.2))", "(0.2), epochs=2)"), ('("episode", "agent", "turn")', '("task",)')],
     "01.1": [("126, 24]", "126, 8]"), ("[48, ", "[..., ")],
     "01.2": [("    scaled = scaled - scaled.max()\n", ""), ("logits / temperature", "logits")],
     "01.3": [('.drop_duplicates(["episode", "depth"])', ""), ('turns[turns["kept"]]', "turns"),
