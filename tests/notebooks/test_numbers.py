@@ -16,7 +16,7 @@ import mas_lab as lab
 from mas_lab import plain
 from mas_lab.course import games
 from mas_lab.course.checks import n01
-from mas_lab.study.intervals import iqm, probability_of_improvement
+from mas_lab.study.intervals import bootstrap_interval, iqm, probability_of_improvement
 from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
@@ -403,6 +403,16 @@ def test_12_seeds_and_intervals_are_as_told():
     says(
         "12", "it is {final:.2f}, and the 95 % interval, {final_low:.2f} to {final_high:.2f}, contains one half", **row
     )
+
+
+@pytest.mark.slow
+def test_12_intervals_hold_the_truth_as_often_as_told():
+    held = []
+    for size in (3, 5, 10):
+        scores = np.random.default_rng(size).normal(size=(2000, size))
+        ends = [bootstrap_interval([one], samples=2000) for one in scores]
+        held.append(np.mean([low <= 0 <= high for low, high in ends]))
+    says("12", "about {:.2f}, {:.2f} and {:.2f}, where 0.95 was promised", *held)
 
 
 @pytest.mark.slow
