@@ -5,6 +5,7 @@ Leaves out: the notebooks themselves, and the tools that make, pack and grade th
 
 from typing import TYPE_CHECKING
 
+from mas_lab.arguments import check_arguments
 from mas_lab.course.exercises import check, hint, progress
 from mas_lab.course.glossary import glossary
 from mas_lab.course.guesses import explain, guess
@@ -30,7 +31,9 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
 
     Raises:
         ExerciseError: No run has this letter.
+        ValueError: `steps` is not a count from 1.
     """
     from mas_lab.course import broken_runs
 
+    check_arguments(broken, locals(), steps=1)
     return broken_runs.broken(letter, mended, steps, seed)

@@ -33,7 +33,9 @@ def entries(answer: Any, count: int, what: str) -> list:
 
 def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
+    answer = answer.tolist() if hasattr(answer, "tolist") else answer
     need(isinstance(answer, Collection) and not isinstance(answer, str), "give a list")
+    need(not any(isinstance(one, bool) for one in answer), "give the list itself, not a mask of True and False")
     need(not any(one is ... for one in answer), "put your answer in place of each `...`")
     unknown = [name for name in answer if name not in known]
     need(not unknown, f"unknown: {', '.join(map(repr, unknown))}; choose from {', '.join(map(str, known))}")
@@ -129,11 +131,18 @@ def result_of(answer: Callable, *arguments: Any) -> Any:
     need(callable(answer), f"give a function, not {type(answer).__name__}")
     name = getattr(answer, "__name__", "it")
     try:
-        found = answer(*(one.copy() if hasattr(one, "copy") else one for one in arguments))
+        found = answer(*map(_copy, arguments))
     except Exception as error:
         raise NotYet(f"`{name}` raised {type(error).__name__}: {error}") from error
     need(found is not None and found is not ..., f"`{name}` returned nothing; write its body, and return the result")
     return found
+
+
+def _copy(argument: Any) -> Any:
+    for name in ("copy", "clone"):  # of a tensor: clone
+        if hasattr(argument, name):
+            return getattr(argument, name)()
+    return argument
 
 
 def same(
@@ -161,7 +170,7 @@ def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None
 
 def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
     """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
-    need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return its column {what!r}")
+    need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return a number per row, the {what}")
     if isinstance(yours, pd.Series) and set(yours.index) == set(table.index):
         yours = yours.reindex(table.index)
     same(yours, ours, what, lambda row: place_of(table, row))
@@ -198,6 +207,7 @@ def same_loss(yours: Callable, ours: Callable) -> None:
 
 def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
     """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
+    need(yours is not ..., f"{what}: put your answer in place of the `...`")
     number = float(yours)
     near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
     above, below = ("close to 0", "far from 0") if max(number, ours) < 0 else ("large", "small")

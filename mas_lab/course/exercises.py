@@ -86,7 +86,7 @@ def check(name: str, *answer: Any) -> None:
         if name in _right:
             _right.remove(name)
             print(f"  it was right before; now {_counted(name[:2])}")
-        if left := len(one.hints) - _hinted.get(name, 0):
+        if (left := len(one.hints) - _hinted.get(name, 0)) > 0:
             print(f'  {left} hint{"s" * (left > 1)}: lab.course.hint("{name}")')
         return
     _right.add(name)
@@ -151,7 +151,7 @@ def progress(notebook: str | None = None) -> None:
     exercises = of_notebook(notebook)
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")
-    for name in sorted(name for name in GUESSES if name[:2] == notebook and GUESSES[name]):
+    for name in sorted(name for name in GUESSES if name[:2] == str(notebook) and GUESSES[name]):
         print(f"  guess {name}: {GUESSES[name]}")
 
 

@@ -54,8 +54,8 @@ def imitate(team: Team, env: Env, tasks: int | Sequence[Task], steps: int, batch
     Raises:
         EnvError: The env has no `demonstrate`, its agents of a policy never act, or an answer has no tokens or exceeds
             the context; names task, agent and turn.
-        PolicyError: The back end of a policy cannot do this, another thread trains its model, or its gradient is not
-            finite.
+        PolicyError: The back end of a policy cannot do this, another thread trains its model, its learning rate is
+            0 and `lr` is not, or its gradient is not finite.
         ValueError: An argument has no meaning.
 
     The loss of a step is the mean over the N tokens y_t of its answers, end-of-turn tokens included, given the prompt x
@@ -78,6 +78,9 @@ def imitate(team: Team, env: Env, tasks: int | Sequence[Task], steps: int, batch
     require_demonstrate(env, "imitate")
     check_update(team, reinforce(), "token", max_norm, None, "imitate")
     policies, rows = {name: one for name, one in team.policies.items() if team.learners(name)}, []
+    if still := [name for name, policy in policies.items() if lr and not policy.lr]:
+        never = f"imitate: policy {still[0]!r} has the learning rate 0, which lr={lr:g} cannot scale"
+        raise PolicyError(f"{never}; load it with lr={lr:g}")
     streams = {name: _demonstrated(env, tasks, team.learners(name), seed) for name in policies}
     with training([*policies.values()]), progress_bar(steps, "imitate", "step", even=True) as bar:
         try:

@@ -361,7 +361,7 @@ lab.RolloutViewer(explored["tree(8)"], team=team)
 # %% [markdown]
 # ## The same in plain code
 #
-# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines. It imports torch and pandas, and nothing of the kit. It samples one prompt at a time and writes no error messages. So it is slower, but every line of it is method. Here is its rollout; `candidates=8` makes it the tree above.
+# `mas_lab/plain.py` is the whole method of this course in one file of 179 lines. It imports torch and pandas, and nothing of the kit. It samples one prompt at a time and writes no error messages. So it is slower, but every line of it is method. Here is its rollout; `candidates=8` makes it the tree above.
 
 # %%
 source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")

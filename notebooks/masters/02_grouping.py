@@ -280,7 +280,7 @@ lab.RewardInspector(grouped["dr_mas"])
 #
 # ## The same in plain code
 #
-# `mas_lab/plain.py` is the whole method of this course in one file of 177 lines. Below is its second cell: three credits, and a group in one line. The kit adds other credits, other plans, and the errors that you met above.
+# `mas_lab/plain.py` is the whole method of this course in one file of 179 lines. Below is its second cell: three credits, and a group in one line. The kit adds other credits, other plans, and the errors that you met above.
 
 # %%
 source = Path(lab.__file__).with_name("plain.py").read_text(encoding="utf-8")

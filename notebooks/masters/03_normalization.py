@@ -372,7 +372,7 @@ lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
 # %% [markdown]
 # ### The same in plain code
 #
-# `mas_lab/plain.py`, the whole method in one file, has ten lines for cell 3. On the same table it gives the same advantages.
+# `mas_lab/plain.py`, the whole method in one file, has eight lines for cell 3. On the same table it gives the same advantages.
 
 # %%
 from mas_lab import plain  # it imports torch, which the first half does without

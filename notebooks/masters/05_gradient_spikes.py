@@ -141,7 +141,7 @@ batch[["agent", "n", "F", "V", "norm_global", "norm_agent"]].round(2)
 # %% [markdown]
 # *Explain.* `n` counts the agent's rows. `F` is their mean squared advantage under the global baseline, and `V` under the agent's own. Rows of lone or flat groups have advantage 0 and count as 0. `norm_global` and `norm_agent` are the norms of the whole gradient under each baseline, before clipping.
 #
-# The higher a stage, the larger its norm, up to some twenty times the norm of stage 1. But √F is at most 2.6, so the baseline is not the only cause. Look at `n`. A gradient is a mean over rows: 128 rows for stage 1, and a few for the last stage. A mean over few rows has a large norm under any baseline. The own baseline gives these stages 0, because a task has only one or two of their rows. **So the measured ratio has two causes: the offset of the global baseline, and the missing gradient of the own baseline.**
+# From stage 2 on, the higher a stage, the larger its norm, up to some twenty times the norm of stage 1. But √F is at most 2.6, so the baseline is not the only cause. Look at `n`. A gradient is a mean over rows: 128 rows for stage 1, and a few for the last stage. A mean over few rows has a large norm under any baseline. The own baseline gives these stages 0, because a task has only one or two of their rows. **So the measured ratio has two causes: the offset of the global baseline, and the missing gradient of the own baseline.**
 
 # %% [markdown]
 # ### What those gradients say

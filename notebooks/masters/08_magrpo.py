@@ -161,7 +161,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# *Explain:* with G rows in a group, leaving one out only stretches the advantage: $A_{\text{loo}} = \frac{G}{G-1} A$, here by 4/3. AdamW divides by the size of recent gradients, so this is hardly another algorithm. `mareinforce` reinforces every row, the better ones more. `maremax` makes every row but the best less likely. On average over many draws, all but `maremax` have the same expected gradient. The reason is that a baseline which does not depend on the row's own action adds nothing to it. The baseline only changes the noise.
+# *Explain:* with G rows in a group, leaving one out only stretches the advantage: $A_{\text{loo}} = \frac{G}{G-1} A$, here by 4/3. AdamW divides by the size of recent gradients, so this is hardly another algorithm. `mareinforce` reinforces every row, the better ones more. `maremax` makes every row but the best less likely. On average over many draws, all but `maremax` have the same expected gradient, of which `magrpo` takes the share $1 - 1/G$. The reason is that a baseline which does not depend on the row's own action adds nothing to it. The baseline only changes the noise.
 #
 # Does that matter? A recorded study trained `tldr` under all four, to 100,000 sampled tokens, with five seeds, each at the best of three learning rates (`benchmarks/studies/siblings.yaml`).
 

@@ -88,7 +88,7 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# **10.2** (5 minutes, easy) An adapter of rank $r$ beside a layer of $d_{in}$ inputs and $d_{out}$ outputs is $\Delta W = B A$, with $A$ of shape $(r, d_{in})$ and $B$ of shape $(d_{out}, r)$ ([LoRA, arXiv 2106.09685](https://arxiv.org/abs/2106.09685)). How many weights does an adapter train? The check compares your count with the table above.
+# **10.2** (5 minutes, easy) An adapter of rank $r$ beside a layer of $d_{in}$ inputs and $d_{out}$ outputs is $\Delta W = B A$, with $A$ of shape $(r, d_{in})$ and $B$ of shape $(d_{out}, r)$ ([LoRA, arXiv 2106.09685](https://arxiv.org/abs/2106.09685)). How many weights does an adapter train? The check counts layers of random sizes.
 
 
 # %%

@@ -93,7 +93,7 @@ def holds_the_truth(runs, studies=100 if SMOKE else 2000):
 pd.Series({runs: holds_the_truth(runs) for runs in (3, 5, 10)}).round(2).rename_axis("runs").to_frame("holds the truth")
 
 # %% [markdown]
-# *Explain:* about 0.76, 0.91 and 0.94, where 0.95 was promised. The reason is simple. Draws from three numbers never leave the range of the three. All three lie on the *same side* of the truth in 2 · (1/2)³ = 1/4 of all studies. With five runs it is 1/16, with ten 1/512.
+# *Explain:* about 0.75, 0.91 and 0.93, where 0.95 was promised. The reason is simple. Draws from three numbers never leave the range of the three. All three lie on the *same side* of the truth in 2 · (1/2)³ = 1/4 of all studies. With five runs it is 1/16, with ten 1/512.
 #
 # So the board shows **dots below five seeds, and no interval**. An interval would look like knowledge. For the same reason, three differences with the same sign are no result: chance produces them once in four times.
 

@@ -27,7 +27,7 @@ CELLS = {
 }
 ANSWERS = [
     *[(name, "", "", True) for name in CELLS],
-    *[(name, *change, True) for name, change in ALSO_RIGHT.items()],
+    *[(name, *change, True) for name, changes in ALSO_RIGHT.items() for change in changes],
     *[(name, *change, False) for name, changes in WRONG.items() for change in changes],
 ]
 
@@ -43,6 +43,16 @@ def scope():
     """What the cells of a notebook find; made once."""
     made = {}
     return lambda number: ALWAYS | (made[number] if number in made else made.setdefault(number, known(number)))
+
+
+def asks_for(*candidates):
+    """Return a plan that requests these candidates of the first call."""
+
+    def plan(episode):
+        at = episode.start()
+        yield [lab.Generate(at, agent, one) for agent in episode.acting(at) for one in candidates]
+
+    return plan
 
 
 def test_every_exercise_has_two_wrong_answers_and_a_hint():
@@ -87,6 +97,8 @@ def test_numbers_may_come_as_an_array(form, capsys):
 def test_a_starter_with_dots_in_it_is_asked_for_an_answer(capsys):
     lab.course.check("07.3", ["114 agent_1", ...])
     assert "○ 07.3 not yet: put your answer in place of each `...`" in capsys.readouterr().out
+    lab.course.check("08.4", {0.5: {"a": ...}})
+    assert "gamma 0.5, joint action a: put your answer in place of the `...`" in capsys.readouterr().out
 
 
 def test_hints_come_one_by_one_and_then_all(capsys):
@@ -98,6 +110,8 @@ def test_hints_come_one_by_one_and_then_all(capsys):
     assert "hint" not in capsys.readouterr().out
     lab.course.hint(one.name)
     assert all(text in capsys.readouterr().out for text in one.hints[:1])
+    lab.course.check(one.name, ...)
+    assert "hint" not in capsys.readouterr().out
 
 
 def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monkeypatch):
@@ -116,6 +130,10 @@ def test_progress_without_a_notebook_lists_those_that_were_checked(capsys, monke
     ("00.1", [[-0.7071] * 5], "row 0, credit 0.2: -0.7071 is too close to 0"),
     ("00.1", [[-0.9] * 5], "row 0, credit 0.2: -0.9 is too far from 0"),
     ("00.1", [[0.9] * 5], "row 0, credit 0.2: 0.9 is too large"),
+    ("03.1", [lambda turns: turns], "your answer is a table; return a number per row, the advantage"),
+    ("03.3", [pd.DataFrame({"agent": ["tester"], "b": 0.3, "sigma_k": 0.25, "n_k": 6}), pd.Series([True])],
+     "give the list itself, not a mask of True and False"),
+    ("09.2", [asks_for(1, 2)], "you ask for candidate 2; ask for 0 and 1"),
 ])  # fmt: skip
 def test_a_wrong_answer_gets_a_sentence(name, answer, told, capsys):
     lab.course.check(name, *answer)
@@ -131,3 +149,23 @@ def test_an_unknown_exercise_is_named(name, told):
         lab.course.check(name, 1)
     with pytest.raises(exercises.ExerciseError, match="no notebook has the number"):
         lab.course.progress(name)
+
+
+def test_an_agent_that_is_named_twice_counts_once(capsys):
+    judged = pd.DataFrame({"agent": ["a", "a", "b"], "right": False, "global": [0.5, 0.5, -0.5]})
+    lab.course.check("05.2", judged, judged["agent"][:2])
+    assert "● 05.2 right: 1 of 2 agents" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("letter, steps, told", [
+    ("F", 1, "no broken training 'F'; there are A, B"), ("C", 0, r"broken: steps=0 .*1 or more"),
+    ("C", -1, r"broken: steps=-1 .*1 or more"),
+])  # fmt: skip
+def test_a_broken_training_has_a_letter_and_a_step(letter, steps, told):
+    with pytest.raises(ValueError, match=told):
+        lab.course.broken(letter, steps=steps)
+
+
+def test_a_step_of_several_optimizer_steps_is_told_so(capsys):
+    lab.course.check("00.4", lambda *_: pd.DataFrame({"agent": ["planner"] * 2, "grad_norm": 1.0}))
+    assert "○ 00.4 not yet: your step makes several optimizer steps; make one" in capsys.readouterr().out

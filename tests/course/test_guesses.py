@@ -25,6 +25,9 @@ def test_an_explanation_waits_for_the_guess_and_shows_it(monkeypatch, capsys):
     assert shown[1].data == "*Your guess:* it rises\n\n*Explain:* it falls."
     lab.course.progress("03")
     assert "  guess 03.b: it rises" in capsys.readouterr().out
+    lab.course.guess("10.a", "none")
+    lab.course.progress(10)
+    assert "  guess 10.a: none" in capsys.readouterr().out
 
 
 def test_a_field_keeps_what_is_written(monkeypatch):

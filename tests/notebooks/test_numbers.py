@@ -1,5 +1,6 @@
 """What the notebooks say of recorded runs stands in the records; what they ask to be counted is what plans do."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -12,9 +13,10 @@ from notebooks.records import RESULTS, TEXTS, between, board, cells, csv, differ
 from scripted import Duet, Ladder, Scripted
 
 import mas_lab as lab
+from mas_lab import plain
 from mas_lab.course import games
 from mas_lab.course.checks import n01
-from mas_lab.study.intervals import iqm, probability_of_improvement
+from mas_lab.study.intervals import bootstrap_interval, iqm, probability_of_improvement
 from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
@@ -61,6 +63,17 @@ def test_01_the_calls_to_be_counted_are_those_that_are_made():
     for (env, plan), ours in zip(plans, n01.COUNTS, strict=True):
         team = lab.Team.shared(Scripted(lambda prompt, nth, seed: "1"), env.agents)
         assert len(lab.rollout(env, team, env.tasks(1, "train", 0), plan)) == ours
+
+
+def test_the_lines_of_plain_are_as_told():
+    source = Path(plain.__file__).read_text(encoding="utf-8")
+    lines = len(source.splitlines())
+    says("01", "in one file of {} lines", lines)
+    says("02", "in one file of {} lines", lines)
+    assert f"the whole method in {lines} lines" in (ROOT / "README.md").read_text(encoding="utf-8")
+    [cell] = [one for one in ast.parse(source).body if getattr(one, "name", "") == "normalize"]
+    assert len(cell.body) == 8  # the docstring and seven statements of a line each; `def` is the eighth line
+    says("03", "has eight lines for cell 3")
 
 
 def grouping(name):
@@ -390,6 +403,16 @@ def test_12_seeds_and_intervals_are_as_told():
     says(
         "12", "it is {final:.2f}, and the 95 % interval, {final_low:.2f} to {final_high:.2f}, contains one half", **row
     )
+
+
+@pytest.mark.slow
+def test_12_intervals_hold_the_truth_as_often_as_told():
+    held = []
+    for size in (3, 5, 10):
+        scores = np.random.default_rng(size).normal(size=(2000, size))
+        ends = [bootstrap_interval([one], samples=2000) for one in scores]
+        held.append(np.mean([low <= 0 <= high for low, high in ends]))
+    says("12", "about {:.2f}, {:.2f} and {:.2f}, where 0.95 was promised", *held)
 
 
 @pytest.mark.slow

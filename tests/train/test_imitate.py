@@ -10,6 +10,7 @@ from backends.drawn import same, weights
 
 import mas_lab as lab
 from mas_lab.env import EnvError
+from mas_lab.policy import PolicyError
 from mas_lab.train.demonstrations import play, speaker
 
 
@@ -168,6 +169,13 @@ def test_what_cannot_be_imitated_changes_nothing_and_names_the_place(models, cha
     with pytest.raises(error, match=why):
         imitate(lab.Team.shared(policy, small.AGENTS), **changes)
     assert same(before, weights(policy)) and policy.version == 0
+
+
+def test_a_rate_of_0_cannot_be_scaled(models):
+    team = lab.Team({agent: lab.load_policy(models / "a", lr=0.0) for agent in small.AGENTS}, frozen="asker")
+    with pytest.raises(PolicyError, match=r"imitate: policy 'doer' has the learning rate 0, .*; load it with lr=0.001"):
+        imitate(team, lr=1e-3)
+    assert list(imitate(team, steps=1)["policy"]) == ["doer"]
 
 
 def test_an_agent_that_is_never_called_is_named(models):

@@ -67,6 +67,7 @@ def step(answer: StudentCode):
         steps.append(make(env, Team.shared(load_policy(env.pocket), env.agents), tasks, 7))
     need(isinstance(steps[0], pd.DataFrame) and "grad_norm" in steps[0], "return the table of `lab.update`")
     yours, ours = (stats.set_index("agent")["grad_norm"] for stats in steps)
+    need(yours.index.is_unique, "your step makes several optimizer steps; make one, with one epoch and one minibatch")
     need(set(yours.index) == set(ours.index), f"your table has the agents {list(yours.index)}, ours {list(ours.index)}")
     for agent, norm in ours.items():
         close(yours[agent], norm, f"the gradient norm of {agent}", tolerance=1e-3)

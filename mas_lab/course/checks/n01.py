@@ -44,6 +44,7 @@ def logprob(answer):
 )
 def returns(answer):
     for number, table in enumerate(tables(6)):
+        table["team_reward"] = np.random.default_rng(number).integers(-1, 4, len(table)) / 4  # every step pays
         yours, ours = result_of(answer, explored(table)), table.groupby("episode")["team_reward"].sum()
         right = isinstance(yours, pd.Series) and set(yours.index) == set(ours.index)
         need(right, f"return a Series whose index holds the episodes {', '.join(ours.index)}")
@@ -78,7 +79,7 @@ def draw(answer: StudentCode):
     for seed, temperature in ((0, 1.0), (1, 2.0), (2, 0.001)):
         counted, drawn = _Counted(model), torch.Generator().manual_seed(seed)
         ids, logprobs = entries(result_of(answer, counted, prompt, 12, temperature, drawn), 2, "the result")
-        entries(ids, 12, "the ids"), entries(logprobs, 12, "the log-probabilities")
+        ids, logprobs = entries(ids, 12, "the ids"), entries(logprobs, 12, "the log-probabilities")
         with torch.no_grad():
             logits_TV = model(torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1].float() / temperature
         right_TV = logits_TV.log_softmax(-1)
@@ -102,6 +103,6 @@ class _Counted:
     def __init__(self, model):
         self.model, self.read = model, 0
 
-    def __call__(self, ids, **options):
-        self.read += ids.numel()
-        return self.model(ids, **options)
+    def __call__(self, input_ids, **options):
+        self.read += input_ids.numel()
+        return self.model(input_ids, **options)

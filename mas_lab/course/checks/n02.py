@@ -86,10 +86,12 @@ def praised_and_blamed(rewards, called):
 )
 def cell(answer):
     for number, by in enumerate((("task",), ("task", "agent"), ("episode", "agent", "turn"))):
-        table = explored(list(tables(3))[number]).assign(prompt="one")
+        table = explored(list(tables(3))[number])
+        table = table.assign(prompt=table.groupby(list(by)).ngroup().map("prompt {}".format))
         yours = result_of(answer, table, by, episode_return(), True)
         right = isinstance(yours, pd.DataFrame) and {"credit", "group"} <= set(yours) and len(yours) == len(table)
         need(right, "return the table with the columns `credit` and `group`, and all of its rows")
+        yours = yours.reindex(table.index) if set(yours.index) == set(table.index) else yours
         same_rows(yours["credit"], episode_return()(table), table, "credit")
         labels = pd.Series(list(map(str, yours["group"]))).groupby(table.groupby(list(by)).ngroup().to_numpy())
         need((labels.nunique() == 1).all(), f"by={by}: rows that agree in all columns have two labels")

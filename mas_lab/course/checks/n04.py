@@ -108,4 +108,4 @@ def old_rows(tokens: NotebookData, age, advantage):
     same(age, tokens["step"] - tokens["policy_version"], "age", "token {}".format)
     now, sampled, before = (torch.tensor(tokens[name].to_numpy()) for name in ("now", "sampled", "advantage"))
     _, right = corrected(clipped(0.2, tis=2.0), now, sampled, before)
-    same(advantage, right, "advantage", "token {}".format)
+    same(advantage, right, "advantage", "token {}".format, tolerance=0.02)

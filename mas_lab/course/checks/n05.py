@@ -36,7 +36,7 @@ def praised_for_anything(judged: NotebookData, named):
     lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
     praised = lowest.index[lowest > 0]
     same_names(named, judged["agent"].unique(), praised, "look at the advantages of its wrong answers".format)
-    return f"{len(named)} of {judged['agent'].nunique()} agents"
+    return f"{len(praised)} of {judged['agent'].nunique()} agents"
 
 
 @exercise(

@@ -26,7 +26,7 @@ def leads(pick):
     for number in range(40):
         rng = np.random.default_rng([6, number])
         size = int(rng.integers(2, 7))
-        team, local = rng.integers(0, 3, size) / 4, rng.integers(-4, 5, size) / 4
+        team, local = rng.integers(0, 3, size) / 4, rng.integers(-8, 5, size) / 4
         valid = rng.random(size) > (0.9 if number % 8 == 0 else 0.3)
         node = {"candidate": range(size), "team_reward": team, "local_reward": local, "valid": valid}
         table = pd.DataFrame(node, index=rng.permutation(size))

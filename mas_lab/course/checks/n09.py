@@ -51,6 +51,7 @@ def played(plan) -> tuple[list[dict], list[tuple[int, int]]]:
         if isinstance(one, StepEnv):
             return env.step(one.at.state, {each.agent: each.text for each in one.said})
         requested.append((one.at.depth, one.candidate))
+        need(one.candidate in (0, 1), f"you ask for candidate {one.candidate}; ask for 0 and 1")
         return Generation(one.agent, one.candidate, ANSWERS[one.at.depth % 4][one.candidate], {})
 
     running, answers = plan(episode), None

@@ -22,8 +22,8 @@ def _peak(tokens: int) -> float:
     "`budget(agents=2, rank=16, train_tokens=2048, sample_tokens=2**15)` has the column `peak`.",
 )
 def largest_that_fits(tokens):
-    need(tokens > 0 and not tokens & (tokens - 1), "give a power of two")
-    peak, twice = _peak(tokens), _peak(2 * tokens)
+    need(tokens > 0 and np.log2(tokens) % 1 == 0, "give a power of two")
+    peak, twice = _peak(int(tokens)), _peak(int(2 * tokens))
     need(peak < T4, f"the peak of {peak:.1f} GiB is more than the T4 has")
     need(twice >= T4, f"twice as many tokens also fit, in {twice:.1f} GiB")
     return f"{peak:.1f} GiB"

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import close, need, result_of
+from mas_lab.course.compare import close, entries, need, result_of
 from mas_lab.course.exercises import exercise
 
 STATUSES = ("none", "ok", "invalid_json", "unclosed", "unknown_tool", "wrong_arguments")
@@ -50,8 +50,7 @@ def _rows(seed: int) -> pd.DataFrame:
 def tokens(answer):
     for seed in range(4):
         rows = _rows(seed)
-        yours = result_of(answer, rows)
-        need(isinstance(yours, tuple | list) and len(yours) == 2, "return two numbers: trained, and only read")
+        yours = entries(result_of(answer, rows), 2, "trained, and only read")
         for name, column, number in zip(("trained", "read"), ("completion_ids", "prompt_ids"), yours, strict=True):
             close(number, rows[column].map(len).sum(), f"a table of {len(rows)} rows, tokens {name}", 1e-9)
 
