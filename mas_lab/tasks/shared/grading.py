@@ -31,6 +31,9 @@ _PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASC
 _BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
+_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:'|\\ldots ?)+$")
+"""What `math-verify` would pass over: square brackets around one value, and primes or dots at the end."""
+_LIST = re.compile(r"[^(\[]*,[^(\[]*")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
 """A word that is no term of mathematics, as in `ab + bc = 1`."""
@@ -132,8 +135,13 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return fits and numbers[0] == numbers[1]
     if one.is_text or other.is_text:
         return one.words == other.words
-    if _LOOSE.sub("", one.text) == _LOOSE.sub("", other.text):
-        return True
+    texts = [_LOOSE.sub("", answer.text) for answer in (one, other)]
+    if texts[0].casefold() == texts[1].casefold():  # `math-verify` would count A as a
+        return texts[0] == texts[1] or ("".join(one.words).isalpha() and one.words == other.words)
+    if (":" in texts[0] and ":" in texts[1]) or _PASSED_OVER.findall(texts[0]) != _PASSED_OVER.findall(texts[1]):
+        return False  # it would count 1:3:2 as 1:2:3, and 12' as 12
+    if numbers != (None, None) and any(map(_LIST.fullmatch, texts)):
+        return False  # it would count 5, 5 as 5
     brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
