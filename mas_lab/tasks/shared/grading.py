@@ -52,8 +52,18 @@ UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
     (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
     (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
     (r"\b(?:cubic|cu) ([a-z]+)|\b([a-z]+) cubed\b", r"\1\g<2>3"),
-    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"),
+    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"), (r"tre(s?)\b", r"ter\1"), (r"\bfeet\b", "foot"),
 )]  # fmt: skip
+SHORT = {
+    "m": "meter", "g": "gram", "l": "liter", "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour",
+    "d": "day", "wk": "week", "mo": "month", "y": "year", "yr": "year", "in": "inch", "ft": "foot", "yd": "yard",
+    "mi": "mile", "oz": "ounce", "lb": "pound", "pt": "pint", "qt": "quart", "gal": "gallon", "c": "celsius",
+    "f": "fahrenheit", "k": "kelvin", "deg": "degree", "rad": "radian", "rev": "revolution", "n": "newton",
+    "j": "joule", "w": "watt", "v": "volt", "hz": "hertz", "pa": "pascal", "mol": "mole", "cal": "calorie",
+}  # fmt: skip
+SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
+SHORT |= {f"{pre}{short}": prefix + SHORT[short] for pre, prefix in (("c", "centi"), ("m", "milli")) for short in "mgls"}
+"""Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
 WORDS = re.compile(r"[(\s]*[^\W\d_][\w\s.,'\u2019()\"&-]*")
 LONG_WORD = re.compile(r"[^\W\d_]{3,}")
@@ -160,10 +170,14 @@ def _same_unit(one: str, other: str) -> bool:
 
 def _same_word(one: str, other: str) -> bool:
     """Return whether two words of units are equal, or one is the other's plural or abbreviation."""
-    split = (re.match(r"(.*?)(\d*)$", word).groups() for word in (one, other))
-    (short, power), (long, other_power) = sorted(split, key=lambda pair: len(pair[0]))
-    shortened = len(short) <= 3 <= len(long) and re.match(".*".join(short), long)  # cm abbreviates centimeters
-    return power == other_power and (bool(shortened) or long in (short, f"{short}s", f"{short}es"))
+    (word, power), (other, other_power) = (re.match(r"(.*?)(\d*)$", word).groups() for word in (one, other))
+    return power == other_power and not _forms(word).isdisjoint(_forms(other))
+
+
+def _forms(word: str) -> set[str]:
+    """Return a word of a unit and what it may be the plural of, in full."""
+    singular = {word.removesuffix(ending) for ending in ("s", "es")}
+    return {SHORT.get(form, form) for form in {word} | {form for form in singular if len(form) > 1}}
 
 
 def _number(text: str) -> Fraction | None:
