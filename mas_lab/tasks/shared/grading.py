@@ -12,6 +12,7 @@ file beside the tasks.
 import re
 import string
 import tomllib
+import unicodedata
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -44,7 +45,7 @@ PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
-    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+\}}(?:\^\s*\{{?\d\}}?)?)+"
+    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\}}(?:\^\s*\{{?\d\}}?)?)+"
     r"|(?<=[\d)}])\s+[A-Za-z]{2,}(?: [A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer."""
@@ -62,8 +63,10 @@ SHORT = {
     "j": "joule", "w": "watt", "v": "volt", "hz": "hertz", "pa": "pascal", "mol": "mole", "cal": "calorie",
 }  # fmt: skip
 SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
-SHORT |= {f"{pre}{short}": prefix + SHORT[short] for pre, prefix in (("c", "centi"), ("m", "milli")) for short in "mgls"}
+SHORT |= {f"{prefix[0]}{short}": f"{prefix}{SHORT[short]}" for prefix in ("centi", "milli") for short in "mgls"}
 """Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""
+ONE_SIGN = re.compile("([\u00b2\u00b3\u00b9\u2070-\u207b\u207f]+)|([\u2080-\u208b]+)|[\u00bc-\u00be\u2150-\u215e]")
+"""A power, an index or a fraction in characters of its own: x², x₁, ½."""
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
 WORDS = re.compile(r"[(\s]*[^\W\d_][\w\s.,'\u2019()\"&-]*")
 LONG_WORD = re.compile(r"[^\W\d_]{3,}")
@@ -107,6 +110,7 @@ class Answer(NamedTuple):
 @lru_cache(maxsize=8192)
 def spelled(text: str) -> Answer:
     """Return an answer in one spelling."""
+    text = ONE_SIGN.sub(_plain, text)
     for pattern, spelling in PATTERNS:
         text = pattern.sub(spelling, text.strip())
     measured = UNIT.fullmatch(WRAPPED.sub(r"\1", text) if WRAPPED.fullmatch(text) else text)
@@ -122,6 +126,12 @@ def spelled(text: str) -> Answer:
     for pattern, spelling in UNIT_SPELLINGS:
         unit = pattern.sub(spelling, unit)
     return Answer(bare, unit.strip(), words, bool(words and (WRAPPED.search(text) or LONG_WORD.search(bare))))
+
+
+def _plain(found: re.Match) -> str:
+    text = unicodedata.normalize("NFKC", found[0])
+    text = text if len(text) == 1 else f"{{{text}}}" if found[1] or found[2] else f" {text}"
+    return f"^{text}" if found[1] else f"_{text}" if found[2] else text
 
 
 def _sum(found: re.Match) -> str:
