@@ -13,7 +13,7 @@ PAIRS = {
         ("0.5", [".5", r"\frac12", "1/2", r"\tfrac{1}{2}", r"\cfrac{1}{2}"], ["5", "0.50001", "0.05"]),
         (r"\frac{7}{2}", [r"3\frac{1}{2}", "3.5", "7/2", "3 1/2", r"\frac{14}{4}"],
          [r"3\frac{1}{3}", r"\frac{3}{2}", "7"]),
-        (r"\frac{1}{3}", [r"0.\overline{3}", r"\dfrac{1}{3}", "1/3"], ["0.333", "3"]),
+        (r"\frac{1}{3}", [r"0.\overline{3}", r"\dfrac{1}{3}", "1/3"], ["0.333", "0.333333", "0.33333333", "3"]),
         ("2", [r"\sqrt{4}", r"\log_2 4", r"\frac{4}{2}", "4/2=2", "1+1"], ["2t", "-2", "2x", "2/0"]),
         ("2t", ["2t", r"2 \cdot t", "t+t"], ["2", "2m", "2h"]),
         (r"\frac{5}{2}", ["2\xbd", "2 \xbd", "5\u20442", "5\xf72", "2 1/2"],
@@ -22,7 +22,10 @@ PAIRS = {
         (r"-\frac{1}{2}", ["-\xbd", "\u2212\xbd"], ["\xbd"]),
         ("3", [r"\sqrt{9}", "\u221a9", "sqrt9"], ["sqrt13", "\u221a13", "\u221a3"]),
         ("1024", ["2\xb9\u2070", "2^10"], ["2\xb9", "20"]),
-        (r"\pi", [r"\pi", "\u03c0"], ["3.14", r"2\pi"]),
+        (r"\pi", [r"\pi", "\u03c0"], ["3.14", "3.14159265", r"2\pi"]),
+        ("0.000000032", ["3.2e-8", r"3.2 \times 10^{-8}"],
+         ["0", "0.00000003", r"3 \times 10^{-8}", r"3.3 \times 10^{-8}"]),
+        ("0.125", [r"12.5\%", r"\frac{12.5}{100}", r"2^{-3}", "0.1250"], ["0.12500001", r"12.5000001\%"]),
         ("120", ["5!", r"\binom{10}{3}", r"5 \cdot 24"], [r"\binom{10}{4}", "5"]),
         ("12", [r"\mathbf{12}", r"\text{12}", "(12)", "x = 12", r"\boxed{12}", "$12$", "12,"],
          [r"\text{12 or 13}", "x_12", "6=12", "12 = 13", "n + 12", r"12^2", "1 2", r"1\,2", "1. 2"]),
@@ -166,7 +169,6 @@ LIMITS = [
     (r"1 \text{ million}", "1000000", True, "a word for a power of ten is read as a unit"),
     (r"\text{three}", "3", True, "words for numbers are not read"),
     (r"10 \text{ maybe}", "10", False, "any word after a number that compares nothing is read as a unit"),
-    ("0.333333", r"\frac{1}{3}", False, "math-verify compares a decimal with a fraction to six places"),
 ]  # fmt: skip
 """(answer, gold, right verdict, why this kit's verdict is another one)."""
 

@@ -166,7 +166,8 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
-        return workers("math").ask([one.text, other.text], timeout_s)
+        exact = [str(numbers[0] or one.text), str(numbers[1] or other.text)]  # it would count 0.333333 as \frac{1}{3}
+        return workers("math").ask(exact, timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
 
