@@ -29,7 +29,7 @@ _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
 _PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASCII)
-_BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_BRACKETS = re.compile(r"(?!\([^()]*\)\s*,\s*\()(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
 _PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:'|\\ldots ?)+$")
@@ -39,7 +39,10 @@ _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
 """A word that is no term of mathematics, as in `ab + bc = 1`."""
 
-TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
+TEXT = (
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph|underline|bm|boldsymbol"
+    r"|bf|rm|it)\s*\{"
+)
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
 PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern, replacement in SPELLINGS.items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
