@@ -179,7 +179,8 @@ def test_arguments_in_a_form_without_types_get_the_types_of_their_schema():
 
 @pytest.mark.parametrize(("arguments", "found"), [
     ("a=43", {"a": 43}), ("a='43'", None), ('a="43"', None), ("s='43'", {"s": "43"}), ("s=43", None),
-    ("b=True", {"b": True}), ("b='1'", None), ("o=None", {"o": None}), ("o='7'", None), ("l=[1, 2]", {"l": [1, 2]}), ("l='[1, 2]'", None),
+    ("b=True", {"b": True}), ("b='1'", None), ("o=None", {"o": None}), ("o='7'", None),
+    ("l=[1, 2]", {"l": [1, 2]}), ("l='[1, 2]'", None),
 ])  # fmt: skip
 def test_a_quoted_value_of_a_python_call_is_a_text(arguments, found):
     trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
