@@ -32,8 +32,9 @@ _PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASC
 _BRACKETS = re.compile(r"(?!\([^()]*\)\s*,\s*\()(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
-_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:'|\\ldots ?)+$")
+_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:['\"]|\\ldots ?)+$")
 """What `math-verify` would pass over: square brackets around one value, and primes or dots at the end."""
+_NAME = re.compile(r"[^\W\d_]{3,}[\w ]*=(?=[^=]*$)")
 _LIST = re.compile(r"[^(\[]*,[^(\[]*")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
@@ -48,7 +49,7 @@ PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
-    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\}}(?:\^\s*\{{?\d\}}?)?)+"
+    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
     r"|(?<=[\d)}])\s+[A-Za-z]{2,}(?: [A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer."""
@@ -56,7 +57,7 @@ UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
     (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
     (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
     (r"\b(?:cubic|cu) ([a-z]+)|\b([a-z]+) cubed\b", r"\1\g<2>3"),
-    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"), (r"tre(s?)\b", r"ter\1"), (r"\bfeet\b", "foot"),
+    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"), (r"tre(?=s?\d*\b)", "ter"), (r"\bfeet", "foot"),
 )]  # fmt: skip
 SHORT = {
     "m": "meter", "g": "gram", "l": "liter", "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour",
@@ -133,8 +134,9 @@ def spelled(text: str) -> Answer:
 
 def _plain(found: re.Match) -> str:
     text = unicodedata.normalize("NFKC", found[0])
-    text = text if len(text) == 1 else f"{{{text}}}" if found[1] or found[2] else f" {text}"
-    return f"^{text}" if found[1] else f"_{text}" if found[2] else text
+    if found[1]:
+        return f"^{text} " if len(text) == 1 else f"^{{{text}}}"
+    return f"_{{{text}}}" if found[2] else r"\frac{{{}}}{{{}}}".format(*text.split("\u2044"))
 
 
 def _sum(found: re.Match) -> str:
@@ -169,6 +171,8 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
+        if ("=" in texts[0]) != ("=" in texts[1]):  # it would count Area as A r e a
+            one, other = (answer._replace(text=_NAME.sub("", answer.text)) for answer in (one, other))
         exact = [str(numbers[0] or one.text), str(numbers[1] or other.text)]  # it would count 0.333333 as \frac{1}{3}
         return workers("math").ask(exact, timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
