@@ -33,7 +33,7 @@ JUDGED = r"""## Who judges what
 |---|---|
 | a number: `1,000`, `1e3`, `3/4`, `10\%` | the kit, exactly: 0.3333 is not 1/3, and 10 is not 10 % |
 | words: `Evelyn` for `\text{Evelyn}` | the kit, by letters and digits; only a single letter has a case |
-| a unit: `4\text{ cm}` | the kit: either may lack it, another is wrong; `cm` is `centimeters`, `square m` is `m^2`, `m` is no mile |
+| a unit: `4\text{ cm}` | the kit: either may lack it, another is wrong; `cm` is `centimeters`, `square m` is `m^2` |
 | a numeral in a base: `2516_8` | math-verify; the kit writes the base as a symbol, or it would be passed over |
 | a set, a tuple, an interval | the kit compares the brackets, math-verify the content |
 | other mathematics | math-verify 0.9, for up to 5 seconds |
@@ -44,8 +44,8 @@ JUDGED = r"""## Who judges what
 | moves, cells | the rules of the game |
 
 math-verify parses LaTeX only. Its search for plain numbers would find 12 in `\le 12` and in `12 \text{ or 13}`. Its
-removal of units is off, because it takes the `t` of `2t` for one. An equation of numbers must hold: `6=12` is not 12. An
-equation is a value only if a name stands on its left: `x=4` is 4, `x^2=4` is not.
+removal of units is off, because it takes the `t` of `2t` for one. An equation of numbers must hold: `6=12` is not 12.
+An equation is a value only if a name stands on its left: `x=4` is 4, `x^2=4` is not.
 
 The answer of a text is its last `\boxed{}` or `\fbox{}`, its tag, or its fenced block. Of several blocks the last one
 that defines the function, asserts a case or prints counts. What a model thinks is not graded, and no other agent sees
