@@ -53,7 +53,7 @@ it: only the text after the last `</think>` counts, and a thought without an end
 `make_env(..., grade_thoughts=True)` grades and shows thoughts as well. If the chat template opens the thought and the
 text ends before `</think>`, nobody can see that it is a thought, and all of it is graded.
 
-`tests/answer_pairs.py` has 733 pairs of answers with the verdict of mathematics, all of which are judged so, and the
+`tests/answer_pairs.py` has 735 pairs of answers with the verdict of mathematics, all of which are judged so, and the
 known limits.
 """
 OUT_THERE = """## Environments out there

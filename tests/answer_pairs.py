@@ -92,7 +92,7 @@ PAIRS = {
         ("12", [], [r"\le 12", r"\geqslant 12", "\u2265 12", "> 12", r"\lt 12", r"\not= 12", r"x \geq 12", r"\neq 12"]),
         ("y=2x+1", [r"y = 1+2x", "2x+1"], ["y=2x", "y=2x-1", r"y \ge 2x+1"]),
         ("4", ["x=4", "f(2)=4", "AB=4", r"\angle A = 4", r"\sin x = 4", "x = 2 + 2 = 4", r"\text{Area}=4",
-               r"\text{Total area} = 4\text{ cm}^2", r"\frac{dy}{dx}=4"],
+               r"\sin\theta = 4", r"V = \frac{1}{3} \cdot 12 = 4", r"\text{Total area} = 4\text{ cm}^2", r"\frac{dy}{dx}=4"],
          ["x^2=4", "2x=4", "-x=4", "a^2+b^2=4", r"\sqrt{x}=4", "x^2=4=4"]),
         ("x+1", ["y=x+1", "f(x)=x+1", "f^{-1}(x)=x+1"], ["y^2=x+1", "2y=x+1"]),
         ("x^2+y^2=4", ["x^2+y^2-4=0", "y^2 + x^2 = 4"], ["x^2+y^2=2", r"x^2+y^2 \le 4"]),

@@ -34,7 +34,7 @@ _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
 _PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:['\"]|\\ldots ?)+$")
 """What `math-verify` would pass over: square brackets around one value, and primes or dots at the end."""
-_NAME = re.compile(r"[^\W\d_]{3,}[\w ]*=(?=[^=]*$)")
+_NAME = re.compile(r"^\s*[^\W\d_]{3,}[\w ]*=(?=[^=]*$)")
 _LIST = re.compile(r"[^(\[]*,[^(\[]*")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
