@@ -45,6 +45,7 @@ JUDGED = r"""## Who judges what
 
 math-verify parses LaTeX only. Its search for plain numbers would find 12 in `\le 12` and in `12 \text{ or 13}`. Its
 removal of units is off, because it takes the `t` of `2t` for one. An equation of numbers must hold: `6=12` is not 12.
+An equation is a value only if a name stands on its left: `x=4` is 4, `x^2=4` is not.
 
 The answer of a text is its last `\boxed{}` or `\fbox{}`, its tag, or its fenced block. Of several blocks the last one
 that defines the function, asserts a case or prints counts. What a model thinks is not graded, and no other agent sees
@@ -52,7 +53,7 @@ it: only the text after the last `</think>` counts, and a thought without an end
 `make_env(..., grade_thoughts=True)` grades and shows thoughts as well. If the chat template opens the thought and the
 text ends before `</think>`, nobody can see that it is a thought, and all of it is graded.
 
-`tests/answer_pairs.py` has 436 pairs of answers with the verdict of mathematics, all of which are judged so, and the
+`tests/answer_pairs.py` has 735 pairs of answers with the verdict of mathematics, all of which are judged so, and the
 known limits.
 """
 OUT_THERE = """## Environments out there

@@ -164,18 +164,27 @@ def equality() -> Callable[[str, str], bool]:
     """Return a function that compares mathematical answers with `math-verify`.
 
     Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
-    their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold.
+    their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold. An equation is a
+    value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4.
     """
     from math_verify import LatexExtractionConfig, parse, verify
-    from math_verify.grader import Basic, Eq
+    from math_verify.grader import Basic, Eq, is_assignment_relation, is_equation
+    from sympy import Derivative
+    from sympy.core.function import AppliedUndef
 
     latex = LatexExtractionConfig(boxed_match_priority=-1)
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
+
+    def is_value(one: Basic) -> bool:
+        lefts = [part.lhs for part in one.atoms(Eq)]
+        numbers = all(not left.free_symbols or left.has(AppliedUndef, Derivative) for left in lefts)
+        return not is_equation(one) or is_assignment_relation(one) or numbers
 
     def equal(answer: str, gold: str) -> bool:
         right, found = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
         equations = (part for one in found if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
         wrong = any(str(part.simplify()) == "False" for part in equations)
+        wrong |= not all(map(is_value, found[:1])) and not any(map(is_equation, right))
         return not wrong and bool(verify(right, found, allow_set_relation_comp=True, timeout_seconds=None))
 
     return equal

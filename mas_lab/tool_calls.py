@@ -78,7 +78,8 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
 
     plain = {"role": "assistant", "content": text}
     try:
-        typed = template["fields"].get("tool_calls", {}).get("content") == "json"
+        calls = template["fields"].get("tool_calls", {})
+        typed = calls.get("content") == "json"
         offered = [] if typed else [dict(tool) for tool in tools]  # for them the library casts every text to its type
         parser = ResponseParser(template, prefix=prompt, tools=offered)
         events = [*parser.initial_events, *parser.feed(text + END)]
@@ -86,6 +87,8 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
         if last.get("field") == "tool_calls" and last["type"] == "region_open":
             return plain, "unclosed"
         message = parse_response(text, template, prefix=prompt, tools=offered)
+        if calls.get("content_args", {}).get("value_parser", {}).get("name") == "json":
+            _keep_types(message, parse_response(text, template, prefix=prompt))
     except UNFIT:
         return plain, "invalid_json"
     message = {"content": "", **message}
@@ -94,6 +97,14 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
         if problem := _problem(call["function"], tools):
             return plain, problem
     return message, status
+
+
+def _keep_types(cast: Message, read: Message) -> None:
+    """Undo each cast but that of Python's words: a value in quotes is a text, as in JSON."""
+    for call, own in zip(cast.get("tool_calls", ()), read.get("tool_calls", ()), strict=True):
+        arguments = own["function"]["arguments"]
+        kept = {name: value for name, value in arguments.items() if value not in ("True", "False", "None")}
+        call["function"]["arguments"] |= kept
 
 
 def _problem(function: Any, tools: Tools) -> str:

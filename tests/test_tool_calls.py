@@ -177,6 +177,22 @@ def test_arguments_in_a_form_without_types_get_the_types_of_their_schema():
     assert status == "ok" and message["tool_calls"][0]["function"] == sum_of()
 
 
+@pytest.mark.parametrize(("arguments", "found"), [
+    ("a=43", {"a": 43}), ("a='43'", None), ('a="43"', None), ("s='43'", {"s": "43"}), ("s=43", None),
+    ("b=True", {"b": True}), ("b='1'", None), ("o=None", {"o": None}), ("o='7'", None),
+    ("l=[1, 2]", {"l": [1, 2]}), ("l='[1, 2]'", None),
+])  # fmt: skip
+def test_a_quoted_value_of_a_python_call_is_a_text(arguments, found):
+    trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
+    types = {"a": "integer", "s": "string", "b": "boolean", "o": ["integer", "null"], "l": "array"}
+    schema = {"type": "object", "properties": {name: {"type": kind} for name, kind in types.items()}}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+    text = f"<|tool_call_start|>[f({arguments})]<|tool_call_end|><|im_end|>"
+    message, status = read_answer(text, [tool], trl.lfm2_2_5_template)
+    assert status == ("wrong_arguments" if found is None else "ok")
+    assert found is None or message["tool_calls"][0]["function"]["arguments"] == found
+
+
 def test_a_model_that_nothing_can_read_is_refused(tokenizer):
     unknown = make_tool_tokenizer(())
     unknown.chat_template, unknown.response_template = "{{ messages }}", None

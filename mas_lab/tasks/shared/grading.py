@@ -12,6 +12,7 @@ file beside the tasks.
 import re
 import string
 import tomllib
+import unicodedata
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -28,20 +29,27 @@ _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
 _PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASCII)
-_BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_BRACKETS = re.compile(r"(?!\([^()]*\)\s*,\s*\()(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
+_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:['\"]|\\ldots ?)+$")
+"""What `math-verify` would pass over: square brackets around one value, and primes or dots at the end."""
+_NAME = re.compile(r"^\s*[^\W\d_]{3,}[\w ]*=(?=[^=]*$)")
+_LIST = re.compile(r"[^(\[]*,[^(\[]*")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
 """A word that is no term of mathematics, as in `ab + bc = 1`."""
 
-TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
+TEXT = (
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph|underline|bm|boldsymbol"
+    r"|bf|rm|it)\s*\{"
+)
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
 PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern, replacement in SPELLINGS.items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
-    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+\}}(?:\^\s*\{{?\d\}}?)?)+"
+    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
     r"|(?<=[\d)}])\s+[A-Za-z]{2,}(?: [A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer."""
@@ -49,8 +57,20 @@ UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
     (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
     (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
     (r"\b(?:cubic|cu) ([a-z]+)|\b([a-z]+) cubed\b", r"\1\g<2>3"),
-    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"),
+    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"), (r"tre(?=s?\d*\b)", "ter"), (r"\bfeet", "foot"),
 )]  # fmt: skip
+SHORT = {
+    "m": "meter", "g": "gram", "l": "liter", "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour",
+    "d": "day", "wk": "week", "mo": "month", "y": "year", "yr": "year", "in": "inch", "ft": "foot", "yd": "yard",
+    "mi": "mile", "oz": "ounce", "lb": "pound", "pt": "pint", "qt": "quart", "gal": "gallon", "c": "celsius",
+    "f": "fahrenheit", "k": "kelvin", "deg": "degree", "rad": "radian", "rev": "revolution", "n": "newton",
+    "j": "joule", "w": "watt", "v": "volt", "hz": "hertz", "pa": "pascal", "mol": "mole", "cal": "calorie",
+}  # fmt: skip
+SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
+SHORT |= {f"{prefix[0]}{short}": f"{prefix}{SHORT[short]}" for prefix in ("centi", "milli") for short in "mgls"}
+"""Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""
+ONE_SIGN = re.compile("([\u00b2\u00b3\u00b9\u2070-\u207b\u207f]+)|([\u2080-\u208b]+)|[\u00bc-\u00be\u2150-\u215e]")
+"""A power, an index or a fraction in characters of its own: x², x₁, ½."""
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
 WORDS = re.compile(r"[(\s]*[^\W\d_][\w\s.,'\u2019()\"&-]*")
 LONG_WORD = re.compile(r"[^\W\d_]{3,}")
@@ -94,6 +114,7 @@ class Answer(NamedTuple):
 @lru_cache(maxsize=8192)
 def spelled(text: str) -> Answer:
     """Return an answer in one spelling."""
+    text = ONE_SIGN.sub(_plain, text)
     for pattern, spelling in PATTERNS:
         text = pattern.sub(spelling, text.strip())
     measured = UNIT.fullmatch(WRAPPED.sub(r"\1", text) if WRAPPED.fullmatch(text) else text)
@@ -109,6 +130,13 @@ def spelled(text: str) -> Answer:
     for pattern, spelling in UNIT_SPELLINGS:
         unit = pattern.sub(spelling, unit)
     return Answer(bare, unit.strip(), words, bool(words and (WRAPPED.search(text) or LONG_WORD.search(bare))))
+
+
+def _plain(found: re.Match) -> str:
+    text = unicodedata.normalize("NFKC", found[0])
+    if found[1]:
+        return f"^{text} " if len(text) == 1 else f"^{{{text}}}"
+    return f"_{{{text}}}" if found[2] else r"\frac{{{}}}{{{}}}".format(*text.split("\u2044"))
 
 
 def _sum(found: re.Match) -> str:
@@ -132,13 +160,21 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return fits and numbers[0] == numbers[1]
     if one.is_text or other.is_text:
         return one.words == other.words
-    if _LOOSE.sub("", one.text) == _LOOSE.sub("", other.text):
-        return True
+    texts = [_LOOSE.sub("", answer.text) for answer in (one, other)]
+    if texts[0].casefold() == texts[1].casefold():  # `math-verify` would count A as a
+        return texts[0] == texts[1] or ("".join(one.words).isalpha() and one.words == other.words)
+    if (":" in texts[0] and ":" in texts[1]) or _PASSED_OVER.findall(texts[0]) != _PASSED_OVER.findall(texts[1]):
+        return False  # it would count 1:3:2 as 1:2:3, and 12' as 12
+    if numbers != (None, None) and any(map(_LIST.fullmatch, texts)):
+        return False  # it would count 5, 5 as 5
     brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
-        return workers("math").ask([one.text, other.text], timeout_s)
+        if ("=" in texts[0]) != ("=" in texts[1]):  # it would count Area as A r e a
+            one, other = (answer._replace(text=_NAME.sub("", answer.text)) for answer in (one, other))
+        exact = [str(numbers[0] or one.text), str(numbers[1] or other.text)]  # it would count 0.333333 as \frac{1}{3}
+        return workers("math").ask(exact, timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
 
@@ -152,10 +188,14 @@ def _same_unit(one: str, other: str) -> bool:
 
 def _same_word(one: str, other: str) -> bool:
     """Return whether two words of units are equal, or one is the other's plural or abbreviation."""
-    split = (re.match(r"(.*?)(\d*)$", word).groups() for word in (one, other))
-    (short, power), (long, other_power) = sorted(split, key=lambda pair: len(pair[0]))
-    shortened = len(short) <= 3 <= len(long) and re.match(".*".join(short), long)  # cm abbreviates centimeters
-    return power == other_power and (bool(shortened) or long in (short, f"{short}s", f"{short}es"))
+    (word, power), (other, other_power) = (re.match(r"(.*?)(\d*)$", word).groups() for word in (one, other))
+    return power == other_power and not _forms(word).isdisjoint(_forms(other))
+
+
+def _forms(word: str) -> set[str]:
+    """Return a word of a unit and what it may be the plural of, in full."""
+    singular = {word.removesuffix(ending) for ending in ("s", "es")}
+    return {SHORT.get(form, form) for form in {word} | {form for form in singular if len(form) > 1}}
 
 
 def _number(text: str) -> Fraction | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from mas_lab.env import EnvError
-from mas_lab.tasks.shared.grading import LONGEST, is_readable, is_short, last_boxed, plain_answer
+from mas_lab.tasks.shared.grading import LONGEST, is_readable, is_right, is_short, last_boxed, plain_answer
 
 Row = Mapping[str, Any]
 SPLITS = ("train", "val", "test")
@@ -231,12 +231,17 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
     """Return `n` different problems of a full-size math task, each with its answer.
 
     `data` is a file, a folder or a data set (`rows.read`), or `reasoning_gym:<task>` for generated problems. `None`
-    means `reasoning_gym:gsm_symbolic`.
+    means `reasoning_gym:gsm_symbolic`. Raises EnvError for a generator whose answers are lists of words in order.
     """
     if (data or GENERATOR).startswith(GENERATOR):
         task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
         number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
         entries = generator(task, number, 1000 + 100 * n)
+        for entry in map(entries.__getitem__, range(8)):
+            turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
+            if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
+                other = f"lab.make_env('reasoning_gym', dataset={task!r})"
+                raise EnvError(f"{env}: the order counts in answers such as {answer!r}, but not here; use {other}")
         return [(question, answer) for _, question, answer in generated(entries, n, split, env)]
     return sample(data, n, split, seed, problem_and_answer, env)
 

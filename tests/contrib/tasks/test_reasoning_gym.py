@@ -56,3 +56,14 @@ def test_an_answer_is_not_run(dataset, answer, tmp_path):
 def test_what_there_is_not_is_named(options, words):
     with pytest.raises(EnvError, match=words):
         make_env("reasoning_gym", **options)
+
+
+@pytest.mark.parametrize("dataset", ["word_sorting", "word_ladder", "word_sequence_reversal"])
+def test_math_refuses_a_generator_whose_lists_of_words_have_an_order(dataset):
+    with pytest.raises(EnvError, match=rf"math: the order counts .* use lab\.make_env\('reasoning_gym', .*{dataset}"):
+        make_env("math", size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
+
+
+@pytest.mark.parametrize("dataset", ["cryptarithm", "knights_knaves", "polynomial_equations"])
+def test_math_takes_a_generator_whose_lists_have_none(dataset):
+    assert make_env("math", size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
