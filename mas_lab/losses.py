@@ -8,6 +8,7 @@ ends compute.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -73,7 +74,7 @@ class Loss:
         Such a row needs no pass through the model. Your own loss may return True to save time. Default: True if the
         loss has no regularizer, and the `__call__` of `clipped` or `reinforce`, to which a subclass may add a term.
         """
-        plain = not (self.needs_reference or self.needs_entropy)
+        plain = type(self).regularizer is Loss.regularizer and not (self.needs_reference or self.needs_entropy)
         return plain and type(self).__call__ in (clipped.__call__, reinforce.__call__)
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
@@ -245,7 +246,8 @@ class clipped(Loss):
         """Return which tokens lost their gradient to the clip."""
         ratio_N = self.ratios(logprobs_N, old_N, row_N)
         over_N = (advantages_N > 0) & (ratio_N > 1 + self._high)
-        return over_N | ((advantages_N < 0) & (ratio_N < 1 - self.low))
+        floored_N = ratio_N > (self.dual or inf)
+        return over_N | ((advantages_N < 0) & ((ratio_N < 1 - self.low) | floored_N))
 
     @property
     def _high(self) -> float:

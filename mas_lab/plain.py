@@ -128,7 +128,7 @@ def normalize(turns, once_per=None, divide=True, eps=1e-6):
     units = turns.groupby(["group", turns[once_per] if once_per else turns.index])["credit"].mean()
     groups = units.groupby(level="group")
     stats = pd.DataFrame({"n": groups.size(), "mean": groups.mean(), "std": groups.std(ddof=0)})
-    stats["flat"] = groups.max() - groups.min() < 1e-12
+    stats["flat"] = groups.max() - groups.min() <= 2**-21 * units.abs().groupby(level="group").max()  # of float32
     at = stats.loc[turns["group"]].set_axis(turns.index)
     advantage = (turns["credit"] - at["mean"]) / (at["std"] + eps if divide else 1.0)
     return turns.assign(advantage=advantage.mask((at["n"] < 2) | (at["flat"] & divide), 0.0))
@@ -158,6 +158,8 @@ def update(players, turns, loss=clipped, mean_over="tokens", max_norm=1.0):
     norms = {}
     for policy in {id(policy): policy for policy in players.values()}.values():
         own = turns[[players[agent] is policy for agent in turns["agent"]]]
+        if own.empty:
+            continue
         count = own["completion_ids"].map(len).sum() if mean_over == "tokens" else len(own)
         weights, total = list(policy.model.parameters()), None
         for agent, rows in own.groupby("agent", sort=False):

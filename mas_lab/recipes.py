@@ -115,7 +115,7 @@ class Recipe:
             order = np.argsort(pd.factorize(turns["step"])[0], kind="stable")
             steps = turns.iloc[order].groupby("step", sort=False, dropna=False)
             return pd.concat([self.advantages(own, team) for _, own in steps]).iloc[np.argsort(order)]
-        bare = turns.drop(columns=COMPARED, errors="ignore")
+        bare = turns.drop(columns=[*COMPARED, *(["selected"] if self.select else [])], errors="ignore")
         return self.normalize(self.group(bare, team), team)
 
     def group(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
@@ -243,6 +243,17 @@ def find(recipe: str | Recipe) -> Recipe:
             f"unknown recipe {recipe!r}; {meant}known are {', '.join(RECIPES)}, or pass a Recipe of your own"
         )
     return RECIPES[recipe]
+
+
+def by_name(recipes: Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
+    """Return recipes by their names; ValueError if two have one name, under which a table could not tell them apart."""
+    named = {recipe.name: recipe for recipe in map(find, recipes)}
+    if len(named) < len(recipes):
+        raise ValueError(
+            f"{cell}: two of the recipes {[find(one).name for one in recipes]} have one name; "
+            "give a variant its own with recipe.replace(name='mine')"
+        )
+    return named
 
 
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,

@@ -137,8 +137,8 @@ def schema(of: str = "turns") -> pd.DataFrame:
 
     Args:
         of: "turns" for the table of turns, or the function that returns the table: "group_stats", "update",
-            "imitate", "inflation", "advise", "baseline_ratio", "evaluate", "rewards" (`RewardInspector.table`) or
-            "dialogue".
+            "imitate", "inflation", "advise", "uphill", "rejudge", "wrong_way", "baseline_ratio", "evaluate", "rewards"
+            (`RewardInspector.table`) or "dialogue".
 
     Returns:
         A table with `column` and `meaning`. For "turns" it also has `added_by`, the cell that adds the column.
@@ -317,6 +317,7 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 
 def trained(turns: pd.DataFrame) -> pd.Series:
     """Return which rows belong to the batch: all except continuations that only value a candidate."""
+    require(turns, [], "mas_lab", optional=["probe"])
     return ~column(turns, "probe").astype(bool)
 
 

@@ -76,9 +76,10 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
     """
     from transformers.utils.chat_parsing import ResponseParser, parse_response
 
-    offered = [dict(tool) for tool in tools]
     plain = {"role": "assistant", "content": text}
     try:
+        typed = template["fields"].get("tool_calls", {}).get("content") == "json"
+        offered = [] if typed else [dict(tool) for tool in tools]  # for them the library casts every text to its type
         parser = ResponseParser(template, prefix=prompt, tools=offered)
         events = [*parser.initial_events, *parser.feed(text + END)]
         last = next((event for event in reversed(events) if event["type"] != "region_chunk"), {})

@@ -19,7 +19,7 @@ PAIRS = {
         (r"\pi", [r"\pi", "\u03c0"], ["3.14", r"2\pi"]),
         ("120", ["5!", r"\binom{10}{3}", r"5 \cdot 24"], [r"\binom{10}{4}", "5"]),
         ("12", [r"\mathbf{12}", r"\text{12}", "(12)", "x = 12", r"\boxed{12}", "$12$", "12,"],
-         [r"\text{12 or 13}", "x_12", "6=12", "12 = 13", "n + 12", r"12^2"]),
+         [r"\text{12 or 13}", "x_12", "6=12", "12 = 13", "n + 12", r"12^2", "1 2", r"1\,2", "1. 2"]),
     ],
     "units": [
         ("4",
@@ -32,7 +32,17 @@ PAIRS = {
         (r"90^\circ", ["90", r"90\degree", "90\u00b0", r"90^{\circ}", r"90 \text{ degrees}"],
          [r"80^\circ", "9", r"90\%"]),
         (r"10\%", [r"10\%", "10%", r"\frac{1}{10}", "0.1", r"10 \text{ percent}"], ["10", r"1\%", r"90\%"]),
-        (r"\$32{,}348", ["32348", r"\$32,348", r"32348 \text{ dollars}"], ["32,349", r"32348\text{ cents}"]),
+        (r"15\text{ cm}", ["15 cm", r"15\text{ centimeters}"],
+         [r"15\text{ cm}^2", r"15\text{ square cm}", r"15\text{ centimeters cubed}", r"15\text{ cm}/\text{s}"]),
+        (r"24\text{ square units}", [r"24\text{ units}^2", r"24\text{ sq. units}", "24 units squared"],
+         [r"24\text{ units}", r"24\text{ cubic units}", r"24\text{ units}^3"]),
+        ("-18", [r"-\$18", r"x = -\$18", r"\text{-\$18}", r"-18\$", r"$-\$18$"], [r"\$18", r"-\$19"]),
+        ("5, 10", [r"\$5, \$10", r"\$5 \text{ and } \$10"], [r"\$5", r"\$5, \$11"]),
+        (r"60\text{ miles per hour}", ["60 mph", r"60\text{ mi}/\text{h}", "60 miles an hour", "60 miles each hour"],
+         ["60 miles", "60 hours", "60 miles per minute", r"60\text{ miles per hour}^2"]),
+        (r"20\text{ cents}", ["20 cent", "20 cents each"], [r"20\text{ centimeters}", "20 dollars"]),
+        (r"\$32{,}348", ["32348", r"\$32,348", r"32348 \text{ dollars}"],
+         ["32,349", r"\$32", r"-\$32,348", r"32348\text{ cents}", "32348 dollars per pound"]),
     ],
     "relations": [
         (r"x \ge 2",
@@ -49,6 +59,10 @@ PAIRS = {
     "bases": [
         ("2516_8", ["2516_{8}", "2516_8.", "$2516_8$"], ["2516_9", "2516_{9}", "2515_8", "2516", "1358"]),
         ("1011_2", ["1011_{2}"], ["1011_{3}", "11_{10}", "1101_2"]),
+        ("11", ["11_{10}", "11_10", r"11_{\text{ten}}", "(11)_{10}"], ["11_2", "11_{100}", "11_9", "x_{10}"]),
+        ("0xc8bf", ["0xC8BF", "51391", r"51390 + 1", r"\text{0xc8bf}", "0b1100100010111111"],
+         ["0xc8be", "0", "0xabc", "-0xc8bf"]),
+        ("-0xa", ["-10", "-0o12"], ["0xa", "0", "-0b12"]),
         ("1A_{16}", ["1A_{16}", r"1\text{A}_{16}"], ["1A_{15}", "1B_{16}"]),
     ],
     "several": [
@@ -85,6 +99,9 @@ PAIRS = {
     "algebra": [
         ("x^2+2x+1", ["(x+1)^2", "1+2x+x^2"], ["x^2+2x", "(x-1)^2", "y^2+2y+1"]),
         (r"\frac{x+1}{2}", [r"\dfrac{1+x}{2}", "(x+1)/2"], ["x+1/2", r"\frac{x-1}{2}"]),
+        (r"\sqrt{3}", ["sqrt(3)", r"\sqrt(3)", "sqrt3", r"\sqrt\left(3\right)", "3/sqrt(3)"],
+         ["sqrt(2)", "3", "sqrt(3)x"]),
+        ("4", ["sqrt(16)", "2*sqrt(4)", "sqrt((1+3)^2)", "sqrt(12+sqrt(16))"], ["sqrt(4)", "sqrt(16)+1"]),
         (r"\frac{\sqrt{3}}{3}", [r"\frac{1}{\sqrt{3}}", r"\frac{\sqrt3}3"], [r"\sqrt{3}", r"\frac{3}{\sqrt{3}}"]),
         ("3+4i", ["4i+3"], ["3-4i", "7"]),
         (r"\begin{pmatrix} 1 \\ 2 \end{pmatrix}",
@@ -95,6 +112,11 @@ PAIRS = {
         ("abc", ["abc", "a b c"], ["ab", "a+b+c"]),
         ("x_1", ["x_{1}"], ["x_2", "x"]),
         (r"e^{2}", [r"\mathrm{e}^2", "e^2"], ["e", "2e"]),
+        (r"2^{n-1}", ["2^{n - 1}", r"\frac{2^n}{2}"], ["2^{n}-1", "2^n-1"]),
+        (r"\frac{1}{12}", [r"\frac 1 {12}", "1/12"], [r"\frac{11}{2}", r"\frac1{1}2"]),
+        (r"\sqrt{2x}", [r"\sqrt{2 x}"], [r"\sqrt{2}x", r"\sqrt{2} x"]),
+        ("a_{n+1}", ["a_{n + 1}"], ["a_{n}+1", "a_n+1"]),
+        (r"A \Rightarrow B", [r"A\Rightarrow B"], [r"B \Rightarrow A"]),
     ],
 }  # fmt: skip
 

@@ -64,6 +64,8 @@ def test_ratios_by_hand(ratio, ratios, losses, clips):
     assert loss.ratios(logprobs, old, ROWS).tolist() == pytest.approx(ratios)
     assert loss(logprobs, old, advantages, ROWS).tolist() == pytest.approx(losses)
     assert loss.clips(logprobs, old, advantages, ROWS).tolist() == clips
+    dual = lab.clipped(0.2, ratio=ratio, dual=1.05).clips(logprobs, old, advantages, ROWS).tolist()
+    assert dual == [*clips[:2], True], "1.1 is above the constant of the dual clip"
     turned = loss.clips(logprobs, old, -advantages, ROWS).tolist()  # 0.75 is below 0.8, sqrt(0.75) is not
     assert turned == {"token": [False, True, False], "sequence": [False] * 3, "action": [True, True, False]}[ratio]
 
@@ -336,13 +338,19 @@ class TimidToo(lab.reinforce):
         return tensors[0] ** 2 + super().__call__(*tensors)
 
 
+@dataclass(frozen=True)
+class Damped(lab.clipped):
+    def regularizer(self, logprobs_N, entropy_N, reference_N):
+        return logprobs_N**2
+
+
 def test_rows_without_advantage_are_passed_over_only_where_they_add_nothing(drawn, models):
     still, seen = drawn.assign(advantage=0.0), {}
-    for loss in (Timid(), TimidToo(), lab.clipped(0.2), lab.reinforce(), lab.clipped(0.2, kl=0.1)):
+    for loss in (Timid(), TimidToo(), Damped(), lab.clipped(0.2), lab.reinforce(), lab.clipped(0.2, kl=0.1)):
         stats = lab.update(make_team("shared", models), still, loss=loss)
         seen[type(loss).__name__, loss.kl] = (stats["grad_norm"].min() > 0, bool(stats["max_ratio"].notna().all()))
     assert seen.pop(("clipped", 0.0)) == seen.pop(("reinforce", 0.0)) == (False, False)
-    assert seen.pop(("Timid", 0.0)) == seen.pop(("TimidToo", 0.0)) == (True, True)
+    assert [seen.pop((name, 0.0)) for name in ("Timid", "TimidToo", "Damped")] == [(True, True)] * 3
     assert seen["clipped", 0.1][1]  # the reference pulls at every token, though not before the first step
 
 

@@ -87,3 +87,14 @@ def test_plain_imports_torch_and_pandas_and_nothing_of_ours():
     names = {alias.name for node in nodes for alias in node.names if isinstance(node, ast.Import)}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names == {"dataclasses", "pandas", "torch"} and len(text.splitlines()) <= 180
+
+
+def test_an_agent_that_never_spoke_leaves_its_weights_alone_and_rounding_is_flat():
+    env = lab.make_env("math")
+    team = make_team(env, shared=False)
+    turns = lab.rollout(env, team, env.tasks(2, "train", seed=0), lab.episodes(2), seed=0)
+    spoke = turns[turns["agent"] == env.agents[0]].assign(advantage=1.0)
+    assert list(plain.update(plain_players(team), spoke)) == [env.agents[0]]
+    rounded = turns.assign(group=0, credit=np.float32(0.1) + 1e-9 * np.arange(len(turns)))
+    assert (plain.normalize(rounded)["advantage"] == 0).all()
+    assert (lab.normalize(rounded.assign(group="g"))["advantage"] == 0).all()

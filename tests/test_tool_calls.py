@@ -42,6 +42,8 @@ def sum_of(name="calculate", **changed):
         (written({"name": "calculate", "arguments": [30]}), "wrong_arguments"),
         (written(sum_of(op="*")), "wrong_arguments"),
         (written(sum_of(a="thirty")), "wrong_arguments"),
+        (written(sum_of(a="30")), "wrong_arguments"),
+        (written(sum_of(b=" 1_9 ")), "wrong_arguments"),
     ],
 )
 @pytest.mark.parametrize("end", ["<|im_end|>", ""])
@@ -165,6 +167,14 @@ def test_a_chat_template_of_a_known_model_gets_its_response_template_of_trl(toke
     known = make_tool_tokenizer(())
     known.chat_template, known.response_template = trl.qwen3_chat_template, None
     assert set(response_template(known)["fields"]) == set(QWEN3["fields"])
+
+
+def test_arguments_in_a_form_without_types_get_the_types_of_their_schema():
+    trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
+    pairs = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in SUM.items())
+    text = f"<tool_call>\n<function=calculate>\n{pairs}</function>\n</tool_call>"
+    message, status = read_answer(text, TOOLS, trl.qwen3_5_template)
+    assert status == "ok" and message["tool_calls"][0]["function"] == sum_of()
 
 
 def test_a_model_that_nothing_can_read_is_refused(tokenizer):

@@ -34,8 +34,8 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
         backend: "torch", "unsloth", "vllm" or "tinker".
         lora: Rank of one adapter that is trained in place of the full weights. `None`: the full weights are trained,
             which "tinker" cannot do.
-        lr: Learning rate. `None`: the rate in the folder's `provenance.json`, or the rate at which `policy.save` left
-            off, or 1e-6 (2e-5 with LoRA) for any other model.
+        lr: Learning rate. `None`: the rate in the folder's `provenance.json` or in `data/models.toml`, or the rate at
+            which `policy.save` left off, else 1e-6 (2e-5 with LoRA).
         template: Keyword arguments of the chat template, such as `{"enable_thinking": False}`. `None`: no arguments.
         seed: Seed of the adapter's initial weights; it has no effect on full weights.
         plain: Sample and train by the readable padded code in `mas_lab.backends.torch`, in place of the fast code in
@@ -55,7 +55,8 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
     A GGUF file is unpacked at its first use, once on a machine (docs/real_models.md). Nothing is downloaded for it.
     `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
     1e-3, and 5e-3 with LoRA. The first policy on a CPU sets torch's number of threads for the process: MAS_LAB_THREADS,
-    or else the number that a probe finds. A call of `set_threads` before that has priority.
+    or else the number that a probe finds. It leaves the number alone where OMP_NUM_THREADS, MKL_NUM_THREADS or
+    WORLD_SIZE is set. A call of `set_threads` before that has priority.
     """
     check_arguments(load_policy, locals(), lora=1, lr=0)
     options |= {"plain": True} if plain else {}

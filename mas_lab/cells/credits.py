@@ -114,12 +114,17 @@ class own_return:
                 missing.
 
         Raises:
-            TableError: An episode branches.
+            TableError: An episode branches, or `to_go` meets a candidate that is not kept.
         """
         require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         rows = rows.reset_index(drop=True)
         played = rows["kept"].astype(bool)
+        if self.to_go and not played.all():
+            raise TableError(
+                f"own_return: a candidate that the state did not follow, at {place(rows[~played].iloc[0])}, has no "
+                "rewards to go; roll out with episodes(n)"
+            )
         twice = rows[played].duplicated(["episode", "depth", "agent"])
         if twice.any():
             raise TableError(
@@ -189,7 +194,7 @@ class return_to_go:
             )
         rows = _with_parents(turns)
         _refuse_strays(rows)
-        crossed = rows["action"].str.contains("*", regex=False)
+        crossed = rows["action"].map(lambda name: "*" in name.rpartition(".")[2]).astype(bool)
         returns = rows["team_reward"].astype(float)
         for depth in sorted(rows["depth"].unique(), reverse=True):
             children = rows["depth"] == depth

@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells import credits
 from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
@@ -129,8 +130,8 @@ class Runner:
         self.env, self.team, self.seed, self.step, self.workers, self.finished = (
             env,
             team,
-            seed,
-            step,
+            int(seed),
+            int(step),
             workers,
             finished,
         )
@@ -320,12 +321,13 @@ class Runner:
             self.answer(self.stepping.pop(job), job.result())
 
     def _score(self) -> None:
-        """Judge the rows of all waiting `Score` requests of one credit as one table."""
+        """Judge the rows of each waiting `Score` request; one table serves a credit that compares no episodes."""
         by_credit: dict[Any, list[Slot]] = {}
         for slot in self.scoring:
-            by_credit.setdefault(slot.request.credit, []).append(slot)
+            alone = type(slot.request.credit).__module__ != credits.__name__
+            by_credit.setdefault((slot.request.credit, id(slot) if alone else None), []).append(slot)
         self.scoring = []
-        for credit, slots in by_credit.items():
+        for (credit, _), slots in by_credit.items():
             rows = pd.DataFrame([{"step": self.step, **row} for slot in slots for row in slot.request.rows])
             values = np.asarray(credit(rows), float)
             if not np.isfinite(values).all():

@@ -162,8 +162,9 @@ class EpisodeState:
             EnvError: A step pays an agent that did not act. All candidates share its last call before, so the reward
                 belongs to none of them.
         """
+        acting = set(self.acting(at))
         for step in steps:
-            self._refuse_other_agents(at, step.local_rewards.keys() - step.valid.keys())
+            self._refuse_other_agents(at, step.local_rewards.keys() - acting)
         return self._row(at, one, action, steps)
 
     def continuation(self, node: Node, number: int) -> "EpisodeState":

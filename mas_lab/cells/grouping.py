@@ -62,7 +62,14 @@ def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Seri
     turns = turns.astype(dict.fromkeys(narrow, float))  # sums of narrow numbers depend on the order of the rows
     arguments = arguments_of(credit, turns, team, "group")
     try:
-        return credit(*arguments)
+        values = credit(*arguments)
+        values = values if isinstance(values, pd.Series | pd.DataFrame) else pd.Series(values, turns.index)
+        if not values.index.equals(turns.index):
+            raise TableError(
+                f"group: credit {credit!r} returned values on another index than that of the table; return "
+                "pd.Series(values, index=turns.index)"
+            )
+        return values
     except TableError:
         raise
     except Exception as error:

@@ -377,17 +377,17 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     advantage 0 in all its rows and teaches nothing in this step.
     """
     require(turns, ["credit", "group"], "group_stats")
+    turns = turns[trained(turns)].reset_index(drop=True)
     by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
-    credits = turns[trained(turns)].groupby(by, sort=False, observed=True)["credit"]
+    credits = turns.groupby(by, sort=False, observed=True)["credit"]
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
     stats["lone"] = stats["size"] == 1
     stats["flat"] = is_flat(stats["low"], stats["high"])
     if {"center", "advantage"} <= set(turns.columns) and is_numeric_dtype(turns["advantage"]):
-        low, high = turns[["credit", "center"]].min(axis=1), turns[["credit", "center"]].max(axis=1)
-        dropped = (turns["advantage"] == 0) & ~is_flat(low, high)
+        dropped = (turns["advantage"] == 0) & ~is_flat(turns["credit"], turns["center"])
         stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
         if {"agent", "local_reward"} <= set(turns.columns):
-            stats["wrong_way"] = wrong_way_share(turns[trained(turns)], turns["advantage"], by)
+            stats["wrong_way"] = wrong_way_share(turns, turns["advantage"], by)
     return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
 
 
@@ -402,4 +402,10 @@ def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str])
 def centered_own_reward(rows: pd.DataFrame) -> pd.Series:
     """Return the own reward of each row minus the mean of its agent's rows in the step."""
     by = [rows[name] for name in ("step", "agent") if name in rows.columns]
-    return rows["local_reward"] - rows["local_reward"].groupby(by, sort=False, observed=True).transform("mean")
+    mean = rows["local_reward"].groupby(by, sort=False, observed=True).transform("mean")
+    return difference(rows["local_reward"], mean)
+
+
+def difference(values: pd.Series, center: pd.Series) -> pd.Series:
+    """Return values minus their center, and 0 where they differ by rounding alone."""
+    return (values - center).mask(is_flat(values, center), 0.0)

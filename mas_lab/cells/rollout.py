@@ -45,7 +45,8 @@ def rollout(
         step: Number of the training step, the first column of the table.
 
     Returns:
-        A table with the columns `mas_lab.table.ROLLOUT`; `info` only if the environment's steps return any.
+        A table with the columns `mas_lab.table.ROLLOUT`; `info`, `call_status`, `removed` and `policy_version` only if
+        a row has them.
 
     Raises:
         ValueError: An agent has no policy or samples with `top_p` or `top_k`, or two tasks have one id.

@@ -326,7 +326,7 @@ def compare_with_sampling(batch: PolicyBatch) -> None:
                 "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
                 "max_ratio": ratios_N.max().item(),
                 "mismatch": gaps_N.max().item(),
-                "mismatch_p99": gaps_N.quantile(0.99).item(),
+                "mismatch_p99": float(np.quantile(gaps_N.float().cpu().numpy(), 0.99)),
             }
 
 
@@ -504,6 +504,7 @@ def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
     refuse_copies(turns, "update")
     _refuse_cut_nodes(turns)
     rows = turns.reset_index(drop=True)
+    rows = rows.astype(dict.fromkeys(rows.select_dtypes("category"), object))  # no group of an agent without rows
     rows = rows[trained(rows)]
     require_advantage_per_token(rows, "update")
     for agent in rows["agent"].unique():
@@ -544,7 +545,8 @@ def _refuse_cut_nodes(turns: pd.DataFrame) -> None:
     if "policy_version" not in turns.columns:
         return
     rows = turns.assign(node=column(turns, "node"))
-    cut = rows.groupby(["node", "agent"], observed=True)["policy_version"].transform("nunique") > 1
+    unit = [*(["step"] if "step" in turns.columns else []), "node", "agent"]
+    cut = rows.groupby(unit, observed=True)["policy_version"].transform("nunique") > 1
     if cut.any():
         row = rows[cut].iloc[0]
         raise UpdateError(

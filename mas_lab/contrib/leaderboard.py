@@ -145,7 +145,7 @@ def confirmed(run: Run, entry: Entry) -> str:
         return f"cannot be made: {error}"
     if ours.equals(theirs):
         return "confirmed"
-    gap = max(one - other for one, other in zip(ours["success"], theirs["success"], strict=False))
+    gap = max((one - other for one, other in zip(ours["success"], theirs["success"], strict=False)), key=abs)
     return f"differs: {ours['success'].iloc[-1]:.3f} at the end (gap {gap:+.3f})"
 
 

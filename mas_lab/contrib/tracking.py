@@ -6,6 +6,7 @@ complete without a tracker.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -65,17 +66,16 @@ def track(
 
 
 def _tracked(reports: Iterable[Report], tracker: Any, config: dict[str, Any], traces: int) -> Iterator[Report]:
-    try:
+    with ExitStack() as at_end:
+        if hasattr(reports, "close"):
+            at_end.callback(reports.close)
         tracker.start()
+        at_end.callback(tracker.finish)
         if config:
             tracker.store_init_configuration(config)
         for report in reports:
             tracker.log(numbers(report) | _traces(report, traces), step=report.step)
             yield report
-    finally:
-        if hasattr(reports, "close"):
-            reports.close()
-        tracker.finish()
 
 
 def numbers(report: Report) -> dict[str, float]:

@@ -92,7 +92,7 @@ def reduced(table: Any) -> pd.DataFrame:
     scalars = [name for name in names if name in READ and name not in lists]
     rows = table[scalars] if isinstance(table, pd.DataFrame) else table.select(scalars).to_pandas()
     rows = rows.assign(step=rows.get("step", 0), task=rows.get("task", ""))
-    for name in ("depth", "kept", "probe", "valid"):
+    for name in ("depth", "node", "kept", "probe", "valid"):
         rows[name] = column(rows, name)
     rows["tokens"] = lists["completion_ids"][1] if "completion_ids" in lists else np.nan
     rows["surprise"] = np.nan
@@ -152,7 +152,8 @@ def _successes(rows: pd.DataFrame, key: np.ndarray) -> pd.Series:
     """Return whether any path that was followed reached the goal, per episode."""
     if "success" not in rows.columns:
         return pd.Series(pd.NA, index=range(key.max() + 1), dtype="boolean")
-    reached = rows["success"].astype(bool) & rows["kept"].astype(bool)
+    last = rows["seat"] == rows.groupby(["step", "node"])["seat"].transform("max")  # it was played with all choices
+    reached = rows["success"].astype(bool) & rows["kept"].astype(bool) & last
     return reached.groupby(key).any().astype("boolean")
 
 

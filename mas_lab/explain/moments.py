@@ -10,11 +10,12 @@ their F_k over rows, with 0 for a flat task. Leaves out: gradients (`diagnostics
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 import pandas as pd
 
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import is_flat, normalize
+from mas_lab.cells.normalization import difference, is_flat, normalize
 from mas_lab.display.documented_frame import documented
 from mas_lab.table import COMPARED, TableError, require, trained
 
@@ -90,7 +91,7 @@ def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.
 
 def _offset(found: pd.DataFrame) -> pd.Series:
     """Return mu_k - mu, and exactly 0 if they differ by rounding alone."""
-    return (found["mu_k"] - found["mu"]).mask(is_flat(found["mu_k"], found["mu"]), 0.0)
+    return difference(found["mu_k"], found["mu"])
 
 
 def _signal(within: pd.Series, offset: pd.Series) -> pd.Series:
@@ -126,10 +127,9 @@ def both_baselines(turns: pd.DataFrame) -> dict[str, pd.Series]:
     Each row gets one number. The table's own advantages are not used, even if they are lists with one number per token.
     """
     require(turns, ["task", "episode", "agent", "credit"], "both_baselines")
-    bare, credit = turns.drop(columns=COMPARED, errors="ignore"), turns["credit"]
+    bare, credit = turns.drop(columns=COMPARED, errors="ignore").assign(known=turns["credit"]), itemgetter("known")
     task = [name for name in ("step", "task") if name in bare.columns]
-    pooled = group(bare, by=task, credit=lambda _: credit)
-    by_agent = group(bare, by=[*task, "agent"], credit=lambda _: credit)
+    pooled, by_agent = group(bare, task, credit), group(bare, [*task, "agent"], credit)
     return {
         "global": normalize(pooled, once_per=baseline_unit(turns))["advantage"],
         "agent": normalize(by_agent)["advantage"],

@@ -12,7 +12,7 @@ from mas_lab.cells.update import compute_gradients, learners, policy_batches, re
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.locks import locked
-from mas_lab.recipes import Recipe, find
+from mas_lab.recipes import Recipe, by_name
 from mas_lab.table import trained
 from mas_lab.team import Team
 
@@ -39,11 +39,12 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team | N
 
     Raises:
         TableError: A column is missing, or a value in it cannot be used.
+        ValueError: Two recipes have one name.
     """
     columns = ["recipe", "rows", "silent", "other_sign", "without_peer", "size", "wrong_way", "reinforced"]
     columns += ["norm"] if team is not None else []
     turns, first, tables = turns.reset_index(drop=True), None, []
-    for recipe in map(find, recipes):
+    for recipe in by_name(recipes, "rejudge").values():
         judged = recipe.advantages(turns)
         advantage = judged["advantage"][trained(judged)]
         first = advantage if first is None else first

@@ -71,7 +71,7 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
         skipped), `usual` (the median of the window), `score` (`norm` divided by `usual`) and `spike`.
 
     Raises:
-        TableError: A column is missing.
+        TableError: A column is missing, or an optimizer step occurs twice.
         ValueError: The numbers of the rule make no sense.
     """
     require(stats, ["optimizer_step", "policy", "agent", "skipped"], "spikes")
@@ -80,6 +80,11 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
             raise TableError(f"spikes: column {name!r} is missing; it is added by `update`")
     rule = SpikeRule(warmup, window, threshold)
     when = [name for name in ("step", "optimizer_step") if name in stats.columns]
+    if (twice := stats.duplicated([*when, "policy", "agent"])).any():
+        raise TableError(
+            f"spikes: optimizer step {stats['optimizer_step'][twice].iloc[0]} occurs twice for an agent; number what "
+            "you join: pd.concat([table.assign(step=k) for k, table in enumerate(tables)])"
+        )
     stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
     policies = stats.drop_duplicates([*when, "policy"]).assign(agent="")
     parts = []

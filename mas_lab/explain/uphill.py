@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
+from mas_lab.cells.normalization import difference
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import learners, restored_gradients
 from mas_lab.display.documented_frame import documented
@@ -22,7 +23,8 @@ from mas_lab.env import Env
 from mas_lab.locks import locked
 from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, samples_of
-from mas_lab.recipes import RECIPES, Recipe, find
+from mas_lab.recipes import RECIPES, Recipe, by_name
+from mas_lab.table import trained
 from mas_lab.team import Team
 
 DEFAULTS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
@@ -72,10 +74,10 @@ def uphill(
     by about 1 / sqrt(65,536) = 0.004.
     """
     check_arguments(uphill, locals(), rollouts=2, tasks=1, seed=0)
-    chosen = {recipe.name: recipe for recipe in map(find, recipes)}
+    chosen = by_name(recipes, "uphill")
     plans = {repr(recipe.plan) for recipe in chosen.values()}
-    if len(plans) != 1 or len(chosen) != len(recipes):
-        raise ValueError(f"uphill: recipes={list(chosen)} must have different names and one plan; they have {plans}")
+    if len(plans) != 1:
+        raise ValueError(f"uphill: recipes={list(chosen)} must have one plan; they have {plans}")
     plan = next(iter(chosen.values())).plan
 
     def played(number: int) -> pd.DataFrame:
@@ -97,7 +99,7 @@ def uphill_of_table(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: 
         team: The team.
         parts: Number of parts; one per task if there are fewer tasks.
     """
-    chosen = {recipe.name: recipe for recipe in map(find, recipes)}
+    chosen = by_name(recipes, "uphill_of_table")
     weights = weights_of(turns.reset_index(drop=True), chosen, team)
     task = weights.groupby([name for name in ("step", "task") if name in weights.columns], sort=False).ngroup()
     dealt = weights.groupby(task % parts)
@@ -134,12 +136,13 @@ def weights_of(turns: pd.DataFrame, recipes: dict[str, Recipe], team: Team) -> p
     """Return the rows with a column per recipe, its advantages, and with the references' weights `team` and `own`."""
     unbiased = RECIPES["own_robust"].replace(scale="none", peers=None)
     columns = {name: recipe.advantages(turns, team)["advantage"] for name, recipe in recipes.items()}
+    turns = turns[trained(turns)]
     columns["team"] = unbiased.advantages(turns)["advantage"]
     own = turns["local_reward"].groupby(turns["agent"])
     task = turns["local_reward"].groupby([turns["agent"], turns["task"]])
     others = own.transform("size") - task.transform("size")
     mean = (own.transform("sum") - task.transform("sum")) / others.where(others > 0)
-    columns["own"] = (turns["local_reward"] - mean).fillna(0.0)
+    columns["own"] = difference(turns["local_reward"], mean).fillna(0.0)
     return turns.drop(columns=[name for name in columns if name in turns]).assign(**columns)
 
 

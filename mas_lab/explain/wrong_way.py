@@ -10,7 +10,7 @@ import pandas as pd
 
 from mas_lab.cells.normalization import centered_own_reward, wrong_way_share
 from mas_lab.display.documented_frame import documented
-from mas_lab.recipes import Recipe, find
+from mas_lab.recipes import Recipe, by_name
 from mas_lab.table import require, trained
 
 
@@ -31,6 +31,7 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
 
     Raises:
         TableError: A column is missing.
+        ValueError: Two recipes have one name.
 
     With R_i the own reward of row i, R the mean of the agent's rows in the step, and A_i the advantage:
 
@@ -40,7 +41,8 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     require(turns, ["task", "episode", "agent", "local_reward"], "wrong_way")
     turns = turns.reset_index(drop=True)  # tables of several steps may be joined without it
     by = [*(["step"] if "step" in turns.columns else []), "agent"]
-    compared = {find(one).name: find(one).advantages(turns)["advantage"] for one in recipes}
+    named = by_name(recipes, "wrong_way")
+    compared = {name: recipe.advantages(turns)["advantage"] for name, recipe in named.items()}
     if "advantage" in turns.columns:
         compared = {"trained": turns["advantage"].map(_mean), **compared}
     rows = turns[trained(turns)]

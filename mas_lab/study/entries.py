@@ -128,7 +128,11 @@ def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
                 f"AblationBoard: column {name!r} is missing; a table of curves has recipe, seed, step or tokens, and "
                 "scores such as success, a row per run and scored step"
             )
-    table = table.assign(**{name: "" for name in ("env", "file") if name not in table.columns})
+        if table[name].isna().any():
+            row = int(table[name].isna().argmax())
+            raise TableError(f"AblationBoard: column {name!r} is empty in row {row}, from 0; fill it in every row")
+    known = {name: table.get(name, pd.Series("", table.index)).astype(object) for name in ("env", "file")}
+    table = table.assign(**{name: own.where(own.notna(), "") for name, own in known.items()})
     for (env, recipe, seed, file), curve in table.groupby(["env", "recipe", "seed", "file"], sort=False):
         if curve[order].duplicated().any():
             raise TableError(

@@ -142,15 +142,15 @@ class CodePair(problem_sets.ProgramTask):
         """Return the prompt; in pocket size `sort then add 3 then reverse draft <own draft> tests 1 helper`."""
         forms = {"concatenated": "alone", "in_turn": "after"}
         form = forms.get(self.teamwork, agent) if agent == "main" else agent
-        own = [state.drafts[place] for place in self._places(agent)] if state.drafts else []
+        own = [self.shorten(state.drafts[place]) for place in self._places(agent)] if state.drafts else []
         judged = self._judge(state, *state.drafts, on_examples=True) if own else None
         if not self.full:
-            parts = [state.problem.text, *(["sees", state.aux] if form == "after" else [])]
+            parts = [state.problem.text, *(["sees", self.shorten(state.aux)] if form == "after" else [])]
             parts += [f"draft {draft}" for draft in own] + ([pair_code.word(judged, self.feedback)] if own else [])
             return chat(" ".join([*parts, form]))
         prompts = {name: text.format(entry=state.problem.entry) for name, text in PROMPTS[self.name].items()}
         parts = [state.problem.text, *([prompts["stdin"]] if state.problem.stdin else [])]
-        parts += [f"The function `aux`:\n\n{state.aux}"] if form == "after" else []
+        parts += [f"The function `aux`:\n\n{self.shorten(state.aux)}"] if form == "after" else []
         if own:
             feedback = pair_code.sentences(judged, self.feedback, state.problem, *state.drafts)
             parts += [*(f"Your draft:\n\n{draft}" for draft in own), feedback, prompts["anew"]]
@@ -176,7 +176,7 @@ class CodePair(problem_sets.ProgramTask):
         if self.single_agent:
             texts = actions["solo"].split(MARKER)
             texts = texts if len(texts) == 2 else ["", ""]
-        drafts = tuple(self.shorten(text.strip()) for text in texts)
+        drafts = tuple(text.strip() for text in texts)
         places = {agent: self._places(agent) for agent in actions}
         valid = {agent: all(self._defines(drafts[i], i, state.problem) for i in own) for agent, own in places.items()}
         local = {agent: float(one) for agent, one in valid.items()}

@@ -9,7 +9,7 @@ files in `rows`, and comparing two answers in `grading`.
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import draw, question_and_answers, read_jsonl, sample
+from mas_lab.tasks.shared.rows import draw, files_of, question_and_answers, read_jsonl, sample
 
 VERDICTS = ("search", "answer")
 ANSWERS = ("verdict", "answer")
@@ -137,7 +137,7 @@ class Search(SizedTask):
         if self.full:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
-                index(self._corpus, self.name)  # build the index, or fail, before any episode starts
+                bm25(self._corpus, "", self.passages, self.name)  # build the index, or fail, before any episode starts
             found = sample(data, n, split, seed, question_and_answers, self.name)
             return [(text, {"question": text, "answers": right, "needed": titles}) for text, right, titles in found]
         found = []
@@ -281,16 +281,16 @@ def _is_passage(found: Any) -> bool:
 
 def bm25(corpus: str, query: str, most: int, env: str) -> list[Passage]:
     """Return up to `most` passages of a corpus that share a word with the query, by their BM25 score."""
-    tokenize, scored, passages = index(corpus, env)
+    tokenize, scored, passages = index(corpus, env, files_of(corpus))
     numbers, scores = scored.retrieve(tokenize([query]), k=min(most, len(passages)), show_progress=False)
     return [passages[number] for number, score in zip(numbers[0], scores[0], strict=True) if score > 0]
 
 
 @lru_cache(maxsize=2)
-def index(corpus: str, env: str) -> tuple[Callable, Any, list[Passage]]:
+def index(corpus: str, env: str, files: Hashable) -> tuple[Callable, Any, list[Passage]]:
     """Return the tokenizer, the index of a corpus, and its passages; a title counts as a part of its text.
 
-    Raises EnvError that names the file, and the line, if the corpus cannot be read.
+    `files` is `files_of(corpus)`. Raises EnvError that names the file, and the line, if the corpus cannot be read.
     """
     try:
         import bm25s

@@ -133,7 +133,7 @@ def train(
         _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     schedule = chosen.overlap and chosen.overlap.loaded()
-    training = Training(env, team, recipe, seed, chosen, watch, curriculum, recorder, ranks, budget, schedule)
+    training = Training(env, team, recipe, int(seed), chosen, watch, curriculum, recorder, ranks, budget, schedule)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
     _open.add(loop)

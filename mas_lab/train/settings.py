@@ -29,7 +29,7 @@ class Settings:
     """Settings of a training step besides the recipe.
 
     They are recorded with a run, and a resumed run must have the same ones. Only `save_every`, `workers`,
-    `check` and the settings of held-out scores may differ, because they do not change the training.
+    `check`, `uphill` and the settings of held-out scores may differ, because they do not change the training.
 
     Raises:
         ValueError: A setting is out of range, or a schedule has no `horizon`.

@@ -4,6 +4,7 @@ It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm 
 """
 
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from mas_lab.explain.uphill import UNTOLD, cosine_of
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.runs.scores import episode_success
-from mas_lab.table import TableError, require, selected, trained
+from mas_lab.table import TableError, column, require, selected, trained
 
 APART, FEWEST = 0.2, 20
 """An agent stands out if so much more of its advantage went the wrong way than under `OTHER`, with so many wrong
@@ -116,11 +117,14 @@ def rows_gone_wrong(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFr
 def shares(turns: pd.DataFrame) -> pd.DataFrame:
     """Return for each agent `wrong` (a count), and its mean `wrong_way` over steps, here, `there` and `apart`.
 
-    `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare.
+    `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare, such
+    as those of a tree.
     """
-    try:
-        found, unknown = wrong_way(turns, [OTHER]), 0.0
-    except (TableError, ValueError):  # rows of a plan or table that it cannot compare
+    found, unknown = None, 0.0
+    if column(turns, "kept").all():
+        with suppress(TableError, ValueError):  # rows of a plan or table that it cannot compare
+            found = wrong_way(turns, [OTHER])
+    if found is None:
         found, unknown = wrong_way(turns), np.nan
     steps = found.groupby(["recipe", "agent"], sort=False)
     table = steps["wrong"].sum().to_frame().join(steps["wrong_way"].mean())
@@ -144,6 +148,8 @@ def why_silent(turns: pd.DataFrame) -> str:
     size = rows.groupby("group")["group"].transform("size") if "group" in rows.columns else None
     if size is not None and (size == 1).all():
         return "every group has a single row, so nothing is compared"
+    if "credit" in rows.columns and (rows.groupby("group")["credit"].agg(np.ptp) > 0).any():
+        return "no row has a peer that earned something else"
     return "all groups are flat, their rows earned the same"
 
 

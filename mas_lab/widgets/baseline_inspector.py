@@ -36,7 +36,7 @@ class BaselineInspector:
 
     In a notebook, six menus choose group, center and scale of either side, and the table follows at once. Elsewhere,
     `.table` and `.choose(side, **labels)` do the same. The credit is the episode's return, or the agent's own return if
-    the team earned nothing.
+    the team earned nothing. Compared with the task, an episode enters mean and standard deviation once, as in `grpo`.
 
     Args:
         x: A table of turns, one report or several, a run, its path, or a live dashboard.
@@ -73,7 +73,8 @@ class BaselineInspector:
 
     def _recipe(self, side: int) -> Recipe:
         by, center, scale = (CHOICES[part][label] for part, label in self.chosen[side].items())
-        once = baseline_unit(self.turns) if (by, center, scale) == (("task",), None, None) else None
+        unit = baseline_unit(self.turns) if by == ("task",) else None
+        once = {"center": None if center == "none" else unit, "scale": None if scale else unit}
         recipe = RECIPES["grpo"].replace(name="AB"[side], by=by, center=center, scale=scale, once_per=once)
         return recipe if self.turns["team_reward"].any() else recipe.replace(credit=own_return())
 

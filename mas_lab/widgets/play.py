@@ -40,7 +40,7 @@ def play_as(env: Env, team: Team, agent: str, seed: int = 0, split: str = "train
 
     Args:
         env: The environment.
-        team: The team that plays the other agents. Pass `lab.Team({})` if there are no others.
+        team: A team with a policy for each other agent; any team if there are no others.
         agent: Name of the agent that you play.
         seed: Seed of the tasks, and of the samples of the other agents.
         split: Split of the tasks, as in `env.tasks`.

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow
+from pandas.api.types import is_numeric_dtype
 from pyarrow import compute
 
 from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
@@ -33,7 +34,7 @@ class Source:
         """The training that this reads, which may still be running, or `None`."""
         x = x.recorded if self.live else x
         self.run = x if isinstance(x, Run) else load_run(x) if isinstance(x, str | Path) else None
-        self._turns, self._stats = (None, None) if self.run else _tables(x)
+        self._turns, self._stats = (None, None) if self.run else map(_with_names, _tables(x))
         self._agents = tuple(agents) if agents else None
         policies = team.policies.items() if team is not None else ()
         tokenizers = {name: getattr(policy.tokenizer, "backend_tokenizer", None) for name, policy in policies}
@@ -68,8 +69,12 @@ class Source:
     def steps(self) -> list[int]:
         """Return the training steps, from 0; a table without the column `step` is one step."""
         if self.run:
-            return list(range(self.run.steps))
-        return sorted(map(int, self.memory["step"].unique())) if "step" in self.memory else [0]
+            found = list(range(self.run.steps))
+        else:
+            found = sorted(map(int, self.memory["step"].unique())) if "step" in self.memory else [0][: len(self.memory)]
+        if not found:
+            raise TableError(f"{self.title}: there are no rows; play or train a step first")
+        return found
 
     @property
     def memory(self) -> pd.DataFrame:
@@ -83,6 +88,8 @@ class Source:
         if self.run:
             return self.run.step_turns(step, columns)
         own = self.memory[self.memory["step"] == step] if "step" in self.memory else self.memory
+        if own.empty:
+            raise TableError(f"{self.title}: step {step} has no rows; the last step is {self.steps[-1]}")
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
 
     def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
@@ -173,6 +180,13 @@ def _reader(tokenizer: Any) -> Callable[[int], str]:
     return lru_cache(maxsize=None)(lambda number: tokenizer.decode([number], skip_special_tokens=False))
 
 
+def _with_names(table: pd.DataFrame | None) -> pd.DataFrame | None:
+    """Return a table whose episodes, tasks and other names are texts, also if they are numbers."""
+    if table is None:
+        return None
+    return table.astype({name: str for name in TEXTS & set(table.columns) if is_numeric_dtype(table[name])})
+
+
 def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     """Return (turns, stats) of a table, a report, or several of either."""
     if isinstance(x, Report):
@@ -186,5 +200,17 @@ def _tables(x: Any) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
     if not x:
         raise TableError("there is nothing to show yet: no step is done")
     by_kind = [[table for table in tables if table is not None] for tables in zip(*map(_tables, x), strict=True)]
-    turns, stats = (pd.concat(tables, ignore_index=True) if tables else None for tables in by_kind)
+    turns, stats = (_joined(tables) if tables else None for tables in by_kind)
     return turns, stats
+
+
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Return the tables of a list as one; a table without the column `step` is the step of its place, from 0."""
+    tables = [table if "step" in table else table.assign(step=place) for place, table in enumerate(tables)]
+    steps = pd.concat([table["step"].drop_duplicates() for table in tables])
+    if len(twice := steps[steps.duplicated()]):
+        raise TableError(
+            f"two tables of the list hold step {twice.iloc[0]}; play each step with lab.rollout(..., step=k), or "
+            "number the tables: [table.assign(step=k) for k, table in enumerate(tables)]"
+        )
+    return pd.concat(tables, ignore_index=True)

@@ -102,7 +102,8 @@ class SpikeInspector:
     where the spikes are.
 
     Args:
-        x: A run or its path, one report or several, the statistics of `update`, or a live dashboard.
+        x: A run or its path, one report or several, the statistics of `update` (a table, or one per step), or a live
+            dashboard.
         watch: The `SpikeWatch` of the training. `None` takes what a run's newest checkpoint, an exported zip or a live
             dashboard remembers.
         agents: Names of the agents, in acting order. `None` takes them from `x`.

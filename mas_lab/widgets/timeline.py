@@ -6,6 +6,7 @@ age does to learning (docs/asynchronous.md).
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import chain
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,8 @@ class Timeline:
         self.source = Source(x)
         self.tables = [self.source.turns(step) for step in self.source.some_steps(steps)]
         self.schedule, self.frozen, self.steps, self.passes = schedule, frozen, steps, (epochs, minibatches)
-        self.policies = [name for name in dict.fromkeys(self.tables[0]["policy"]) if name not in frozen]
+        self._speakers = list(dict.fromkeys(chain.from_iterable(table["policy"] for table in self.tables)))
+        self.policies = [name for name in self._speakers if name not in frozen]
         played, cycle = self._events(schedule)
         self.events = played[played["step"] < steps]
         (_, self.seconds), self.table = _span(played, cycle), _shares(played, cycle)
@@ -101,7 +103,7 @@ class Timeline:
             for name, own in apart.items()
             for word, one in (("synchronous", waits), (f"staleness {staleness}", overlap(staleness)))
         }
-        for policy in dict.fromkeys(self.tables[0]["policy"]):
+        for policy in self._speakers:
             more = replace(apart["an engine each"], replicas={**costs.replicas, policy: replicas})
             found[f"the same, {replicas} replicas of {policy}"] = overlap(staleness, more)
         rows = []
@@ -147,8 +149,8 @@ def engine_lanes(events: pd.DataFrame) -> Figure:
 
 
 def _span(events: pd.DataFrame, cycle: int) -> tuple[tuple[float, float], float]:
-    """Return start and end of the second round, by the last updates of the rounds, and its seconds per step."""
-    ends = events[events["kind"] == "learn"].groupby("step")["end"].max()
+    """Return start and end of the second round, by the last events of the rounds, and its seconds per step."""
+    ends = events.groupby("step")["end"].max()
     start, end = ends[cycle - 1], ends[2 * cycle - 1]
     return (start, end), (end - start) / cycle
 

@@ -122,6 +122,11 @@ def test_an_aligned_tree_by_hand():
     )  # fmt: skip
     assert return_to_go()(turns).tolist() == [7.0, 7.0, 2.0, 2.0, 4.0, 4.0, 8.0, 8.0]
     assert return_to_go(0.5)(turns).tolist()[:2] == [4.0, 4.0]
+    for task in ("2*3", "a-b.c", "*"):  # a task's name stands before the last dot of an action
+        named = turns.assign(
+            node=task + turns["node"], parent=turns["parent"].map(lambda name, t=task: name and t + name)
+        )
+        assert return_to_go()(named).tolist() == return_to_go()(turns).tolist()
 
 
 def test_a_cross_by_hand():
@@ -212,6 +217,8 @@ def test_own_return_from_a_call_on():
     assert own_return(to_go=True)(turns).tolist() == [1.5, -2.0, 0.5, 4.0, 0.0]
     shuffled = turns.sample(frac=1.0, random_state=1)
     assert own_return(to_go=True)(shuffled).sort_index().tolist() == [1.5, -2.0, 0.5, 4.0, 0.0]
+    with pytest.raises(TableError, match=r"own_return: a candidate that the state did not follow, at .*agent 'right'"):
+        own_return(to_go=True)(turns.assign(kept=[True, False, True, True, True]))
 
 
 def test_a_difference_counts_what_was_earned_before_the_agents_first_turn():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import candidates_table, shuffled
+from tables import candidates_table, episodes_table, shuffled
 
 from mas_lab.cells.credits import episode_return, mixed
 from mas_lab.cells.grouping import group
@@ -104,6 +104,15 @@ def test_a_reward_that_is_no_finite_number_is_refused_with_its_place(column, val
 def test_a_credit_that_is_no_finite_number_is_refused_with_its_place():
     with pytest.raises(TableError, match=r"group: column 'credit' is .*task 't3'.*candidate 1"):
         group(at_turn_0(), BY_TURN, lambda turns: turns["team_reward"] / (1 - turns["team_reward"]))
+
+
+def test_a_credit_is_on_the_index_of_its_table_or_an_array():
+    turns = episodes_table(0).sample(frac=1, random_state=0)
+    lengths = [float(len(node)) for node in turns["node"]]
+    with pytest.raises(TableError, match=r"another index than that of the table; return pd.Series\(values, index="):
+        group(turns, "task", lambda rows: pd.Series([float(len(node)) for node in rows["node"]]))
+    found = group(turns, "task", lambda rows: np.array([float(len(node)) for node in rows["node"]]))
+    assert found["credit"].tolist() == lengths and found.index.equals(turns.index)
 
 
 @pytest.mark.parametrize("missing", ["episode", "agent", "turn", "team_reward"])

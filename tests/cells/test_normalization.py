@@ -438,6 +438,10 @@ def test_rows_that_a_scale_of_0_drops_are_counted():
     assert group_stats(zero)["dropped"].tolist() == [1, 0, 0]  # the second row's credit is its center
     masked = normalize(table(group=["g"] * 3, task="t", agent=list("xxy"), credit=[1.0, 0.0, 2.0]), peers=("agent",))
     assert group_stats(masked)["dropped"].tolist() == [0, 1]  # y has no peer
+    valued = pd.concat([zero.assign(probe=False), zero.assign(probe=True)])  # continuations, and an index twice
+    assert group_stats(valued)["dropped"].tolist() == [1, 0, 0]
+    with pytest.raises(TableError, match="column 'probe' is empty"):
+        group_stats(pd.concat([zero.assign(probe=False), zero]))
 
 
 # What dr_mas_std does to an agent that is called where the team fails

@@ -70,6 +70,16 @@ def test_the_credit_that_picks_decides_and_if_it_is_no_number_its_place_is_named
         play(Ladder(), says(said), tree(2, pick=lambda turns: turns["local_reward"] / turns["local_reward"]))
 
 
+def test_a_pick_sees_the_candidates_of_one_node_alone():
+    """Both tasks wait for their picks at once. The best of t0 is not as good as that of t1."""
+    said = {"planner hears t0": ["1", "2"], "executor hears t0 2": ["0", "0"],
+            "planner hears t1": ["5", "4"], "executor hears t1 5": ["0", "0"]}  # fmt: skip
+    best = tree(2, pick=lambda turns: (turns["local_reward"] >= turns["local_reward"].max()).astype(float))
+    turns = play(Ladder(max_turns=1), says(said), best, tasks=2)
+    planner = turns[turns["agent"] == "planner"]
+    assert planner["kept"].tolist() == [False, True, True, False]
+
+
 def test_a_tree_scores_agents_that_act_together_in_acting_order():
     """left is scored against right's first candidate, right against left's kept one; the state moves by both kept."""
     said = {"left hears t0": ["1", "2"], "right hears t0": ["5", "7"],

@@ -50,7 +50,7 @@ def test_a_draw_depends_on_its_place_alone(kind, plan, models):
     """Twice, in threads, in another order, and each task alone: the same tokens."""
     team, env = make_team(kind, models), Relay(together=isinstance(plan, joint))
     turns = rollout(env, team, TASKS, plan, seed=7, step=2)
-    assert same_draws(turns, rollout(env, team, TASKS, plan, seed=7, step=2, workers=4))
+    assert same_draws(turns, rollout(env, team, TASKS, plan, seed=np.int64(7), step=np.int64(2), workers=4))
     assert same_draws(turns, rollout(env, team, TASKS[::-1], plan, seed=7, step=2))
     alone = rollout(env, team, TASKS[2:3], plan, seed=7, step=2)
     assert same_draws(turns[turns["task"] == TASKS[2].id], alone)

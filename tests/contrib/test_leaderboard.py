@@ -6,6 +6,7 @@ from pathlib import Path
 
 import grading
 import numpy as np
+import pandas as pd
 import pytest
 import small
 from hostile import edited, members
@@ -17,7 +18,7 @@ from mas_lab.contrib import leaderboard
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 from mas_lab.runs.run import RunError
-from mas_lab.study.entries import entries
+from mas_lab.study.entries import Entry, entries
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,13 @@ def test_a_forged_score_is_told(handed_in, tmp_path, monkeypatch):
         encoding="utf-8"
     )
     assert re.search(r"differs: 0\.\d{3} at the end", page) and "confirmed</td>" not in page
+
+
+def test_the_gap_is_the_largest_difference_on_either_side(monkeypatch):
+    honest, forged = ([Entry("a", "vote", "grpo", 0, pd.DataFrame(), pd.DataFrame({"success": success}))]
+                      for success in ([0.25, 0.3], [0.2, 0.95]))  # fmt: skip
+    monkeypatch.setattr(leaderboard, "trained_again", lambda run, folder: honest)
+    assert leaderboard.confirmed(None, *forged) == "differs: 0.300 at the end (gap -0.650)"
 
 
 def test_what_cannot_be_made_again_says_why(tmp_path, models):

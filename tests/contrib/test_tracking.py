@@ -60,6 +60,26 @@ def test_every_step_is_logged_and_passed_on_as_it_was(models, tmp_path):
         assert "agent/doer/kl" not in one  # there was no reference
 
 
+def test_a_tracker_that_does_not_start_closes_the_reports_and_says_why(tmp_path):
+    class Unready(Lines):
+        def start(self):
+            raise ValueError("no key is configured")
+
+        def finish(self):
+            raise AttributeError("it never started")
+
+    class Reports(list):
+        closed = False
+
+        def close(self):
+            self.closed = True
+
+    reports = Reports()
+    with pytest.raises(ValueError, match="no key is configured"):
+        list(lab.track(reports, to=Unready(tmp_path)))
+    assert reports.closed
+
+
 def test_breaking_out_leaves_a_checkpoint_and_a_finished_tracker(models, tmp_path):
     tracker = Lines(tmp_path / "log.jsonl")
     for report in lab.track(train(models, tmp_path / "run", 9), to=tracker):

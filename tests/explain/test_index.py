@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.explain.index import MEANINGS, informative
+from mas_lab.explain.index import MEANINGS, index_of_turns, informative
 
 
 def by_loop(turns):
@@ -61,6 +61,18 @@ def test_every_number_of_a_runs_index_is_that_of_a_plain_loop(spiky, tmp_path):
     zipped = lab.RolloutViewer(lab.export(run, tmp_path / "handed_in.zip")).index
     pd.testing.assert_frame_equal(zipped, index)
     pd.testing.assert_frame_equal(lab.RolloutViewer(run.turns, agents=("asker", "doer")).index, index)
+
+
+def test_where_agents_act_together_the_last_one_says_whether_it_succeeded():
+    """left's first candidate was scored against right's first, which the state did not follow."""
+    turns = pd.DataFrame({
+        "step": 0, "task": "t", "episode": "t", "node": "t/0", "turn": 0, "depth": 0, "candidate": [0, 1, 0, 1],
+        "agent": ["left", "left", "right", "right"], "kept": [True, False, False, True], "team_reward": 0.0,
+        "success": [True, False, True, False], "advantage": 0.0, "completion": "", "completion_ids": [[1]] * 4,
+        "logprobs": [[-1.0]] * 4,
+    })  # fmt: skip
+    assert index_of_turns(turns)["success"].tolist() == [False]
+    assert index_of_turns(turns.assign(success=[False, True, False, True]))["success"].tolist() == [True]
 
 
 def test_what_tells_much_by_hand():

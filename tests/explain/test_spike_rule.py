@@ -84,6 +84,9 @@ def test_the_rule_has_one_set_of_defaults():
 def test_numbers_that_make_no_rule_are_refused(options):
     with pytest.raises(ValueError, match="spikes: "):
         lab.spikes(statistics([1.0]), **options)
+    updates = [statistics([norm]).drop(columns="step") for norm in (1.0, 2.0)]
+    with pytest.raises(TableError, match="optimizer step 0 occurs twice for an agent; number what you join"):
+        lab.spikes(pd.concat(updates))
     with pytest.raises(TableError, match="'grad_norm' is missing"):
         lab.spikes(statistics([1.0]).drop(columns="grad_norm"))
 

@@ -79,8 +79,8 @@ def test_few_rows_are_untold_and_recipes_that_explore_differently_are_refused(mo
     team = make_team("per_agent", models)
     few = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(2))
     assert set(lab.uphill(team, Relay(), [few], rollouts=2, tasks=1)["verdict"]) == {"untold"}
-    for recipes in (["grpo", "at_grpo"], ["grpo", "grpo"]):
-        with pytest.raises(ValueError, match="different names and one plan"):
+    for recipes, wrong in ((["grpo", "at_grpo"], "one plan"), (["grpo", "grpo"], "one name")):
+        with pytest.raises(ValueError, match=wrong):
             lab.uphill(team, Relay(), recipes)
     with pytest.raises(ValueError, match="rollouts"):
         lab.uphill(team, Relay(), rollouts=1)

@@ -26,6 +26,20 @@ def test_each_step_has_its_own_mean_and_an_agent_without_advantages_no_share():
     assert np.isnan(found.loc[1, "wrong_way"]) and np.isnan(found.loc[1, "reinforced"]) and found.loc[1, "wrong"] == 0
 
 
+@pytest.mark.parametrize("earned", [-0.01, 0.1, 0.2])
+def test_equal_rewards_are_neither_right_nor_wrong_though_their_mean_is_rounded(earned):
+    rows = pd.concat([ROWS] * 13, ignore_index=True).assign(local_reward=earned)
+    [row] = lab.wrong_way(rows).to_dict("records")
+    assert row["wrong"] == 0 and row["wrong_way"] == 0 and np.isnan(row["reinforced"])
+
+
+def test_recipes_of_one_name_are_refused():
+    grpo = lab.RECIPES["grpo"]
+    for compare in (lab.wrong_way, lab.rejudge):
+        with pytest.raises(ValueError, match=r"two of the recipes \['grpo', 'grpo'\] have one name.*replace\(name="):
+            compare(ROWS, [grpo, grpo.replace(flat="center")])
+
+
 def test_other_recipes_judge_the_same_rows_again():
     """Stage 2 is reached in one episode of four, wrong, and the team earns 0.5 there and 0 elsewhere."""
     rows = [(episode, "one", float(episode == "a"), 0.5 * (episode == "a")) for episode in "abcd"]
@@ -58,6 +72,8 @@ def test_a_recipe_compares_each_step_with_itself_whatever_the_order_and_the_inde
         again = found.sort_values(["step", "episode"])
         assert again["advantage"].tolist() == pytest.approx(alone["advantage"].tolist(), abs=1e-12)
         assert (again.loc[again["step"] == 1, "advantage"] == 0).all() and again["advantage"].abs().max() > 0.5
+        chosen = recipe.replace(select=lab.not_flat())
+        assert chosen.advantages(chosen.advantages(shuffled))["selected"].sum() == 4, "an earlier choice is replaced"
     judged = lab.rejudge(shuffled, ["grpo"]).iloc[0]
     assert judged["rows"] == 8 and judged["silent"] == 0.5
     assert len(lab.wrong_way(shuffled, ["grpo"])) == 2

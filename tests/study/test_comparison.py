@@ -210,11 +210,22 @@ def test_the_board_says_what_the_runs_cannot_show(runs, words):
     assert told.count(" and a ") <= 1, "one sentence about a pair of recipes"
 
 
+def test_runs_without_env_or_file_stay_beside_runs_that_have_them():
+    plain = curves(level("a", 0, 0.1), level("b", 0, 0.2))
+    for more in (curves(level("a", 1, 0.3, "")), curves(level("a", 1, 0.3, "", "late"))):
+        found = entries(pd.concat([plain, more], ignore_index=True))
+        assert [(one.recipe, one.seed, one.env) for one in found] == [("a", 0, ""), ("b", 0, ""), ("a", 1, "")]
+
+
 def test_tables_that_are_no_curves_are_refused():
     with pytest.raises(TableError, match="column 'seed' is missing"):
         lab.AblationBoard(pd.DataFrame({"recipe": ["a"], "step": [0]}))
     with pytest.raises(TableError, match="two rows of 'a', seed 0 have the same tokens"):
         lab.AblationBoard(pd.concat([curves(level("a", 0, 0.1))] * 2))
+    for name in ("recipe", "seed", "tokens"):
+        table = curves(level("a", 0, 0.1))
+        with pytest.raises(TableError, match=f"column '{name}' is empty in row 1, from 0"):
+            lab.AblationBoard(table.assign(**{name: table[name].where(table.index < 1)}))
     with pytest.raises(TableError, match="has no column 'return'; it has recipe, seed"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), score="return")
     for nothing in (np.nan, np.inf):

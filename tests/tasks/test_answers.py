@@ -59,6 +59,8 @@ FOR_ALL = r"f(n)=n \text{ for all positive integers } n"
     ({"problem": "q", "answer": r"\text{Evelyn}"}, r"\text{Evelyn}"), ({"problem": "q", "answer": FOR_ALL}, FOR_ALL),
     ({"problem": "q", "answer": "no solution"}, "no solution"), ({"problem": "q", "answer": r"\{\}"}, r"\{\}"),
     ({"problem": "q", "answer": "5 cm and 6 cm"}, "5 cm and 6 cm"),
+    ({"problem": "q", "answer": "ab+bc+ca=1"}, "ab+bc+ca=1"), ({"problem": "q", "answer": "ab + bc + ca = 1"},
+    "ab + bc + ca = 1"),
 ])  # fmt: skip
 def test_rows_of_mathematics(row, gold):
     assert problem_and_answer(row) == ("q", gold)
@@ -85,18 +87,36 @@ def test_a_row_that_could_never_be_answered_is_refused_with_its_line(tmp_path, r
     ({"answers": {"text": ["Denver Broncos", "Broncos"], "answer_start": [177, 184]}}, ["Denver Broncos", "Broncos"]),
     ({"answer": {"value": "Ann", "aliases": ["Anne"], "type": "x"}}, ["Ann", "Anne"]), ({"Answer": "Ann"}, ["Ann"]),
     ({"answer": True}, ["yes", "true"]), ({"answer": False}, ["no", "false"]), ({"answer": 1972}, ["1972"]),
-    ({"answer": 1972.0}, ["1972"]), ({"answer": 0.5}, ["0.5"]), ({"golden_answers": ["Ann", 3]}, ["Ann", "3"]),
+    ({"answer": 1972.0}, ["1972"]), ({"answer": 0.5}, ["0.5"]), ({"answer": 10**400}, [str(10**400)]),
+    ({"golden_answers": ["Ann", 3]}, ["Ann", "3"]),
 ])  # fmt: skip
 def test_rows_of_questions(row, answers):
     assert question_and_answers({"Question": "who?", **row}) == ("who?", answers, [])
 
 
 @pytest.mark.parametrize(
-    "answer", [float("nan"), {"text": []}, {"start": [1]}, [None], {"text": [["a", {}]]}, ["..."[:0]], [" "]]
-)
+    "answer", [float("nan"), {"text": []}, {"start": [1]}, [None], {"text": [["a", {}]]}, ["..."[:0]], [" "],
+               {"value": "<unk>", "aliases": []}, {"value": "<unk>"}],
+)  # fmt: skip
 def test_a_question_without_an_answer_is_refused(answer):
     with pytest.raises(EnvError, match="a row needs question and golden_answers"):
         question_and_answers({"question": "who?", "answers": answer})
+
+
+@pytest.mark.parametrize("facts", [
+    ["Anna", "Bob"], [["Anna", 0], ["Bob", 2], ["Anna", 1]], [{"title": "Anna", "sent_id": 0}, {"title": "Bob"}],
+    {"title": ["Anna", "Bob", "Anna"], "sent_id": [0, 2, 1]},
+])  # fmt: skip
+def test_titles_of_needed_passages(facts):
+    row = {"question": "who?", "answer": "Ann"}
+    assert question_and_answers(row | {"supporting_facts": facts})[2] == ["Anna", "Bob"]
+    assert question_and_answers(row | {"supporting_facts": facts[:0] if isinstance(facts, list) else {}})[2] == []
+
+
+@pytest.mark.parametrize("facts", ['[["Anna", 0]]', [[0, "Anna"]], [[]], {"sent_id": [0]}, {"title": "Anna"}, [" "], 3])
+def test_needed_passages_without_titles_are_refused_by_their_column(facts):
+    with pytest.raises(EnvError, match=r"supporting_facts is .*; give a list of titles"):
+        question_and_answers({"question": "who?", "answer": "x", "supporting_facts": facts})
 
 
 @pytest.mark.parametrize(("text", "said"), [

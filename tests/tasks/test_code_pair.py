@@ -18,6 +18,7 @@ PROBLEM = Problem(
     gold="def f(x):\n    return sorted(x)[::-1]",
 )
 SORTS, SEVEN = "def aux(x):\n    return sorted(x)", "def aux(x):\n    return 7"
+DEEP = f"def aux(x):\n    return {'-' * 1200}x"
 ALONE = "    z = sorted(x)\n    return z[::-1]"
 """The end of a main that needs nobody."""
 
@@ -44,6 +45,7 @@ def published(helper, main, problem=PROBLEM):
     (SORTS, f("    def g():\n        return 1\n    g()"), 0.4, "main"),
     (SORTS, "def f(x)\n    return x", 0.4, "syntax"),
     ("def aux(x:", f(ALONE), 0.6, "syntax"),
+    (DEEP, f(ALONE), 0.6, "syntax"), (SORTS, f(f"    y = 1{' + 1' * 1200}\n" + ALONE), 0.4, "syntax"),
     ("", f(ALONE), 0.6 + 0.5 + 1, "aux"),
     (SORTS, f("    return x"), 0.4 + 0.6 + 0.5 + 0.25, "tests"),  # 5 5 1 stands downwards
     (SORTS, f("    return x if x[0] == 2 else aux(5)"), 1.5, "tests"),
@@ -76,6 +78,11 @@ LARGEST = Problem("", "f", cases="assert f(3, 5) == 5\nassert f(9, 2) == 9\nasse
 def test_every_honest_way_to_use_it_counts(helper, main, problem):
     judged = ours(helper, main, problem)
     assert (judged.score, judged.fault) == (4.0, "fine")
+
+
+def test_a_function_that_is_nested_too_deeply_is_a_syntax_error():
+    assert pair_code.syntax(DEEP, "aux") == "nested more than 100 levels deep"
+    assert pair_code.syntax(f"def aux(x):\n    return {'-' * 90}x", "aux") == ""
 
 
 # What the published rule falls for
@@ -174,6 +181,17 @@ def test_one_turn_pays_what_both_are_worth():
     (step,) = played((SORTS, "no idea"), size="full")
     assert (step.team_reward, step.success) == (0.4, False)
     assert step.local_rewards == {"helper": 1.0, "main": 0.0} and step.valid == {"helper": True, "main": False}
+
+
+def test_a_draft_is_judged_whole_and_shown_in_part():
+    long = [f"{'Let me think. ' * 300}\n```python\n{code}\n```" for code in GOOD]
+    env = CodePair(size="full", max_turns=2)
+    step = env.step(env.start(task_of(PROBLEM)), dict(zip(env.agents, long, strict=True)))
+    assert (step.team_reward, step.valid) == (4.0, {"helper": True, "main": True})
+    told = env.observe(step.state, "main")[1]["content"]
+    assert "2 of 2 pass" in told and long[1][:4000] in told and long[1][:4001] not in told
+    first, last = together(CodePair(size="full", teamwork="in_turn"), task_of(PROBLEM), long)
+    assert (first.valid, last.team_reward) == ({"helper": True}, 4.0)
 
 
 def test_turns_pay_what_was_gained_or_each_anew():

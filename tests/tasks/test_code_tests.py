@@ -212,6 +212,14 @@ def test_who_could_not_be_judged_is_said_and_warned_of_once(monkeypatch):
         assert unjudged(LACKS, "mine", "t-2", "coder", 0) and unjudged(WRONG, "other", "t-1", "coder", 0) == []
 
 
+@pytest.mark.parametrize(("value", "expected", "equal"), [
+    (0.1 + 0.2, 0.3, True), (1, 1.0, True), ([1], (1,), True), (float("nan"), float("nan"), True), (1, True, False),
+    (1, 1.00001, False), (10**400, 2.5, False), ([10**400], [float("inf")], False), (10**400, 10**400, True),
+])  # fmt: skip
+def test_values_are_compared_as_in_python_and_floats_within_a_tolerance(value, expected, equal):
+    assert programs.same(value, expected) is programs.same(expected, value) is equal
+
+
 def test_only_what_a_program_decided_itself_is_remembered(monkeypatch):
     ended = [sandbox.Outcome("killed"), sandbox.Outcome("timeout", backstop=True), sandbox.Outcome("timeout")]
     monkeypatch.setattr(programs, "_known", {})

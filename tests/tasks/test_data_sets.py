@@ -107,6 +107,19 @@ def test_a_single_table(tmp_path, name):
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_changed_file_and_another_folder_are_read_anew(tmp_path, monkeypatch, form):
+    for gold, place in enumerate("aab"):
+        (tmp_path / place / "set").mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(tmp_path / place)
+        frame = pd.DataFrame([polaris(n) | {"answer": str(gold)} for n in range(40)])
+        file = f"set/rows.{form}"
+        frame.to_parquet(file) if form == "parquet" else frame.to_json(file, orient="records", lines=True)
+        for data in (file, "set"):
+            tasks = make_env("math", size="full", data=data).tasks(9, "train", 0)
+            assert {task.data["gold"] for task in tasks} == {str(gold)}
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize(("task", "wanted"), [
     ("math", "problem|question|prompt and answer"), ("tldr", "post, prompt or text"), ("arxiv_intro", "abstract_text"),
 ])  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 from mas_lab.check import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
+from mas_lab.tasks.shared.pair_code import judge
 from mas_lab.tasks.shared.problem_sets import LeftOut, read_columns
 from mas_lab.tasks.shared.programs import Problem
 
@@ -65,6 +66,17 @@ def test_apps_by_call():
     assert found.confirm(found.hidden).share == method.confirm(method.hidden).share == 1
 
 
+@pytest.mark.parametrize("gold", [
+    "def more(a, b):\n    return sum(collections.Counter({1: a, 2: b}).values())",
+    "from __future__ import division\ndef more(a, b):\n    return floor(a + b)",
+    "class Solution:\n    def more(self, a: List, b: Tuple):\n        return a + list(itertools.chain([b]))[0]",
+])  # fmt: skip
+def test_a_solution_of_apps_has_the_imports_of_its_header(gold):
+    found = problem(apps(7, solutions=json.dumps([gold])))
+    assert found.confirm(found.hidden).share == 1
+    assert compile(found.gold, "gold", "exec") and problem(apps(7)).gold == json.loads(apps(7)["solutions"])[0]
+
+
 def test_apps_by_standard_input():
     found = problem(printing(7))
     assert (found.entry, found.stdin) == ("solve", True)
@@ -79,6 +91,20 @@ def test_human_eval_asks_its_own_check_and_its_own_solution_answers():
     assert found.examples == "assert both(1, (1, 2)) == True"
     assert found.hidden == ([[3, {3}], True], [[(1, 2), [1, 2]], False])  # tuples and sets survive
     assert found.confirm(found.hidden).share == 1
+
+
+@pytest.mark.parametrize("code", [
+    "def both(a, b=()):\n    return inside(b, a)", "def both(a: List, b: List = ()):\n    return inside(b, a)",
+    "from __future__ import annotations\ndef both(a: Nothing, b=()):\n    return inside(b, a)",
+    "def inside(b, a):\n    return a in b\ndef both(a, b=()):\n    return inside(b, a)",
+])  # fmt: skip
+def test_an_answer_may_call_what_the_prompt_defines(code):
+    before = "from typing import List\n\ndef inside(b, a):\n    return a in b\n\n"
+    found = problem(human(1, prompt=before + human(1)["prompt"]))
+    assert found.grade(code, found.hidden).passed == (True, True)
+    assert problem(human(1)).before == problem(apps(1)).before == ""
+    helper, main = "def aux(x):\n    return [x]", code.replace("return inside(b, a)", "return inside(b, aux(a)[0])")
+    assert judge(helper, main, found, found.hidden).parts["tests"] == 1
 
 
 def test_tasks_are_plain_data_in_three_splits(tmp_path):

@@ -86,6 +86,15 @@ def test_plain_data_goes_in_and_comes_out_as_it_was(tier):
     assert list(map(repr, outcome.values)) == list(map(repr, KINDS))
 
 
+@pytest.mark.parametrize(("source", "plain"), [
+    ("from collections import Counter\ndef f(x): return [Counter(x)]", [{"a": 2, "b": 1}]),
+    ("from collections import defaultdict\ndef f(x): return defaultdict(int)", {}),
+    ("from collections import namedtuple\ndef f(x): return namedtuple('P', 'a b')(x, 2)", ("aab", 2)),
+])  # fmt: skip
+def test_a_dict_or_tuple_of_another_name_is_plain_data(tier, source, plain):
+    assert value(source, "aab") == plain
+
+
 def test_a_call_that_fails_is_none_and_told(tier):
     source = "def f(x):\n    print('at', x)\n    return None if x == 0 else 6 // (x - 1)"
     outcome = sandbox.run(source, "f", [[0], [1], [2], ["a"]])

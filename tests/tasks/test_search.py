@@ -179,6 +179,14 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
         bm25(str(path), "a", 3, "search")
 
 
+@needs_bm25s
+def test_a_changed_corpus_is_indexed_anew(tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    for text in ("old tower", "new tower"):
+        path.write_text(f'{{"title": "Orra", "text": "{text}"}}')
+        assert [passage["text"] for passage in bm25(str(path), "tower", 3, "search")] == [text]
+
+
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "bm25s", None)
     index.cache_clear()

@@ -44,6 +44,11 @@ def test_right_answers_that_are_punished_stand_out():
     assert verdict_of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
 
 
+def test_a_tree_is_not_compared_with_episodes():
+    """own_robust has no advantage in a tree of one episode a task, which says nothing about the tree's own."""
+    assert verdict_of_table(rows(0.5).assign(kept=[True, False] * FEWEST)) == NOTHING
+
+
 def played(*success: float):
     """Twenty episodes a step, of which these shares succeed."""
     return pd.concat([rows(0.5, steps=10).assign(
@@ -71,7 +76,8 @@ def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
 
 
 @pytest.mark.parametrize(("change", "reason"), [
-    ({"advantage": 0.0}, "all groups are flat"),
+    ({"advantage": 0.0, "credit": 1.0}, "all groups are flat"),
+    ({"advantage": 0.0}, "no row has a peer that earned something else"),
     ({"advantage": 0.0, "valid": False}, "no answer is valid"),
     ({"advantage": 0.0, "selected": False}, "no row is selected"),
 ])  # fmt: skip

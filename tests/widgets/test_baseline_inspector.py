@@ -33,6 +33,21 @@ def test_a_choice_changes_its_side_alone(turns):
         inspector.choose(0, scale="half")
 
 
+@pytest.mark.parametrize(("labels", "size"), [
+    ({"center": "mean", "scale": "none"}, 0.4),
+    ({"center": "mean of the others", "scale": "none"}, 0.6),
+    ({"center": "none", "scale": "none"}, 0.7),
+    ({"center": "none"}, 0.7 / (1 / 6) ** 0.5),
+])  # fmt: skip
+def test_an_episode_counts_once_whatever_the_scale(labels, size):
+    """Credits 1 (three rows), 0 and 0.5: mean 0.5, variance 1/6, mean of the others 0.25, 0.75 and 0.5."""
+    rows = [("e0", 0, 1.0), ("e0", 1, 0.0), ("e0", 2, 0.0), ("e1", 0, 0.0), ("e2", 0, 0.5)]
+    table = pd.DataFrame([{"task": "t", "episode": episode, "agent": "a", "turn": turn, "depth": turn, "valid": True,
+                           "team_reward": reward} for episode, turn, reward in rows])  # fmt: skip
+    found = lab.BaselineInspector(table).choose(0, **labels).table
+    assert found["size"][0] == pytest.approx(size, abs=1e-5)
+
+
 def test_without_a_reward_of_the_team_agents_are_judged_by_their_own(turns):
     own = turns.assign(
         team_reward=0.0, local_reward=turns["team_reward"] + 0.1 * (turns["agent"] == turns["agent"].iloc[0])

@@ -99,9 +99,27 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
         pd.testing.assert_frame_equal(of_path.table, other.table)
     report = lab.Report(4, run.step_turns(4), run.stats)
     pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
-    both = lab.RewardInspector([lab.Report(3, run.step_turns(3), run.stats), report])
+    stats = dict(list(run.stats.groupby("step")))
+    both = lab.RewardInspector([lab.Report(step, run.step_turns(step), stats[step]) for step in (3, 4)])
     assert both.source.steps == [3, 4]
+    with pytest.raises(TableError, match="two tables of the list hold step 4; play each step with"):
+        lab.RewardInspector([report, report])
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
+
+
+@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer, lab.BaselineInspector, lab.Timeline])
+def test_a_table_without_rows_is_refused(made, turns):
+    rows = turns.assign(policy="p", prompt_ids=[[1]] * len(turns), completion_ids=[[1]] * len(turns), completion="")
+    for empty in (rows[:0], rows.assign(step=0)[:0]):
+        with pytest.raises(TableError, match="there are no rows"):
+            made(empty)
+
+
+def test_episodes_and_tasks_may_be_whole_numbers(turns):
+    numbers = {name: pd.factorize(turns[name])[0] for name in ("task", "episode")}
+    data = lab.RolloutViewer(turns.assign(completion="", **numbers)).data()
+    assert [one["name"] for one in data["episodes"]] == data["index"]["episode"]
+    assert set(data["index"]["task"]) == {"0", "1"}
 
 
 def test_the_curve_holds_every_steps_mean(spiky):

@@ -41,6 +41,14 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     assert drawn["doer"] == [1, 2]
 
 
+def test_each_table_of_a_hand_written_loop_is_a_step():
+    """`update` writes no step; the norm of the seventh update is 45 times the norms before it."""
+    row = {"optimizer_step": 0, "policy": "shared", "agent": "asker", "skipped": False}
+    updates = [pd.DataFrame([{**row, "grad_norm": norm, "policy_norm": norm}]) for norm in [2.0] * 6 + [90.0]]
+    scores = lab.SpikeInspector(updates).scores
+    assert scores["step"].tolist() == list(range(7)) and scores["spike"].tolist() == [False] * 6 + [True]
+
+
 def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
     run, rewards, inspector = lab.load_run(spiky), lab.RewardInspector(spiky), lab.SpikeInspector(spiky)
     tables = {

@@ -69,6 +69,19 @@ def test_a_frozen_policy_samples_and_never_learns():
     assert (made.events.query("policy == 'b'")["version"] == 0).all()
 
 
+def test_a_policy_that_is_silent_in_the_first_step_learns_in_the_others():
+    """Synchronous; in step 0 `a` samples alone for 590 s."""
+    tables = [TURNS[TURNS["policy"] == "a"], TURNS]
+    made = lab.Timeline(tables, lab.overlap(0, COSTS), steps=4)
+    assert made.policies == ["a", "b"] and made.seconds == pytest.approx((590 + 1180 + 590 + 450 + 1180) / 2)
+    assert "the same, 2 replicas of b" in set(made.choices()["choice"])
+
+
+def test_where_nobody_learns_a_step_is_its_rollout():
+    made = lab.Timeline(TURNS, lab.overlap(1, COSTS), frozen=["a", "b"])
+    assert made.seconds == pytest.approx(590 + 450) and set(made.events["kind"]) == {"sample"}
+
+
 def test_the_picture_has_a_lane_per_engine(tmp_path):
     made = lab.Timeline(TURNS, lab.overlap(1, COSTS))
     lanes = ["a samples", "b samples", "a learns", "b learns"]

@@ -5,8 +5,9 @@ No code in a file is executed. Leaves out: what the records mean (`formats`), an
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
+from functools import partial
 from io import BufferedReader
 from itertools import islice
 from pathlib import Path
@@ -25,12 +26,13 @@ REFUSED = "it holds more than numbers, texts and tensors, so that to load it cou
 """Why a file of torch is not read."""
 
 
-def load(path: Path, only_first: bool = False) -> pd.DataFrame:
-    """Return the records of a file as Python values; lines and rows count from 1.
+def load(path: Path, only_first: bool = False, texts: Collection[Any] = ()) -> pd.DataFrame:
+    """Return the records of a file as Python values, those of a CSV file as texts; lines and rows count from 1.
 
     Args:
         path: The file, or a run in trackio's file.
         only_first: Of a JSONL file, return the first record alone.
+        texts: Columns of a CSV file in which an empty cell is an empty text. In the others it is missing.
 
     Raises:
         TableError: The file cannot be read. The message names it, and the line of a JSONL file.
@@ -41,7 +43,7 @@ def load(path: Path, only_first: bool = False) -> pd.DataFrame:
         with _unpacked(path) as lines:
             records = dict(islice(_objects(lines, path), 1 if only_first else None))
         return pd.DataFrame(list(records.values()), index=list(records), dtype=object)
-    readers = {".csv": _cells, ".parquet": pd.read_parquet, ".pt": _samples, DATABASE: _logged}
+    readers = {".csv": partial(_cells, texts=texts), ".parquet": pd.read_parquet, ".pt": _samples, DATABASE: _logged}
     if ending not in readers:
         raise TableError(f"read: {path} ends in none of .jsonl, {', '.join(readers)}; convert it to one of them")
     try:
@@ -71,9 +73,10 @@ def _objects(lines: BufferedReader, path: Path) -> Iterator[tuple[str, dict[str,
         raise TableError(f"read: {place} is not a JSON object ({error}); {remedy}") from error
 
 
-def _cells(path: Path) -> pd.DataFrame:
-    with _unpacked(path) as file:
-        return pd.read_csv(file, keep_default_na=False, na_values=[""])  # a completion may be "None"
+def _cells(path: Path, texts: Collection[Any]) -> pd.DataFrame:
+    with _unpacked(path) as file:  # a completion may be "None" or "1.50", and a task "007"
+        table = pd.read_csv(file, dtype=str, keep_default_na=False, na_values=[""])
+    return table.fillna({name: "" for name in table if name in texts})
 
 
 def _samples(path: Path) -> pd.DataFrame:

@@ -42,9 +42,22 @@ class Format:
 
 def numbers(records: pd.DataFrame, name: str, ours: str = "team_reward") -> pd.Series:
     """Return a column as finite numbers; raise TableError for any other value, naming its file and line."""
-    found = pd.to_numeric(records[name].where(records[name].map(np.isscalar)), errors="coerce").astype(float)
+    values = records[name].where(records[name].map(np.isscalar)).map(typed)
+    found = pd.to_numeric(values, errors="coerce").astype(float)
     refuse(~np.isfinite(found), records, name, ours, "not a finite number")
     return found
+
+
+def typed(value: Any) -> Any:
+    """Return the flag or number that a text writes, as in a CSV file; any other value stays as it is."""
+    if not isinstance(value, str):
+        return value
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    try:
+        return float(value.replace("_", " "))  # Python alone reads 1_0 as ten
+    except ValueError:
+        return value
 
 
 def refuse(bad: pd.Series, records: pd.DataFrame, name: str, ours: str, why: str) -> None:
@@ -106,8 +119,8 @@ def _verl(records: pd.DataFrame, notes: Notes) -> pd.DataFrame:
     episode = ["step", *there["episode"]]
     if not there["episode"] or not records.duplicated(episode).any():
         return records
-    scores = numbers(records, "score")
-    in_order = records.sort_values(["step", *there["turn"]], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
+    scores, order = numbers(records, "score"), there["depth"] or there["turn"]
+    in_order = records.sort_values(["step", *order], kind="stable", key=partial(pd.to_numeric, errors="coerce"))
     for whose, ours, unit in (("episode", "team_reward", episode), ("agent", "local_reward", episode + there["agent"])):
         if scores.groupby([records[name] for name in unit]).nunique().max() == 1:
             notes[ours] = f"verl repeats an {whose}'s score on each of its rows; it counts once, at the last one"
@@ -231,7 +244,8 @@ def _tokens(node: Record, before: list[Record]) -> Record:
 VERL = {
     "prompt": "input", "completion": "output", "team_reward": "team_reward score", "local_reward": "local_reward",
     "step": "step", "task": "task_of_uid uid", "episode": "session_of_uid traj_uid trajectory_id", "policy": "wg_id",
-    "turn": "output_of_uid turn step_id", "agent": "agent_id agent_name agent role", "valid": "is_action_valid",
+    "depth": "output_of_uid", "turn": "turn step_id", "agent": "agent_id agent_name agent role",
+    "valid": "is_action_valid",
 }  # fmt: skip
 TRL = {"step": "step", "prompt": "prompt", "completion": "completion", "advantage": "advantage", "team_reward": "sum"}
 TINKER = {"step": "iteration", "task": "group", "episode": "trajectory", "turn": "step_idx", "team_reward": "reward",

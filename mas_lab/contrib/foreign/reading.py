@@ -18,15 +18,18 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
 from mas_lab.cells.grouping import group
 from mas_lab.contrib.foreign.files import DATABASE, PACKED, load
-from mas_lab.contrib.foreign.formats import FORMATS, LISTS, Format, Notes, numbers, refuse, text
+from mas_lab.contrib.foreign.formats import FORMATS, LISTS, Format, Notes, numbers, refuse, text, typed
 from mas_lab.runs.disk import TEXTS
-from mas_lab.table import NUMBER, SCHEMA, TableError
+from mas_lab.table import FLAG, NUMBER, NUMBERS, SCHEMA, TableError
 
 WHOLE = ("step", "turn", "depth", "candidate")
 COUNTED = (*WHOLE, *(name for name, column in SCHEMA.items() if column.check is NUMBER["check"]))
 """Columns of numbers."""
+MAY_BE_EMPTY = ("parent", "removed", "completion")
+"""Columns of texts that may be empty."""
 MISSING = {
-    "task": "no task ids: tasks and groups are by prompt text, which joins equal prompts of different tasks",
+    "task": "no task ids: tasks and groups are by prompt text (an episode's first), which joins equal prompts of "
+    "different tasks",
     "episode": "no episode ids: the episode is the row",
     "agent": "no agent names: one agent, named 'agent'",
     "valid": "valid is True, since the files do not say which outputs were understood",
@@ -71,7 +74,8 @@ def read(
     check_arguments(read, locals())
     columns, notes = dict(columns or {}), {}
     kind, files = _found(Path(path), format, columns)
-    records = pd.concat([load(file) for file in files])
+    texts = [columns.get(name, name) for name in MAY_BE_EMPTY]
+    records = pd.concat([load(file, texts=texts) for file in files])
     rows = kind.rows(records, notes) if len(records) else records
     if rows.empty:
         raise TableError(f"read: {files[0]} has no rows{''.join(f'; {note}' for note in notes.values())}")
@@ -159,6 +163,8 @@ def _checked(records: pd.DataFrame, ours: str, theirs: str) -> pd.Series:
         return values.astype(int) if ours in WHOLE else values
     if ours in LISTS:
         refuse(values.map(np.isscalar), records, theirs, ours, "not a list, which JSONL and parquet can hold")
+    if check in (FLAG["check"], NUMBERS["check"]):
+        values = values.map(typed)
     bad = values.isna() | (~values.map(check).astype(bool) if check else False)
     refuse(bad, records, theirs, ours, SCHEMA[ours].error or "empty")
     if ours in ("prompt", "completion"):
@@ -175,23 +181,25 @@ def _completed(turns: pd.DataFrame, notes: Notes) -> pd.DataFrame:
                 f"columns={{'{names[0]}': ...}}"
             )
     turns = turns.reset_index(drop=True)
-    by_row, ordered = "episode" not in turns, "turn" in turns
+    by_row, order = "episode" not in turns, [name for name in ("depth", "turn") if name in turns][:1]
     for name in [name for name in MISSING if name not in turns]:
         notes.setdefault(name, MISSING[name])
-    if "task" not in turns:
-        turns["task"] = [f"prompt {number}" for number in pd.factorize(turns["prompt"])[0]]
     if by_row:
         turns["episode"] = [f"row {number}" for number in range(len(turns))]
+    episode = [name for name in ("step", "episode") if name in turns]
     for name, value in {"agent": "agent", "valid": True}.items():
         turns[name] = turns.get(name, value)
-    episode = [name for name in ("step", "episode") if name in turns]
-    if not ordered:
-        turns["turn"] = turns.groupby([*episode, "agent"]).cumcount()
-        if not by_row:
+    in_order = turns.sort_values(order, kind="stable") if order else turns
+    if "task" not in turns:
+        prompts = in_order.groupby(episode)["prompt"].transform("first").sort_index()
+        turns["task"] = [f"prompt {number}" for number in pd.factorize(prompts)[0]]
+    if "turn" not in turns:
+        turns["turn"] = in_order.groupby([*episode, "agent"]).cumcount()
+        if not (by_row or order):
             notes["turn"] = "no turns: their order is that of the rows"
     twice = turns.duplicated([*episode, "turn", "agent"]).any()  # without depth, the credit refuses them
     if not (by_row or twice or turns.columns.isin(["depth", "node", "candidate"]).any()):
-        turns["depth"] = (turns.sort_values("turn", kind="stable") if ordered else turns).groupby(episode).cumcount()
+        turns["depth"] = in_order.groupby(episode).cumcount()
     return turns
 
 

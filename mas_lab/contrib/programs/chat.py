@@ -30,6 +30,10 @@ FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
 """Largest `n`."""
+SHOWN = (*range(33, 127), *range(161, 173), *range(174, 256))
+BYTES = {chr(code): code for code in SHOWN}
+BYTES |= {chr(256 + place): code for place, code in enumerate(sorted(set(range(256)) - set(SHOWN)))}
+"""Character of a byte-level vocabulary -> the byte, as GPT-2 writes them."""
 
 
 class RequestError(Exception):
@@ -200,7 +204,8 @@ class ChatAnswer:
 
     message: Message
     finish: str
-    tokens: Sequence[str]
+    tokens: Sequence[Any]
+    """Its token ids, or text and bytes of each where the request asks for `logprobs`."""
     logprobs: Sequence[float]
     prompt_tokens: int
     number: int
@@ -230,10 +235,22 @@ def _choice_of(chat: ChatRequest, one: ChatAnswer, index: int) -> dict[str, Any]
         ]
     logprobs = None
     if chat.logprobs:
-        content = [{"token": text, "logprob": logprob, "bytes": list(text.encode()), "top_logprobs": []}
-                   for text, logprob in zip(one.tokens, one.logprobs, strict=True)]  # fmt: skip
+        content = [{"token": text, "logprob": logprob, "bytes": code, "top_logprobs": []}
+                   for (text, code), logprob in zip(one.tokens, one.logprobs, strict=True)]  # fmt: skip
         logprobs = {"refusal": None, "content": content}
     return {"index": index, "finish_reason": finish, "logprobs": logprobs, "message": message}
+
+
+def read_token(tokenizer: Any, token: int) -> tuple[str, list[int] | None]:
+    """Return a token's text and its bytes, which clients join: a token may be a part of a character.
+
+    The bytes are `None` if the text shows that they are no characters, and the vocabulary does not hold bytes.
+    """
+    text = tokenizer.decode([token])
+    if "\ufffd" not in text:
+        return text, list(text.encode())
+    code = [BYTES.get(character) for character in tokenizer.convert_ids_to_tokens(token)]
+    return text, code if None not in code and bytes(code).decode(errors="replace") == text else None
 
 
 def chunks_of(answer: Mapping[str, Any], usage: bool) -> list[dict[str, Any]]:

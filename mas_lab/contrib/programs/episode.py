@@ -21,7 +21,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from mas_lab.cells.normalization import TALLEST
-from mas_lab.contrib.programs.chat import ChatAnswer, ChatRequest, RequestError, answer_to, parse_request
+from mas_lab.contrib.programs.chat import ChatAnswer, ChatRequest, RequestError, answer_to, parse_request, read_token
 from mas_lab.env import Message, Task, not_plain, transcript
 from mas_lab.policy import Completion, Policy, Request
 from mas_lab.tool_calls import answer_of
@@ -252,7 +252,7 @@ class Episode:
                 raise self._ended()
             self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
             self.rows.append(row)
-        tokens = [policy.tokenizer.decode([token]) for token in ids] if chat.logprobs else ids
+        tokens = [read_token(policy.tokenizer, token) for token in ids] if chat.logprobs else ids
         prompted = len(request.prompt_ids)
         return ChatAnswer(message, completion.finish, tokens, completion.logprobs, prompted, call.depth)
 

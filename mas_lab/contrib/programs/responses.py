@@ -4,6 +4,7 @@ Leaves out: what a server would have to remember (`previous_response_id`), and t
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -49,9 +50,11 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
         raise RequestError(400, "unsupported_parameter", message)
     chat = {name: body[name] for name in SAME if name in body}
     messages = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
-    input = body.get("input", [])
+    input, before = body.get("input", []), None
     for item in [{"role": "user", "content": input}] if isinstance(input, str) else input:
-        _add(messages, item)
+        number = _number(item)
+        _add(messages, item, joins=before == number or None in (before, number))
+        before = before if item.get("type") == "reasoning" else number
     chat["messages"] = messages
     if "max_output_tokens" in body:
         chat["max_tokens"] = body["max_output_tokens"]
@@ -68,8 +71,14 @@ def as_chat(body: Mapping[str, Any]) -> dict[str, Any]:
     return chat
 
 
-def _add(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
-    """Add an item of a response's input; calls join the message of the assistant that they belong to."""
+def _number(item: Mapping[str, Any]) -> str | None:
+    """Return the number of the response that an item comes from, by the ids that `as_response` gives; else `None`."""
+    found = (re.match(r"(?:msg|fc|call)_(\d+)(?:_\d+)?$", str(item.get(name))) for name in ("call_id", "id"))
+    return next((match[1] for match in found if match), None)
+
+
+def _add(messages: list[dict[str, Any]], item: Mapping[str, Any], joins: bool) -> None:
+    """Add an item of a response's input; a call that `joins` belongs to the message of the assistant before it."""
     kind, content = item.get("type", "message"), item.get("content", "")
     if kind == "message":
         if isinstance(content, list):
@@ -77,7 +86,7 @@ def _add(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:
                        for part in content]  # fmt: skip
         messages.append({"role": item.get("role"), "content": content})
     elif kind == "function_call":
-        if not messages or messages[-1]["role"] != "assistant":
+        if not (joins and messages and messages[-1]["role"] == "assistant"):
             messages.append({"role": "assistant", "content": ""})
         call = {"id": item.get("call_id"), "function": {"name": item.get("name"), "arguments": item.get("arguments")}}
         messages[-1].setdefault("tool_calls", []).append(call)

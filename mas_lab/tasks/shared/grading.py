@@ -27,10 +27,13 @@ r"""A box with its brace, or without one, as in `\boxed 5`: a number, or a word 
 _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
+_PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASCII)
 _BRACKETS = re.compile(r"(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
-_SPACED = re.compile(r"[\s{}]")
+_LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
+"""A space that does not stand between two names or numbers."""
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
+"""A word that is no term of mathematics, as in `ab + bc = 1`."""
 
 TEXT = r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph)\s*\{"
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
@@ -42,6 +45,12 @@ UNIT = re.compile(
     r"|(?<=[\d)}])\s+[A-Za-z]{2,}(?: [A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer."""
+UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
+    (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
+    (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
+    (r"\b(?:cubic|cu) ([a-z]+)|\b([a-z]+) cubed\b", r"\1\g<2>3"),
+    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"),
+)]  # fmt: skip
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
 WORDS = re.compile(r"[(\s]*[^\W\d_][\w\s.,'\u2019()\"&-]*")
 LONG_WORD = re.compile(r"[^\W\d_]{3,}")
@@ -70,9 +79,9 @@ def last_boxed(text: str) -> str | None:
 
 class Answer(NamedTuple):
     text: str
-    """Mathematics or words, without unit, LaTeX text commands and degree signs."""
+    """Mathematics or words, without unit, LaTeX text commands and degree signs; a numeral such as `0x1f` is decimal."""
     unit: str
-    """Letters and digits of its unit, such as `cm2`."""
+    """Its unit in lower case and one spelling, such as `cm2` and `miles/hour`."""
     words: list[str]
     """Letters and digits of each part of a list of words, sorted; empty if it has a sign of mathematics.
 
@@ -93,10 +102,13 @@ def spelled(text: str) -> Answer:
     while WRAPPED.search(bare):
         bare = WRAPPED.sub(r"\1", bare)
     bare = REPEATING.sub(_sum, bare).strip().rstrip(".,:").strip()
+    bare = str(int(bare, 0)) if _PREFIXED.fullmatch(bare) else bare
     parts = ["".join(filter(str.isalnum, part)) for part in bare.split(",")] if WORDS.fullmatch(bare) else []
     words = sorted(part if len(part) == 1 else part.casefold() for part in parts)
-    letters = re.sub(r"[^a-z\d]", "", WRAPPED.sub(r"\1", unit).lower())
-    return Answer(bare, letters, words, bool(words and (WRAPPED.search(text) or LONG_WORD.search(bare))))
+    unit = WRAPPED.sub(r"\1", unit).lower()
+    for pattern, spelling in UNIT_SPELLINGS:
+        unit = pattern.sub(spelling, unit)
+    return Answer(bare, unit.strip(), words, bool(words and (WRAPPED.search(text) or LONG_WORD.search(bare))))
 
 
 def _sum(found: re.Match) -> str:
@@ -114,13 +126,13 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if max(len(answer), len(gold)) > LONGEST:
         return False
     one, other = spelled(answer), spelled(gold)
-    (short, long), numbers = sorted((one.unit, other.unit), key=len), (_number(one.text), _number(other.text))
-    fits = short in ("", long) or (len(long) > 2 and re.match(".*".join(short), long))  # cm abbreviates centimeters
+    numbers = _number(one.text), _number(other.text)
+    fits = not (one.unit and other.unit) or _same_unit(one.unit, other.unit)
     if not fits or None not in numbers:
-        return bool(fits) and numbers[0] == numbers[1]
+        return fits and numbers[0] == numbers[1]
     if one.is_text or other.is_text:
         return one.words == other.words
-    if _SPACED.sub("", one.text) == _SPACED.sub("", other.text):
+    if _LOOSE.sub("", one.text) == _LOOSE.sub("", other.text):
         return True
     brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
@@ -129,6 +141,21 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return workers("math").ask([one.text, other.text], timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
+
+
+def _same_unit(one: str, other: str) -> bool:
+    """Return whether two units have as many parts, and equal words up to the end of the shorter part."""
+    parts, others = one.split("/"), other.split("/")
+    words = [pair for both in zip(parts, others, strict=False) for pair in zip(*map(str.split, both), strict=False)]
+    return len(parts) == len(others) and all(_same_word(*pair) for pair in words)
+
+
+def _same_word(one: str, other: str) -> bool:
+    """Return whether two words of units are equal, or one is the other's plural or abbreviation."""
+    split = (re.match(r"(.*?)(\d*)$", word).groups() for word in (one, other))
+    (short, power), (long, other_power) = sorted(split, key=lambda pair: len(pair[0]))
+    shortened = len(short) <= 3 <= len(long) and re.match(".*".join(short), long)  # cm abbreviates centimeters
+    return power == other_power and (bool(shortened) or long in (short, f"{short}s", f"{short}es"))
 
 
 def _number(text: str) -> Fraction | None:
@@ -140,7 +167,7 @@ def _number(text: str) -> Fraction | None:
 
 def is_readable(gold: str) -> bool:
     """Return whether an answer can be the same as `gold`: it is not too long, and says something."""
-    return len(gold) <= LONGEST and _SPACED.sub("", spelled(gold).text).strip("?!-") != ""
+    return len(gold) <= LONGEST and spelled(gold).text.strip("?!-{} ") != ""
 
 
 def is_short(gold: str) -> bool:

@@ -35,11 +35,11 @@ def _mas_lab_plain(v):
         return v
     if t is list:
         return ["list", [_mas_lab_plain(p) for p in v]]
-    if t is tuple:
+    if isinstance(v, tuple):
         return ["tuple", [_mas_lab_plain(p) for p in v]]
     if t is set or t is frozenset:
         return ["set", [_mas_lab_plain(p) for p in v]]
-    if t is dict:
+    if isinstance(v, dict):
         return ["dict", [[_mas_lab_plain(k), _mas_lab_plain(v[k])] for k in v]]
     raise TypeError("returned a " + t.__name__ + ", which is no plain data")
 def _mas_lab_call(f, a):

@@ -7,21 +7,19 @@ a main that solves everything and answers only where `aux` agrees. Grading is in
 writes, and what the writers see.
 """
 
-import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mas_lab.tasks.shared.bases import PROMPTS
 from mas_lab.tasks.shared.pair_use import AUX, calls, hands_on, is_needed, is_thin, reaches, rebinds, returns
-from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable
+from mas_lab.tasks.shared.programs import Case, Problem, Result, code_in, function, parsed, read_code, readable, tree_of
 
 BEST = 4.0
 LEVELS = {"aux": 0.4, "main": 0.6, "parses": 0.5, "tests": 1.0, "used": 0.5, "apart": 1.0}
 """Highest pay of each level; the last two are multiplied by the share of tests passed."""
 IGNORED = -0.5
 """Pay instead of the last two levels, times the same share, if `aux` is called without being used."""
-IMPORT = re.compile(r"(?:from [\w.]+ import [\w, *]+|import [\w., ]+)")
 
 
 @dataclass(frozen=True)
@@ -56,27 +54,21 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     if written is None and helper.strip():
         return Judged(parts, "syntax")
     parts["parses"] = LEVELS["parses"]
-    before = f"{imports(problem.text)}{written or ''}"
+    written = written or ""
     called = has_aux and calls(main_code)
     used = called and not rebinds(main_code) and reaches(main_code, problem.entry)
     thin, graded = used and hands_on(main_code, problem.entry), None
     if cases:
-        graded = problem.grade(f"{before}\n{main_code}", cases)
+        graded = problem.grade(f"{written}\n{main_code}", cases)
         share = graded.share
-        used = used and share > 0 and is_needed(before, main_code, problem, cases, graded)
-        thin = used and is_thin(before, main_code, problem, cases, graded)
+        used = used and share > 0 and is_needed(written, main_code, problem, cases, graded)
+        thin = used and is_thin(written, main_code, problem, cases, graded)
         paid = {"used": LEVELS["used"] * used, "apart": LEVELS["apart"] * (used and not thin)}
         parts |= {"tests": LEVELS["tests"] * share} | {level: share * pays for level, pays in paid.items()}
         parts |= {"ignored": IGNORED * share} if called and not used else {}
     fails = graded is not None and not graded.unknown and not all(graded.passed)
     amiss = {"aux": not has_aux, "tests": fails, "call": not called, "use": not used, "thin": thin}
     return Judged(parts, next((name for name, wrong in amiss.items() if wrong), "fine"), graded)
-
-
-def imports(text: str) -> str:
-    """Return the import lines of a problem's text that parse, for the top of a program."""
-    lines = [line.strip() for line in text.splitlines() if IMPORT.fullmatch(line.strip())]
-    return "".join(f"{line}\n" for line in lines if parsed(line))
 
 
 FENCE = re.compile(r"^```\w*\s*$", flags=re.MULTILINE)
@@ -97,7 +89,7 @@ def judge_published(helper: str, main: str, problem: Problem, cases: Sequence[Ca
     parts = {level: LEVELS[level] * bool(re.search(r"return\s+", text)) for level, text in written.items()}
     if not parts["main"]:
         return Judged(parts, "main")
-    source = f"{imports(problem.text)}{aux}\n\n{main_code}"
+    source = f"{aux}\n\n{main_code}"
     if not parsed(source):
         return Judged(parts, "syntax")
     graded = problem.grade(f"import math\n{source}", cases)
@@ -166,7 +158,7 @@ def sentences(judged: Judged, feedback: str, problem: Problem, helper: str, main
 def syntax(text: str, name: str) -> str:
     """Return the syntax error of the program with a function `name`, such as `line 3: invalid syntax`, or no text."""
     try:
-        ast.parse(code_in(text, f"def {name}"))
+        tree_of(code_in(text, f"def {name}"))
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (ValueError, RecursionError, MemoryError) as error:

@@ -17,6 +17,7 @@ from typing import Any
 
 from mas_lab.env import EnvError
 from mas_lab.tasks import sandbox
+from mas_lab.tasks.shared import programs
 from mas_lab.tasks.shared.bases import SizedTask
 from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases, read_literal
 from mas_lab.tasks.shared.rows import Row, shuffled, split_of
@@ -28,6 +29,16 @@ MOST_CASES, MOST_EXAMPLES, LONGEST_CASE = 32, 4, 2000
 """Most hidden cases of a problem, most cases that it shows, and most characters of a case."""
 LONGEST_DRAFT = 4000
 """Characters of a draft that are shown."""
+HEADER = {
+    "": "sys time itertools collections math fractions random heapq",
+    "itertools": "accumulate product permutations combinations",
+    "collections": "Counter OrderedDict deque defaultdict ChainMap",
+    "functools": "lru_cache",
+    "math": "sqrt sin cos tan ceil fabs floor gcd exp log log2",
+    "typing": "List Tuple",
+    "heapq": "heappush heappop heapify",
+}
+"""Modules, and names of modules, that APPS's `testing_util.py` imports before each solution."""
 RECORD = """
 _mas_lab_heard = []
 def _mas_lab_asked(*given):
@@ -123,6 +134,14 @@ def _apps_columns(row: Row) -> tuple[dict, list[str]]:
     return _json(row, "input_output", dict), golds
 
 
+def _with_header(gold: str) -> str:
+    """Return a solution of APPS after the imports of `HEADER` that it needs; a sandbox may lack others."""
+    used = {part.id for part in ast.walk(parsed(gold)) if isinstance(part, ast.Name)}
+    needed = [(module, name) for module, names in HEADER.items() for name in names.split() if name in used]
+    lines = (f"from {module} import {name}\n" if module else f"import {name}\n" for module, name in needed)
+    return programs.after("".join(lines), gold)
+
+
 def _apps(text: str, io: dict, golds: list[str]) -> Problem:
     inputs, outputs = io.get("inputs") or [], io.get("outputs") or []
     if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
@@ -130,11 +149,12 @@ def _apps(text: str, io: dict, golds: list[str]) -> Problem:
     if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
         texts = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
                  for both in zip(inputs, outputs, strict=True)]  # fmt: skip
-        return _made(text, SOLVE, [[[x], y] for x, y in texts], next(filter(parsed, golds), ""), True)
+        return _made(text, SOLVE, [[[x], y] for x, y in texts], _with_header(next(filter(parsed, golds), "")), True)
     if all(isinstance(one, list) and len(one) == 1 for one in outputs):
         outputs = [one for [one] in outputs]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(inputs, outputs, strict=True)]
-    return _made(text, entry, cases, next(filter(None, (_plain(gold, entry) for gold in golds)), ""), False)
+    gold = next(filter(None, (_plain(gold, entry) for gold in golds)), "")
+    return _made(text, entry, cases, _with_header(gold), False)
 
 
 def _human_columns(row: Row) -> tuple[str, str, str]:

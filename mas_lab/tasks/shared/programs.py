@@ -50,10 +50,33 @@ def read_code(text: str, marker: str) -> str | None:
     return source if source and parsed(source) else None
 
 
+DEEPEST = 100
+"""Most levels of a syntax tree. Python's own functions recurse up to 6 times for each level and stop at 1000."""
+
+
+def tree_of(source: str) -> ast.Module:
+    """Return the syntax tree; raise an error of `ast.parse`, or ValueError if the tree is too deep."""
+    tree = ast.parse(source)
+    level: list[ast.AST] = [tree]
+    for _ in range(DEEPEST):
+        level = [part for above in level for part in ast.iter_child_nodes(above)]
+    if level:
+        raise ValueError(f"nested more than {DEEPEST} levels deep")
+    return tree
+
+
+FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
+
+
+def after(before: str, source: str) -> str:
+    """Return `source` after the lines `before`; imports from `__future__` must come first."""
+    return f"{''.join(FUTURE.findall(source))}{before}{FUTURE.sub('', source)}" if before else source
+
+
 def parsed(source: str) -> ast.Module | None:
-    """Return the syntax tree, or `None` if there is none."""
+    """Return the syntax tree, or `None` if there is none (`tree_of`)."""
     try:
-        return ast.parse(source)
+        return tree_of(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
@@ -171,7 +194,11 @@ def same(value: Any, expected: Any) -> bool:
         return value.keys() == expected.keys() and all(same(value[key], expected[key]) for key in expected)
     kinds = {type(value), type(expected)}
     if float in kinds and kinds <= {int, float}:
-        return math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE) or (value != value and expected != expected)
+        try:
+            close = math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+        except OverflowError:  # an int beyond all floats
+            return False
+        return close or (value != value and expected != expected)
     return type(value) is type(expected) and value == expected
 
 
@@ -233,6 +260,13 @@ class Problem:
     does the same."""
 
     @property
+    def before(self) -> str:
+        """Return what the text writes before the asked function, if it is a program, as in HumanEval."""
+        found = function(f"{self.text}\n    pass", self.entry)
+        first = (found.decorator_list or [found])[0].lineno if found else 1
+        return "".join(f"{line}\n" for line in self.text.split("\n")[: first - 1])
+
+    @property
     def visible(self) -> tuple[Case, ...]:
         return read_cases(self.examples, self.entry)
 
@@ -249,8 +283,9 @@ class Problem:
     def grade(self, source: str, cases: Sequence[Case], entry: str | None = None) -> Result:
         """Run a program's function, the asked one or `entry`, on the arguments of each case, and compare its results.
 
-        Equal requests run once.
+        What the text writes before the function (`before`) runs before the program. Equal requests run once.
         """
+        source = after(self.before, source)
         outcome = _run(source, entry or self.entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
         equal = prints_the_same if self.stdin else same
         answers = zip(outcome.values, outcome.failed, cases, strict=True)

@@ -133,7 +133,8 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     """
     found = shuffled(data, split, seed, read_row, env)
     if n > len(found):
-        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env).items())
+        splits = _by_split(data, read_row, env, files_of(data))
+        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items())
         message = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
         raise EnvError(f"{message} (different ones: {sizes})")
     return found[:n]
@@ -142,13 +143,26 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
 def shuffled(data: str, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
     """Return all rows of a split as `sample` reads them, in the order in which it takes them."""
     check_split(split, env)
-    found = _by_split(data, read_row, env)[split]
+    found = _by_split(data, read_row, env, files_of(data))[split]
     return random.Random(f"{env} {split} {seed}").sample(found, len(found))
 
 
+def files_of(data: str) -> tuple[tuple[Path, int, int], ...]:
+    """Return the path, the time and the size of each file of `data`, which a cache needs to notice a change.
+
+    A data set of the hub has none.
+    """
+    root = Path(data if Path(data).exists() else data.rsplit(":", 1)[0]).resolve()
+    files = [file for file in (root, *sorted(root.rglob("*"))) if file.is_file()]
+    return tuple((file, file.stat().st_mtime_ns, file.stat().st_size) for file in files)
+
+
 @lru_cache(maxsize=8)
-def _by_split(data: str, read_row: Callable[[Row], Any], env: str) -> Mapping[str, list[Any]]:
-    """Return one row per content, by split; a content with two splits goes to the later one in SPLITS."""
+def _by_split(data: str, read_row: Callable[[Row], Any], env: str, files: Hashable) -> Mapping[str, list[Any]]:
+    """Return one row per content, by split; a content with two splits goes to the later one in SPLITS.
+
+    `files` is `files_of(data)`.
+    """
     found: dict[str, tuple[str | None, str, Any]] = {}
     named = set()
     for place, own, row in read(data, env):
@@ -237,22 +251,32 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     columns = "question and golden_answers|answers|answer"
     answers = _column(row, "golden_answers", "answers", "answer")
     question = _text(row, None if answers is None else _column(row, "question"), columns)
-    facts = _column(row, "supporting_facts") or []
-    titles = facts.get("title", []) if isinstance(facts, Mapping) else [title for title, *_ in facts]
+    titles = _titles(_column(row, "supporting_facts") or [])
     accepted = _accepted(answers)
-    if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in (*accepted, *titles)):
+    if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in accepted):
         raise EnvError(f"a row needs {columns} as text, numbers, True or False; its answer is {answers!r:.200}")
     return question.strip(), accepted, list(dict.fromkeys(titles))
 
 
+def _titles(facts: Any) -> list[str]:
+    """Return the titles in `supporting_facts`: a list of texts, pairs or dicts, or a dict with a list of titles."""
+    listed = facts.get("title") if isinstance(facts, Mapping) else facts
+    titles = [fact.get("title") if isinstance(fact, Mapping) else fact[0] if isinstance(fact, list) and fact else fact
+              for fact in (listed if isinstance(listed, list) else [None])]  # fmt: skip
+    if not all(isinstance(title, str) and plain_answer(title) for title in titles):
+        forms = "a list of titles, of [title, number], or of dicts with title"
+        raise EnvError(f"supporting_facts is {facts!r:.200}; give {forms}")
+    return titles
+
+
 def _accepted(answer: Any) -> list[Any]:
     """Return the accepted answers in a column: texts, and what cannot be read as it is."""
-    if isinstance(answer, Mapping):  # SQuAD: text, TriviaQA: value and aliases
-        named = [answer[name] for name in ("text", "value", "aliases") if name in answer]
+    if isinstance(answer, Mapping):  # SQuAD: text, TriviaQA: value (<unk> if unlabelled) and aliases
+        named = [answer[name] for name in ("text", "value", "aliases") if answer.get(name, "<unk>") != "<unk>"]
         return _accepted(named) if named else [answer]
     if isinstance(answer, bool):
         return ["yes", "true"] if answer else ["no", "false"]
-    if isinstance(answer, int | float) and math.isfinite(answer):
+    if isinstance(answer, int) or (isinstance(answer, float) and math.isfinite(answer)):
         return [str(int(answer) if answer == int(answer) else answer)]
     return [text for part in answer for text in _accepted(part)] if isinstance(answer, list) else [answer]
 

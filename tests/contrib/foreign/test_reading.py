@@ -167,6 +167,15 @@ def test_the_key_of_verl_gives_task_episode_and_output():
     assert turns.groupby("group")["episode"].nunique().tolist() == [3, 3, 3, 3] and set(turns["step"]) == {1, 2}
 
 
+@pytest.mark.parametrize(("name", "columns"), [("agent", None), ("who", {"agent": "who"})])
+def test_the_output_of_the_key_of_verl_is_the_depth_and_each_agent_counts_its_turns(name, columns, tmp_path):
+    rows = [VERL_ROW | {"uid": f"u_0_{output}", "input": str(output), name: agent}
+            for output, agent in enumerate(["planner", "solver", "planner", "solver"])]  # fmt: skip
+    turns, line = said(written(tmp_path / "1.jsonl", rows[::-1]), columns=columns)
+    assert turns["prompt"].tolist() == ["3", "2", "1", "0"] and turns["depth"].tolist() == [3, 2, 1, 0]
+    assert turns["turn"].tolist() == [1, 1, 0, 0] and "no turns" not in line
+
+
 def test_verl_with_names_of_agents_and_trajectories(tmp_path):
     row = {"input": "q", "output": "a", "score": 1.0, "step": 1, "uid": "u-1", "traj_uid": "t", "is_action_valid": True}
     rows = [row | {"agent_id": agent, "wg_id": "one"} for agent in ("Solver Agent", "Verifier Agent")]
@@ -334,6 +343,25 @@ def test_packed_files(packed, tmp_path):
     assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["completion"].tolist() == ["None", "NA"]
 
 
+def test_the_texts_of_a_csv_file_stay_as_they_are_written(tmp_path):
+    rows = ["name,said,team_reward,valid,advantage,level", "007,1.50,True,true,0.5,01", "7,,false,0,-1,1e3"]
+    turns, _ = said(written(tmp_path / "log.csv", rows), columns={"task": "name", "completion": "said"})
+    assert turns["task"].tolist() == turns["group"].tolist() == ["007", "7"]
+    assert turns["completion"].tolist() == ["1.50", ""] and turns["level"].tolist() == ["01", "1e3"]
+    assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["advantage"].tolist() == [0.5, -1.0]
+    assert turns["valid"].tolist() == [True, False]
+
+
+def test_a_csv_file_of_our_own_turns_is_read(tmp_path):
+    turns = pd.DataFrame([{"task": "t", "episode": episode, "agent": "a", "turn": turn, "depth": turn,
+                           "node": f"{episode}/{turn}", "parent": f"{episode}/0.0" if turn else "", "valid": bool(turn),
+                           "kept": True, "team_reward": 0.5 * turn}
+                          for episode in ("007", "7") for turn in (0, 1)])  # fmt: skip
+    turns.to_csv(tmp_path / "turns.csv", index=False)
+    read, _ = said(tmp_path)
+    pd.testing.assert_frame_equal(read[list(turns)], turns, check_like=True)
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
     table, path = pd.DataFrame(PLAIN), tmp_path / f"log.{ending}"
@@ -352,6 +380,15 @@ def test_a_reward_that_is_repeated_in_an_episode_is_pointed_out(tmp_path):
     turns, line = said(written(tmp_path / "log.jsonl", rows))
     assert "every row of an episode has the same team_reward, and the credit adds them up" in line
     assert turns["credit"].tolist() == [2.0, 2.0, 0.0, 0.0]
+
+
+def test_an_episode_without_a_task_id_has_the_task_of_its_first_prompt(tmp_path):
+    rows = [{"episode": episode, "agent": agent, "turn": turn, "prompt": prompt, "team_reward": 0.0}
+            for episode in (0, 1)
+            for turn, agent, prompt in ((1, "solver", f"the plan of {episode}"), (0, "planner", "2 + 3"))]  # fmt: skip
+    turns, line = said(written(tmp_path / "log.jsonl", [*rows, rows[1] | {"episode": 2, "prompt": "4 + 4"}]))
+    assert turns["task"].tolist() == turns["group"].tolist() == ["prompt 0"] * 4 + ["prompt 1"]
+    assert "tasks and groups are by prompt text (an episode's first)" in line
 
 
 def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
@@ -402,6 +439,8 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("1.jsonl.gz", [VERL_ROW], {}, r"1\.jsonl\.gz, line 1 is not a JSON object \(zlib"),
     ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet, \.pt, \.db; convert it"),
     ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
+    ("log.csv", ["task,team_reward,valid", "a,1,maybe"], {}, r"row 1: column 'valid' .*neither True nor .*'maybe'"),
+    ("log.csv", ["task,team_reward", "a,1", ",1"], {}, r"row 2: column 'task' \(task\) is empty"),
     ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
     ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
      "several kept actions at task 'a', episode '0', agent 'x', turn 0"),

@@ -2,15 +2,18 @@
 
 import copy
 import json
+from itertools import chain
 from threading import Event
 
 import numpy as np
 import pytest
 from talking import call, exchange, last, make_tokenizer, team_of
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 import mas_lab as lab
 from mas_lab import tool_calls
-from mas_lab.contrib.programs.chat import RequestError
+from mas_lab.contrib.programs.chat import RequestError, read_token
 
 USER = [{"role": "user", "content": "1 + 2"}]
 SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
@@ -145,6 +148,23 @@ def test_logprobs_are_those_of_the_sampled_tokens():
     first, other = (json.loads(text)["choices"][0]["logprobs"] for _, text in found)
     assert np.allclose([token["logprob"] for token in first["content"]], turns["logprobs"][0], rtol=0, atol=0)
     assert "".join(token["token"] for token in first["content"]) == "It is 3<|im_end|>" and other is None
+    assert bytes(chain.from_iterable(token["bytes"] for token in first["content"])) == b"It is 3<|im_end|>"
+
+
+def test_the_bytes_of_tokens_join_where_the_vocabulary_holds_bytes():
+    """`é` and the flame are two and four tokens of a byte each; another vocabulary names its bytes by codes."""
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made = Tokenizer(models.BPE(vocab={one: place for place, one in enumerate(sorted(alphabet))}, merges=[]))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
+    text = "aé 🔥\n"
+    read = [read_token(tokenizer, token) for token in tokenizer.encode(text)]
+    assert bytes(chain.from_iterable(code for _, code in read)) == text.encode() and read[1] == ("\ufffd", [0xC3])
+    codes = {"a": 0, **{f"<0x{byte:02X}>": byte + 1 for byte in range(256)}}
+    made = Tokenizer(models.BPE(vocab=codes, merges=[], byte_fallback=True))
+    made.decoder = decoders.ByteFallback()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
+    assert [read_token(tokenizer, token) for token in (0, 0xC3 + 1)] == [("a", [97]), ("\ufffd", None)]
 
 
 def events_of(text):

@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 from talking import call, exchange, last, make_tokenizer
 
+from mas_lab.contrib.programs.responses import as_chat
+
 PATH = "/v1/responses"
 post_all = partial(exchange, path=PATH)
 SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
@@ -57,6 +59,21 @@ def test_items_of_the_history_are_the_message_that_was_sampled():
     assert prompt_of(turns, 1).count("<tool_response>\n3\n</tool_response>") == 2
     [message] = json.loads(found[1][1])["output"]
     assert message["content"][0]["text"] == "It is 3" and message["role"] == "assistant"
+
+
+@pytest.mark.parametrize(("ids", "sizes"), [
+    (("msg_0", "fc_0_0", "fc_0_1"), [2]), (("msg_0", "fc_1_0", "fc_1_1"), [0, 2]),
+    (("msg_0", "fc_0_0", "fc_1_0"), [1, 1]), ((None, "fc_1_0", "fc_1_1"), [2]),
+])  # fmt: skip
+def test_a_call_joins_the_message_of_its_own_response_alone(ids, sizes):
+    """A client that leaves out ids sends a message just before the calls of its response."""
+    said = {"type": "message", "id": ids[0], "role": "assistant", "content": "It is 4."}
+    thought = {"type": "reasoning", "id": "rs_1", "summary": []}
+    made = [{"type": "function_call", "id": name, "call_id": name.replace("fc", "call"), "name": "add",
+             "arguments": "{}"} for name in ids[1:]]  # fmt: skip
+    found = as_chat({"model": "solver", "input": [said, thought, *made]})["messages"]
+    assert [len(message.get("tool_calls", ())) for message in found] == sizes
+    assert [message["content"] for message in found] == ["It is 4.", *[""] * (len(sizes) - 1)]
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "add"}])
