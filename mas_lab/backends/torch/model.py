@@ -393,6 +393,5 @@ class TorchModel:
                 yield self.net
             return
         if self._reference is None:
-            self.source.check()
-            self._reference = self.read(self.source.location(), self.net.dtype).requires_grad_(False)
+            self._reference = self.read(self.source.check(), self.net.dtype).requires_grad_(False)
         yield self._reference

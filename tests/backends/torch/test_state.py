@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import huggingface_hub
 import pytest
 import torch
 from backends.drawn import same, step, weights
@@ -11,9 +12,8 @@ from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
-from mas_lab.backends.torch import model as model_module
-from mas_lab.backends.torch import source as source_module
-from mas_lab.backends.torch.model import TorchModel
+from mas_lab.backends.torch.source import Source
+from mas_lab.describe import differences
 from mas_lab.policy import PolicyError, Sample
 
 SAMPLE = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
@@ -147,13 +147,50 @@ def recorded(directory, **changes):
     return directory
 
 
-@pytest.mark.parametrize("digest", ["0" * 40, None])
+OLD, NEW = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def hub(model_dirs, tmp_path, monkeypatch):
+    """A folder of what was fetched: "own/model" had the weights of qwen3 in its first commit, and now has others."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    folder = tmp_path / "hub" / "models--own--model"
+    (folder / "refs").mkdir(parents=True)
+    for commit, factor in ((OLD, 1.0), (NEW, 2.0)):
+        file = shutil.copytree(model_dirs["qwen3"], folder / "snapshots" / commit) / "model.safetensors"
+        save_file({name: factor * w for name, w in load_file(file).items()}, file, {"format": "pt"})
+    return lambda commit: (folder / "refs" / "main").write_text(commit)
+
+
+def test_a_model_of_the_hub_is_that_of_its_commit(hub, tmp_path):
+    hub(OLD)
+    load_policy("own/model").save(tmp_path / "full")
+    policy = load_policy("own/model", lora=4)
+    assert policy.describe()["source"] == {"kind": "hub", "name": "own/model", "digest": OLD}
+    expected_N = policy.logprobs([SAMPLE]).detach()
+    policy.save(tmp_path / "adapter")
+    hub(NEW)
+    assert restore_policy(tmp_path / "full").describe()["source"]["digest"] == OLD
+    restored = restore_policy(tmp_path / "adapter", "own/model")
+    assert restored.describe() == policy.describe()
+    torch.testing.assert_close(restored.logprobs([SAMPLE]).detach(), expected_N, atol=0, rtol=0)
+    with pytest.raises(PolicyError, match=f"the base is 'own/model' .*commit: {OLD} and {NEW}"):
+        load_policy("own/model", lora=4, start=tmp_path / "adapter")
+    unknown = {"kind": "hub", "name": "own/model", "digest": None}  # an earlier record
+    assert not differences(policy.describe() | {"source": unknown}, load_policy("own/model", lora=4).describe())
+    with pytest.raises(PolicyError, match=f"commit: None and {NEW}"):
+        load_policy("own/model", lora=4, start=recorded(tmp_path / "adapter", source=unknown))
+    with pytest.raises(PolicyError, match="'refs/pr/1', which is no commit"):
+        restore_policy(recorded(tmp_path / "adapter", source=unknown | {"digest": "refs/pr/1"}), "own/model")
+
+
+@pytest.mark.parametrize("digest", [OLD, None])
 def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, digest):
     asked = []
     load_policy(qwen3, lora=4 if digest else None).save(tmp_path)
-    for module in (source_module, model_module):
-        monkeypatch.setattr(module, "model_config", lambda where: asked.append(where))
-    monkeypatch.setattr(TorchModel, "read", lambda self, where, dtype: asked.append(where) or 1 / 0)
+    for name in ("pinned", "check"):
+        monkeypatch.setattr(Source, name, lambda self, *files: asked.append(self.name) or 1 / 0)
     recorded(tmp_path, source={"kind": "hub", "name": "stranger/model", "digest": digest})
     words = r"policy\.json names the model 'stranger/model' of the hub.*\.team\(base='stranger/model'\)"
     for base in ((), "another/model"):
