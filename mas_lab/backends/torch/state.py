@@ -89,8 +89,9 @@ def load_weights(policy: Any, directory: Path) -> None:
         require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
         shared.net.load_state_dict(net.state_dict())
     else:
-        with reading(directory, ADAPTER):
+        with reading(directory, f"{ADAPTER} or adapter_config.json"):
             weights = load_file(directory / ADAPTER)
+            scale = json.loads((directory / "adapter_config.json").read_bytes())["lora_alpha"]
         require_finite(weights, policy.name, f"in {directory / ADAPTER}")
         own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
@@ -98,6 +99,11 @@ def load_weights(policy: Any, directory: Path) -> None:
             raise PolicyError(
                 f"policy {policy.name!r}: the adapter in {directory} is of another make, of rank {ranks[0]}, and this "
                 f"one has rank {ranks[1]}"
+            )
+        if scale != (own_scale := shared.peft.peft_config[policy.adapter].lora_alpha):
+            raise PolicyError(
+                f"policy {policy.name!r}: the adapter in {directory} has lora_alpha {scale}, and this one has "
+                f"{own_scale}; load it with the alpha= with which that one was trained"
             )
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
     policy.start_anew()
