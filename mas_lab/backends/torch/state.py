@@ -40,6 +40,8 @@ def describe(policy: Any) -> dict[str, Any]:
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]
+    if policy.shared.is_measured and policy.shared.dtype == torch.float32:  # earlier ones have null
+        described["options"]["dtype"] = None
     if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
         del described["options"]["optimizer"]
     if not policy.shared.options.plain:  # nor did they record this
