@@ -213,8 +213,8 @@ class Source:
 
             with reading(self.name, "config.json"):
                 return Source(self.kind, self.name, extract_commit_hash(cached_file(self.name, "config.json"), None))
-        sha = hashlib.sha256()
-        for path in sorted(Path(self.location()).glob("*.safetensors")):
+        sha, folder = hashlib.sha256(), Path(self.location())
+        for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin")):
             with reading(self.name, path.name), path.open("rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         return Source(self.kind, self.name, sha.hexdigest())

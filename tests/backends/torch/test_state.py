@@ -88,12 +88,19 @@ def test_adapters_that_shared_a_base_share_it_again(qwen3, tmp_path):
         assert found[name].name == agent and same(weights(found[name]), weights(base.adapter(agent)))
 
 
-def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path):
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path, kind):
     moved = shutil.copytree(qwen3, tmp_path / "model")
+    if kind == "bin":
+        torch.save(load_file(moved / "model.safetensors"), moved / "pytorch_model.bin")
+        (moved / "model.safetensors").unlink()
     load_policy(moved, lora=4).save(tmp_path / "kept")
     other = load_policy(moved, lr=1e-2)
     step(other)
-    other.save(moved)
+    if kind == "bin":
+        torch.save(other.model.state_dict(), moved / "pytorch_model.bin")
+    else:
+        other.save(moved)
     with pytest.raises(PolicyError, match="has changed: sha256"):
         restore_policy(tmp_path / "kept")
     shutil.rmtree(moved)
