@@ -75,6 +75,8 @@ def save(policy: Any, directory: Path) -> None:
     }
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
+    for name in (FIRST, KEPT):  # of a policy that was saved here before
+        (directory / name).unlink(missing_ok=True)
     if policy.first_weights is not None:
         save_file(_contiguous(policy.first_weights), directory / FIRST)
     if policy.kept:
@@ -113,18 +115,21 @@ def load_weights(policy: Any, directory: Path) -> None:
 
 def load(policy: Any, directory: Path) -> None:
     lr = read_record(directory)["lr"]
+    with reading(directory, "the files in training/"):
+        state = load_file(directory / OPTIMIZER)
+        first, kept = (load_file(path) if (path := directory / name).is_file() else {} for name in (FIRST, KEPT))
+    if unknown := sorted({key.split("|")[0] for key in state} - policy.parameters.keys()):
+        raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {unknown[0]!r}, which it has not")
     load_weights(policy, directory)
-    for key, value in load_file(directory / OPTIMIZER).items():
+    for key, value in state.items():
         name, field = key.split("|")
-        if name not in policy.parameters:
-            raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {name!r}, which it has not")
         parameter = policy.parameters[name]
         # A copy: the tensor is the mapped file itself, and Windows cannot delete a checkpoint that is mapped.
         policy.optimizer.state[parameter][field] = value.to(parameter.device, copy=True)
     if policy.adapter is not None:
-        first = load_file(directory / FIRST) if (directory / FIRST).is_file() else None
-        policy.first_weights = first and {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()}
-    for key, value in load_file(directory / KEPT).items() if (directory / KEPT).is_file() else ():
+        copies = {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()} if first else None
+        policy.first_weights = copies
+    for key, value in kept.items():
         number, name = key.split("|")
         policy.kept.setdefault(int(number), {})[name] = value.to(policy.parameters[name], copy=True)
     policy.lr = lr

@@ -126,6 +126,21 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
         again.forward_backward([SAMPLE], TO_REFERENCE)
 
 
+def test_a_folder_that_was_used_keeps_nothing_and_one_that_is_cut_changes_nothing(qwen3, tmp_path):
+    load_policy(qwen3, lora=4).save(tmp_path / "warm")
+    former, policy = load_policy(qwen3, lora=4, start=tmp_path / "warm"), load_policy(qwen3, lora=4, seed=1)
+    former.kept = {3: former.copy_weights()}
+    former.save(tmp_path / "used")
+    policy.save(tmp_path / "used")
+    policy.load(tmp_path / "used")
+    assert policy.kept == {} and policy.first_weights is None
+    before = weights(policy)
+    (tmp_path / "warm" / "training" / "optimizer.safetensors").unlink()
+    with pytest.raises(PolicyError, match=r"warm: the files in training/ cannot be read"):
+        policy.load(tmp_path / "warm")
+    assert same(weights(policy), before)
+
+
 def test_a_description_names_no_place_and_an_adapter_of_another_make_is_refused(qwen3, tmp_path):
     text = json.dumps(load_policy(qwen3, template={"enable_thinking": False}).describe())
     assert qwen3 not in text and "enable_thinking" in text
