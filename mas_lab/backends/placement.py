@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -302,8 +302,9 @@ class Placement(dict[str, ModelSpec]):
         if spec.backend == "vllm":
             apart = spec.sampling_devices(device)
             room = min(self.devices[one] for one in apart)
-            share = ceil(100 * (spec.engine / GIB / len(apart) + 1) / room) / 100  # with one GiB of buffers
-            found |= {"memory": share, "sleep": spec.sleep, "tensor_parallel": len(apart)}
+            share = ceil(100 * (spec.engine / GIB / len(apart) + 1) / room)  # with one GiB of buffers
+            free = floor(100 * (1 - CONTEXT / room))  # vLLM refuses to start if it may take more than is free
+            found |= {"memory": min(share, free) / 100, "sleep": spec.sleep, "tensor_parallel": len(apart)}
             if apart != (device,):
                 found |= {"where": "server", "gpus": ",".join(one.partition(":")[2] for one in apart)}
         return found

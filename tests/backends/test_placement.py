@@ -144,6 +144,8 @@ def test_vllm_on_other_gpus_is_a_server_there():
     used, row = plan.devices_table["used"], plan.policies_table.loc["a"]
     assert used["cuda:1"] == used["cuda:2"] == pytest.approx((row["vLLM's copy"] + row["sampling"]) / 2)
     assert used["cuda:0"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + row["activations"])
+    full = Placement({"a": wish}, devices | {"cuda:1": used["cuda:1"] + 0.8})  # 0.75 GiB are the context's
+    assert full.options("a")["memory"] <= 1 - 0.75 / full.devices["cuda:1"]
     told = plan.options("a")
     assert (told["where"], told["gpus"], told["tensor_parallel"], told["device"]) == ("server", "1,2", 2, "cuda:0")
     with pytest.raises(PlacementError, match="with every=True each process samples where it trains"):
