@@ -252,12 +252,15 @@ class Source:
 
     def _commit(self) -> str:
         """Return the folder of the recorded commit of a hub model; files that are not here are downloaded."""
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import is_offline_mode, snapshot_download
 
         if not re.fullmatch("[0-9a-f]{40}", str(self.digest)):  # a record may come from anybody
             raise PolicyError(f"the base {self.name!r:.80} is recorded with {self.digest!r:.80}, which is no commit")
         with reading(f"{self.name} at commit {self.digest}", "the files"):
-            return snapshot_download(self.name, revision=self.digest, allow_patterns=COMMIT)
+            return snapshot_download(
+                self.name, revision=self.digest, allow_patterns=COMMIT,
+                local_files_only=is_offline_mode(),  # huggingface_hub 1.33 asks the hub for the list of files otherwise
+            )  # fmt: skip
 
 
 def _families() -> list[str]:
