@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,8 @@ class ModelSpec:
     model: "str | PretrainedConfig"
     """A config, a name in `known_shapes`, or a name of a model as in `load_policy`."""
     lora: int | None = None
-    """Rank of adapters over a frozen base in 16 bits. `None`: all weights are trained, in float32."""
+    """Rank of adapters over a frozen base in 16 bits, on a CPU also in float32. `None`: all weights are trained, in
+    float32."""
     adapters: int = 1
     """Number of adapters that share the base, one for each agent that it plays."""
     bits: int = 16
@@ -123,7 +124,8 @@ class ModelSpec:
             weights, adapters = 4.0 * trained, 0.0
         else:
             trained = self.adapters * self.lora * per_rank
-            weights, adapters = linear * (NF4 if self.bits == 4 else 2) + rest * 2, 4.0 * trained
+            size = self._bytes_of_a_frozen_weight(linear + rest)
+            weights, adapters = linear * (NF4 if self.bits == 4 else size) + rest * size, 4.0 * trained
         sampling = float(2 * 2 * text.num_hidden_layers * keys * self.sample_tokens)
         if self.backend != "vllm":
             drawn = self.sample_tokens * text.vocab_size
@@ -132,6 +134,14 @@ class ModelSpec:
             return Memory(weights, adapters, 0.0, 0.0, sampling, 0.0)
         activations = self._activations(text, linear, rest, queries, keys)
         return Memory(weights, adapters, 4.0 * trained, 8.0 * trained, sampling, activations)
+
+    def _bytes_of_a_frozen_weight(self, weights: int) -> int:
+        """Return 2, or on a CPU the size of the type in which a model of so many weights computes there."""
+        if self.device != "cpu":
+            return 2
+        from mas_lab.backends.torch.threads import settle_dtype
+
+        return settle_dtype(weights).itemsize
 
     def _activations(self, text: "PretrainedConfig", linear: int, rest: int, queries: int, keys: int) -> float:
         """Return the bytes that the update of one micro-batch holds beside weights and gradients.
@@ -255,6 +265,7 @@ class Placement(dict[str, ModelSpec]):
     def _place(self, name: str) -> None:
         spec = self[name]
         device = spec.device or max(self.devices, key=self._left)
+        self[name] = spec = replace(spec, device=device)
         if self.every and spec.sampling_devices(device) != (device,):
             raise PlacementError(f"{name!r}: with every=True each process samples where it trains; drop samples_on")
         for used in (device, *spec.sampling_devices(device)):
@@ -302,8 +313,9 @@ class Placement(dict[str, ModelSpec]):
         if spec.backend == "vllm":
             apart = spec.sampling_devices(device)
             room = min(self.devices[one] for one in apart)
-            share = ceil(100 * (spec.engine / GIB / len(apart) + 1) / room) / 100  # with one GiB of buffers
-            found |= {"memory": share, "sleep": spec.sleep, "tensor_parallel": len(apart)}
+            share = ceil(100 * (spec.engine / GIB / len(apart) + 1) / room)  # with one GiB of buffers
+            free = floor(100 * (1 - CONTEXT / room))  # vLLM refuses to start if it may take more than is free
+            found |= {"memory": min(share, free) / 100, "sleep": spec.sleep, "tensor_parallel": len(apart)}
             if apart != (device,):
                 found |= {"where": "server", "gpus": ",".join(one.partition(":")[2] for one in apart)}
         return found

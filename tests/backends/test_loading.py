@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -48,6 +50,50 @@ def test_ranks_and_adapters_that_cannot_be_had_are_refused(qwen3):
         base.adapter("a", rank=3)
     with pytest.raises(PolicyError, match=r"agent 'c' requests an adapter; .*adapters=2, taken by a, b"):
         base.adapter("c")
+
+
+class Client:
+    """What a Tinker server answers to the calls of loading, saving and restoring."""
+
+    def __init__(self, *where):
+        self.client = self
+
+    def of(self, what, call, *arguments, **options):
+        return call(*arguments, **options)
+
+    def get_server_capabilities(self):
+        return SimpleNamespace(supported_models=[SimpleNamespace(model_name="served")])
+
+    def create_lora_training_client(self, name, rank, seed):
+        return self
+
+    def save_state(self, name):
+        return SimpleNamespace(path=f"tinker://{name}")
+
+    def load_state_with_optimizer(self, path):
+        pass
+
+
+@pytest.fixture
+def served(qwen3, tmp_path, monkeypatch):
+    """A loader of adapters of a model that a Tinker server has; two tokens end its turns."""
+    monkeypatch.setattr("mas_lab.contrib.tinker.policy.Service", Client)
+    folder = shutil.copytree(qwen3, tmp_path / "served")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 7]}')
+    return partial(load_base, folder, backend="tinker", model="served", rank=2)
+
+
+def test_policies_of_a_server_are_restored_as_they_were(served, tmp_path):
+    base = served(adapters=2)
+    policies = {"b": base.adapter("b"), "a": base.adapter("a", lr=0.5), "one": served(adapters=1).adapter("one"),
+                "two": served(adapters=1).adapter("two"),
+                "other": served(adapters=2, template={"chat_template": "w5"}).adapter("other")}  # fmt: skip
+    for name, policy in policies.items():
+        policy.save(tmp_path / name)
+    restored = restore_policies({name: tmp_path / name for name in sorted(policies)})
+    assert {name: one.describe() for name, one in restored.items()} == {n: p.describe() for n, p in policies.items()}
+    assert restored["a"].shared is restored["b"].shared and len({one.shared for one in restored.values()}) == 4
+    assert restored["a"].shared.eos_ids() == load_policy(base.source.name).shared.eos_ids() == {1, 2, 7}
 
 
 @pytest.fixture

@@ -9,6 +9,8 @@ from transformers import GPT2Config, Qwen3Config
 import mas_lab as lab
 from mas_lab import ModelSpec, Placement, PlacementError
 from mas_lab.backends.placement import CONTEXT, GIB, NF4, budget, count_weights, known_shapes
+from mas_lab.backends.torch.source import model_config
+from mas_lab.paths import data_dir
 
 SMALL = {"sample_tokens": 16384, "train_tokens": 2048}
 T4 = 14.56
@@ -42,6 +44,16 @@ def test_weights_are_counted_and_adapters_stand_over_a_frozen_base():
         assert (found.adapters, found.gradients, found.optimizer) == (4 * trained, 4 * trained, 8 * trained)
         assert found.sampling == 10_000 * 2 * 28 * 8 * 128 * 2 + (24 + 2 * 4) * 2**25
     assert 0.5 < NF4 < 0.52
+
+
+def test_a_frozen_base_has_the_type_in_which_the_device_computes(monkeypatch):
+    small = ModelSpec("plan_path", lora=2)
+    on_gpu, on_cpu = (Placement({"a": small}, {device: 16.0})["a"].memory().weights for device in ("cuda:0", "cpu"))
+    assert on_cpu == 2 * on_gpu == 4 * sum(count_weights(model_config(data_dir() / "pocket" / "plan_path"))[:2])
+    for speedup, size in ((1.0, 4), (9.0, 2)):
+        monkeypatch.setattr("mas_lab.backends.torch.threads._speedup", speedup)
+        plan = Placement({"a": "Qwen3-1.7B"}, {"cpu": 64.0}, lora=2)
+        assert plan["a"].memory().weights == size * (LINEAR + REST)
 
 
 def test_activations_grow_with_tokens_logits_are_bounded_and_unknown_sizes_are_refused():
@@ -144,6 +156,8 @@ def test_vllm_on_other_gpus_is_a_server_there():
     used, row = plan.devices_table["used"], plan.policies_table.loc["a"]
     assert used["cuda:1"] == used["cuda:2"] == pytest.approx((row["vLLM's copy"] + row["sampling"]) / 2)
     assert used["cuda:0"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + row["activations"])
+    full = Placement({"a": wish}, devices | {"cuda:1": used["cuda:1"] + 0.8})  # 0.75 GiB are the context's
+    assert full.options("a")["memory"] <= 1 - 0.75 / full.devices["cuda:1"]
     told = plan.options("a")
     assert (told["where"], told["gpus"], told["tensor_parallel"], told["device"]) == ("server", "1,2", 2, "cuda:0")
     with pytest.raises(PlacementError, match="with every=True each process samples where it trains"):

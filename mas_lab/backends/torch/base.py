@@ -69,8 +69,11 @@ def warm_start(start: str | Path, base: Source) -> Path:
             f"start={str(start)!r} is no folder of an adapter that policy.save wrote; shipped are {', '.join(names)}"
         )
     made_on = Source(**read_record(folder)["source"])
-    if made_on.digest != base.digest:
-        raise PolicyError(f"start={str(start)!r} is an adapter of {made_on.name!r}, and the base is {base.name!r}")
+    if made_on.digest != base.digest or base.digest is None:
+        raise PolicyError(
+            f"start={str(start)!r} is an adapter of {made_on.name!r}, and the base is {base.name!r} (sha256 or "
+            f"commit: {made_on.digest} and {base.digest})"
+        )
     return folder
 
 
@@ -151,8 +154,10 @@ def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Base
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
     fits = [base for base in same_base if index in base.free() and record["name"] not in base.policies]
     if not fits:
-        Source(**record["source"]).check(record.get("files"))
-        model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]))
+        source = Source(**record["source"])
+        where = source.check(record.get("files"))
+        commit = {"weights": where} if source.kind == "hub" else {}
+        model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]), **commit)
         fits = [TorchBase(model, lr=record["lr"], **made_with)]
         same_base += fits
     policy = fits[0].make(index, record["name"], own_rank)

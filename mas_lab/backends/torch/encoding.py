@@ -180,15 +180,23 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
 
 
 def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], choice: str) -> list[int]:
-    """Return the ids of a chat in which the `marks` that occur in messages are encoded as their characters."""
+    """Return the ids of a chat in which the `marks` that occur in messages are encoded as their characters.
+
+    An earlier answer keeps its marks that are no special tokens: a template finds the thoughts that it drops by them.
+    """
     placeholders = {chr(PRIVATE + number): mark for number, mark in enumerate(sorted(marks, key=len, reverse=True))}
+    special = {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
 
-    def masked(text: str) -> str:
-        for placeholder, mark in placeholders.items():
-            text = text.replace(mark, placeholder)
-        return text
+    def masked(message: Message) -> Message:
+        def change(text: str) -> str:
+            for placeholder, mark in placeholders.items():
+                if mark in special or message["role"] != "assistant":
+                    text = text.replace(mark, placeholder)
+            return text
 
-    messages, ids = _replaced(messages, masked), []
+        return _replaced(message, change)
+
+    messages, ids = [masked(message) for message in messages], []
     text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
     for part in re.split(f"([{''.join(placeholders)}])", text):
         if mark := placeholders.get(part):

@@ -27,6 +27,9 @@ MAGIC = b"GGUF"
 """The first bytes of every GGUF file; the files of Ollama have no suffix."""
 RECORD = "unpacked.json"
 """The file of an unpacked model with the digests of all others; it is written last."""
+SCALING = (".rope.scaling.type", ".rope.scaling.factor")
+ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+"""Last parts of the names of values in a GGUF file."""
 VARIABLE = "MAS_LAB_MODELS"
 
 
@@ -180,6 +183,7 @@ def _unpack(path: Path, folder: Path) -> None:
         )
         if missing := found["missing_keys"]:
             raise ValueError(f"{len(missing)} weights are missing, the first is {min(missing)!r}")
+        ends = _read_the_rest(path, net.config)
         if isinstance(end := net.config.eos_token_id, int):  # transformers 5.15 takes the first token in its place
             tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
         vars(net.config).pop("quantization_config", None)
@@ -188,10 +192,28 @@ def _unpack(path: Path, folder: Path) -> None:
         plain.load_state_dict(net.state_dict(), assign=True)
         plain.tie_weights()
         plain.generation_config = net.generation_config
+        if len(ends) > 1:
+            plain.generation_config.eos_token_id = ends
     except Exception as error:
         raise PolicyError(_unreadable(path, error)) from error
     plain.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _read_the_rest(path: Path, config: Any) -> list[int]:
+    """Return the tokens that end a turn or a message, which transformers does not read.
+
+    Raises ValueError if the file scales the rotary embedding, and the config, from the same file, does not.
+    """
+    from gguf import GGUFReader
+
+    file = GGUFReader(path)
+    values = {name: field.contents() for name, field in file.fields.items() if name.endswith(SCALING + ENDS)}
+    scaled = [name for name, value in values.items() if name.endswith(SCALING) and value not in ("none", 0, 1)]
+    scaled += [tensor.name for tensor in file.tensors if tensor.name.startswith(("rope_freqs", "rope_factors"))]
+    if scaled and set(re.findall('"rope_type": "(.*)"', config.to_json_string(use_diff=False))) <= {"default"}:
+        raise ValueError(f"it does not read {scaled[0]}, which scales the rotary embedding")
+    return sorted({value for name, value in values.items() if name.endswith(ENDS)})
 
 
 def _unreadable(path: Path, error: Exception) -> str:

@@ -23,6 +23,7 @@ from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
+from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
 from mas_lab.backends.torch.source import (
     Source,
@@ -34,7 +35,6 @@ from mas_lab.backends.torch.source import (
     rotary_switch,
     shape,
 )
-from mas_lab.backends.torch.threads import settle_dtype, settle_threads
 from mas_lab.backends.torch.trial import Ways, find_ways
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
@@ -161,13 +161,14 @@ class TorchModel:
         self.lora, self.lock = lora, ModelLock()
         self.device = torch.device(options.device or pick_device())
         if self.device.type == "cpu":
-            settle_threads()
+            threads.settle_threads()
         self.weights = str(weights or source.location())
         self.files = None if weights else source.files()
         self.dtype = self._dtype()
-        if self.device.type == "cpu" and self.dtype != torch.float32:  # a resumed run computes in the type of its run
-            self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
+        self.is_measured = self.device.type == "cpu" and self.net.num_parameters() > threads.LARGE
+        if self.is_measured:  # a resumed run computes in the type of its run
+            self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = read_tokenizer(self.weights)
         self.context = context_of(self.net.config)
@@ -328,7 +329,7 @@ class TorchModel:
             with suppress(Exception), torch.device("meta"):  # `read` says what is wrong with a model
                 config = model_config(self.weights)
                 weights = AutoModelForCausalLM.from_config(config, trust_remote_code=False).num_parameters()
-            return settle_dtype(weights)
+            return threads.settle_dtype(weights)
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
         return torch.float16 if self.lora else torch.float32
@@ -393,6 +394,5 @@ class TorchModel:
                 yield self.net
             return
         if self._reference is None:
-            self.source.check()
-            self._reference = self.read(self.source.location(), self.net.dtype).requires_grad_(False)
+            self._reference = self.read(self.source.check(), self.net.dtype).requires_grad_(False)
         yield self._reference

@@ -5,6 +5,7 @@ It imports no heavy library. Leaves out: reading the weights (`model`), writing 
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -23,6 +24,8 @@ RECORD = "policy.json"
 FILES = ("config.json", "generation_config.json", "tokenizer*.json", "tokenizer.model", "special_tokens_map.json",
          "added_tokens.json", "vocab.*", "merges.txt", "chat_template.*")  # fmt: skip
 """Files of a model beside its weights that decide what it reads and says."""
+COMMIT = (*FILES, "*.safetensors", "*.safetensors.index.json", "pytorch_model*")
+"""Files of a hub model that are needed to load it again."""
 FORM = {
     "backend": (str,), "name": (str,), "lora": (dict, type(None)), "lr": (float, int), "template": (dict,),
     "options": (dict,),
@@ -206,9 +209,12 @@ class Source:
         if self.digest is not None:
             return self
         if self.kind == "hub":
-            return Source(self.kind, self.name, getattr(model_config(self.name), "_commit_hash", None))
-        sha = hashlib.sha256()
-        for path in sorted(Path(self.location()).glob("*.safetensors")):
+            from transformers.utils.hub import cached_file, extract_commit_hash
+
+            with reading(self.name, "config.json"):
+                return Source(self.kind, self.name, extract_commit_hash(cached_file(self.name, "config.json"), None))
+        sha, folder = hashlib.sha256(), Path(self.location())
+        for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin")):
             with reading(self.name, path.name), path.open("rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
         return Source(self.kind, self.name, sha.hexdigest())
@@ -223,13 +229,15 @@ class Source:
                 sha.update(path.name.encode() + path.read_bytes().replace(b"\r\n", b"\n"))
         return sha.hexdigest()
 
-    def check(self, files: str | None = None) -> None:
-        """Raise PolicyError if the recorded weights, or `files` where they are known, are missing or have changed."""
-        if self.kind == "hub":
-            return
-        if self.kind in ("listed", "gguf"):
-            self.location()
-            return
+    def check(self, files: str | None = None) -> str:
+        """Return the location of the recorded weights, which is the folder of the recorded commit of a hub model.
+
+        Raises PolicyError if the weights, or `files` where they are known, are missing or have changed.
+        """
+        if self.kind == "hub" and self.digest is not None:
+            return self._commit()
+        if self.kind in ("hub", "listed", "gguf"):
+            return self.location()
         if not (Path(self.location()) / "config.json").is_file():
             raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
         found = Source(self.kind, self.name).pinned().digest
@@ -240,6 +248,19 @@ class Source:
                 f"the config, tokenizer or chat template of the base model at {self.location()} has changed; put the "
                 "files back as they were"
             )
+        return self.location()
+
+    def _commit(self) -> str:
+        """Return the folder of the recorded commit of a hub model; files that are not here are downloaded."""
+        from huggingface_hub import is_offline_mode, snapshot_download
+
+        if not re.fullmatch("[0-9a-f]{40}", str(self.digest)):  # a record may come from anybody
+            raise PolicyError(f"the base {self.name!r:.80} is recorded with {self.digest!r:.80}, which is no commit")
+        with reading(f"{self.name} at commit {self.digest}", "the files"):
+            return snapshot_download(
+                self.name, revision=self.digest, allow_patterns=COMMIT,
+                local_files_only=is_offline_mode(),  # huggingface_hub 1.33 asks the hub for the list of files otherwise
+            )  # fmt: skip
 
 
 def _families() -> list[str]:

@@ -40,6 +40,8 @@ def describe(policy: Any) -> dict[str, Any]:
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]
+    if policy.shared.is_measured and policy.shared.dtype == torch.float32:  # earlier ones have null
+        described["options"]["dtype"] = None
     if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
         del described["options"]["optimizer"]
     if not policy.shared.options.plain:  # nor did they record this
@@ -73,6 +75,8 @@ def save(policy: Any, directory: Path) -> None:
     }
     (directory / OPTIMIZER).parent.mkdir(exist_ok=True)
     save_file(_contiguous(state), directory / OPTIMIZER)
+    for name in (FIRST, KEPT):  # of a policy that was saved here before
+        (directory / name).unlink(missing_ok=True)
     if policy.first_weights is not None:
         save_file(_contiguous(policy.first_weights), directory / FIRST)
     if policy.kept:
@@ -89,8 +93,9 @@ def load_weights(policy: Any, directory: Path) -> None:
         require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
         shared.net.load_state_dict(net.state_dict())
     else:
-        with reading(directory, ADAPTER):
+        with reading(directory, f"{ADAPTER} or adapter_config.json"):
             weights = load_file(directory / ADAPTER)
+            scale = json.loads((directory / "adapter_config.json").read_bytes())["lora_alpha"]
         require_finite(weights, policy.name, f"in {directory / ADAPTER}")
         own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
@@ -99,24 +104,32 @@ def load_weights(policy: Any, directory: Path) -> None:
                 f"policy {policy.name!r}: the adapter in {directory} is of another make, of rank {ranks[0]}, and this "
                 f"one has rank {ranks[1]}"
             )
+        if scale != (own_scale := shared.peft.peft_config[policy.adapter].lora_alpha):
+            raise PolicyError(
+                f"policy {policy.name!r}: the adapter in {directory} has lora_alpha {scale}, and this one has "
+                f"{own_scale}; load it with the alpha= with which that one was trained"
+            )
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
     policy.start_anew()
 
 
 def load(policy: Any, directory: Path) -> None:
     lr = read_record(directory)["lr"]
+    with reading(directory, "the files in training/"):
+        state = load_file(directory / OPTIMIZER)
+        first, kept = (load_file(path) if (path := directory / name).is_file() else {} for name in (FIRST, KEPT))
+    if unknown := sorted({key.split("|")[0] for key in state} - policy.parameters.keys()):
+        raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {unknown[0]!r}, which it has not")
     load_weights(policy, directory)
-    for key, value in load_file(directory / OPTIMIZER).items():
+    for key, value in state.items():
         name, field = key.split("|")
-        if name not in policy.parameters:
-            raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {name!r}, which it has not")
         parameter = policy.parameters[name]
         # A copy: the tensor is the mapped file itself, and Windows cannot delete a checkpoint that is mapped.
         policy.optimizer.state[parameter][field] = value.to(parameter.device, copy=True)
     if policy.adapter is not None:
-        first = load_file(directory / FIRST) if (directory / FIRST).is_file() else None
-        policy.first_weights = first and {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()}
-    for key, value in load_file(directory / KEPT).items() if (directory / KEPT).is_file() else ():
+        copies = {name: first[name].to(p, copy=True) for name, p in policy.parameters.items()} if first else None
+        policy.first_weights = copies
+    for key, value in kept.items():
         number, name = key.split("|")
         policy.kept.setdefault(int(number), {})[name] = value.to(policy.parameters[name], copy=True)
     policy.lr = lr

@@ -7,15 +7,17 @@ Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import LoraConfig
+from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.fast.fused import lean_norms
-from mas_lab.backends.torch.model import Options, TorchModel, quiet
+from mas_lab.backends.torch.model import Options, TorchModel, quiet, refuse_other_weights
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.torch.trial import Ways
@@ -72,7 +74,13 @@ class UnslothModel(TorchModel):
 
         On a CPU, Unsloth reads it as plain transformers does.
         """
-        options = self.options
+        options, found = self.options, {}
+        # Unsloth returns no list of missing weights. A copy without data has one, if Unsloth's patches let it be made.
+        with quiet(), suppress(Exception):
+            _, found = AutoModelForCausalLM.from_pretrained(
+                where, device_map="meta", output_loading_info=True, trust_remote_code=False
+            )
+        refuse_other_weights({"missing_keys": found.get("missing_keys"), "unexpected_keys": ()}, where)
         with quiet():
             net, _ = self.fast.FastLanguageModel.from_pretrained(
                 model_name=where,

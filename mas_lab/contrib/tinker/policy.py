@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, GenerationConfig
 
 from mas_lab.backends.torch.encoding import AdapterBase, ChatPolicy
 from mas_lab.backends.torch.source import RECORD, Source, context_of, eos_ids, model_config, options_of, read_record
@@ -112,7 +112,11 @@ class TinkerBase(AdapterBase):
             )
         self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
         config = model_config(here)
-        self.context, self.eos_ids = context_of(config), partial(eos_ids, self.tokenizer, config.get_text_config())
+        try:
+            ends = GenerationConfig.from_pretrained(here)
+        except OSError:  # as transformers does for a model without the file
+            ends = config.get_text_config()
+        self.context, self.eos_ids = context_of(config), partial(eos_ids, self.tokenizer, ends)
         self.engine = TinkerEngine(self.service, self.eos_ids())
         self.policies: dict[str, TinkerPolicy] = {}
         self.averages: bool | None = None
@@ -325,9 +329,13 @@ def _logprobs(found: Sequence[Any], samples: Sequence[Sample]) -> torch.Tensor:
 def restore(record: dict[str, Any], bases: dict[str, list[TinkerBase]]) -> TinkerPolicy:
     """Return the policy of a record, whose state is still to be loaded; adapters of one base share it again."""
     lora, options = record["lora"], record["options"] | {"url": record["url"]}
-    key = json.dumps([record["source"], lora["rank"], lora["seed"], options], sort_keys=True)
-    if key not in bases:
-        base = TinkerBase(Source(**record["source"]), record["adapters"], lora["rank"], record["lr"], lora["seed"],
-                          record["template"], **options)  # fmt: skip
-        bases[key] = [base]
-    return bases[key][0].adapter(record["name"], lr=record["lr"])
+    shared = [record["source"], record["template"], record["adapters"], lora["rank"], lora["seed"], options]
+    same_base = bases.setdefault(json.dumps(shared, sort_keys=True), [])
+    fits = [base for base in same_base if lora["index"] in base.free() and record["name"] not in base.policies]
+    if not fits:
+        fits = [TinkerBase(Source(**record["source"]), record["adapters"], lora["rank"], record["lr"], lora["seed"],
+                           record["template"], **options)]  # fmt: skip
+        same_base += fits
+    policy = fits[0].make(lora["index"], record["name"])
+    policy.lr = record["lr"]
+    return policy

@@ -138,3 +138,12 @@ def test_an_agent_cannot_end_a_turn_by_typing_its_mark():
     assert tokenizer.decode(attack) == f"<user>{typed}<|end|><bot>"  # the characters are all there
     assert plain == tokenizer("<user>It is 4.<|end|><bot>")["input_ids"]
     assert think in thought  # it opens no turn, and thoughts are text of the chat
+
+
+def test_a_template_that_writes_the_marks_of_thoughts_still_drops_earlier_ones():
+    thoughts = CHAT.replace("m['content']", "m.content.split('</think>')[-1] if m.role != 'user' else m.content")
+    tokenizer = bytes_tokenizer(thoughts + "</think>", **{"<|end|>": True, "<think>": False, "</think>": False})
+    answer = {"role": "assistant", "content": "<think>5?</think>It is 4.<|end|>"}
+    [ids] = encode(tokenizer, [[answer, *said("</think>so?")]], {}, "p")
+    assert tokenizer.decode(ids) == "<user>It is 4.<|end|><|end|><user></think>so?<|end|><bot></think>"
+    assert [ids.count(tokenizer.convert_tokens_to_ids(mark)) for mark in ("<|end|>", "</think>")] == [2, 1]

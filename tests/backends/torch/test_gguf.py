@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from functools import partial
 from importlib import metadata
 
 import gguf
@@ -47,8 +48,8 @@ def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write(path, architecture="llama", template=TEMPLATE, tokenizer=True, without=()):
-    """Write `tiny` with a tokenizer of letters; return the path."""
+def write(path, architecture="llama", template=TEMPLATE, tokenizer=True, without=(), more=lambda writer: None):
+    """Write `tiny` with a tokenizer of letters, and what `more` adds; return the path."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(128)
     writer.add_embedding_length(SIZE)
@@ -80,6 +81,7 @@ def write(path, architecture="llama", template=TEMPLATE, tokenizer=True, without
             values = interleaved(values, heads) if part in new else values
         if new not in without:
             writer.add_tensor(new, np.ascontiguousarray(values))
+    more(writer)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -112,6 +114,16 @@ def test_a_file_computes_what_was_written(file, cache):
     [folder] = [path for path in cache.iterdir() if path.is_dir()]
     assert folder.name == reader.digest_of(file) and policy.model.dtype == torch.float32
     assert "quantization_config" not in json.loads((folder / "config.json").read_text(encoding="utf-8"))
+
+
+def test_all_ends_of_a_turn_and_a_scaling_by_one_are_read(tmp_path):
+    def more(writer):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_rope_scaling_factor(1.0)
+        writer.add_eot_token_id(7)
+        writer.add_eom_token_id(8)
+
+    assert lab.load_policy(write(tmp_path / "ends.gguf", more=more)).shared.eos_ids() == {1, 7, 8}
 
 
 def test_files_of_ollama_have_no_suffix_and_nothing_beside_a_file_is_read(file, tmp_path):
@@ -198,8 +210,14 @@ BROKEN = {
     "folder": (lambda path: path.mkdir(), "is no file here"),
     "unknown architecture": (lambda path: write(path, "rwkv7"), "is of the architecture 'rwkv7', and transformers"),
     "no tokenizer": (lambda path: write(path, tokenizer=False), "has no tokenizer"),
+    **{f"{name} scales the rotary embedding": (partial(write, more=add), f"not read {name}")
+       for name, add in {
+           "llama.rope.scaling.type": lambda writer: writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR),
+           "llama.rope.scaling.factor": lambda writer: writer.add_rope_scaling_factor(4.0),
+           "rope_freqs.weight": lambda writer: writer.add_tensor("rope_freqs.weight", np.float32([1, 1, 8, 8])),
+       }.items()},
     "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)

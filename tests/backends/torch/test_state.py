@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import huggingface_hub
 import pytest
 import torch
 from backends.drawn import same, step, weights
@@ -11,9 +12,8 @@ from transformers import AutoModelForCausalLM
 
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
-from mas_lab.backends.torch import model as model_module
-from mas_lab.backends.torch import source as source_module
-from mas_lab.backends.torch.model import TorchModel
+from mas_lab.backends.torch.source import Source
+from mas_lab.describe import differences
 from mas_lab.policy import PolicyError, Sample
 
 SAMPLE = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
@@ -88,12 +88,19 @@ def test_adapters_that_shared_a_base_share_it_again(qwen3, tmp_path):
         assert found[name].name == agent and same(weights(found[name]), weights(base.adapter(agent)))
 
 
-def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path):
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path, kind):
     moved = shutil.copytree(qwen3, tmp_path / "model")
+    if kind == "bin":
+        torch.save(load_file(moved / "model.safetensors"), moved / "pytorch_model.bin")
+        (moved / "model.safetensors").unlink()
     load_policy(moved, lora=4).save(tmp_path / "kept")
     other = load_policy(moved, lr=1e-2)
     step(other)
-    other.save(moved)
+    if kind == "bin":
+        torch.save(other.model.state_dict(), moved / "pytorch_model.bin")
+    else:
+        other.save(moved)
     with pytest.raises(PolicyError, match="has changed: sha256"):
         restore_policy(tmp_path / "kept")
     shutil.rmtree(moved)
@@ -117,6 +124,21 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
     assert same(weights(again), weights(policy))
     with pytest.raises(PolicyError, match="no longer at"):
         again.forward_backward([SAMPLE], TO_REFERENCE)
+
+
+def test_a_folder_that_was_used_keeps_nothing_and_one_that_is_cut_changes_nothing(qwen3, tmp_path):
+    load_policy(qwen3, lora=4).save(tmp_path / "warm")
+    former, policy = load_policy(qwen3, lora=4, start=tmp_path / "warm"), load_policy(qwen3, lora=4, seed=1)
+    former.kept = {3: former.copy_weights()}
+    former.save(tmp_path / "used")
+    policy.save(tmp_path / "used")
+    policy.load(tmp_path / "used")
+    assert policy.kept == {} and policy.first_weights is None
+    before = weights(policy)
+    (tmp_path / "warm" / "training" / "optimizer.safetensors").unlink()
+    with pytest.raises(PolicyError, match=r"warm: the files in training/ cannot be read"):
+        policy.load(tmp_path / "warm")
+    assert same(weights(policy), before)
 
 
 def test_a_description_names_no_place_and_an_adapter_of_another_make_is_refused(qwen3, tmp_path):
@@ -147,13 +169,50 @@ def recorded(directory, **changes):
     return directory
 
 
-@pytest.mark.parametrize("digest", ["0" * 40, None])
+OLD, NEW = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def hub(model_dirs, tmp_path, monkeypatch):
+    """A folder of what was fetched: "own/model" had the weights of qwen3 in its first commit, and now has others."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    folder = tmp_path / "hub" / "models--own--model"
+    (folder / "refs").mkdir(parents=True)
+    for commit, factor in ((OLD, 1.0), (NEW, 2.0)):
+        file = shutil.copytree(model_dirs["qwen3"], folder / "snapshots" / commit) / "model.safetensors"
+        save_file({name: factor * w for name, w in load_file(file).items()}, file, {"format": "pt"})
+    return lambda commit: (folder / "refs" / "main").write_text(commit)
+
+
+def test_a_model_of_the_hub_is_that_of_its_commit(hub, tmp_path):
+    hub(OLD)
+    load_policy("own/model").save(tmp_path / "full")
+    policy = load_policy("own/model", lora=4)
+    assert policy.describe()["source"] == {"kind": "hub", "name": "own/model", "digest": OLD}
+    expected_N = policy.logprobs([SAMPLE]).detach()
+    policy.save(tmp_path / "adapter")
+    hub(NEW)
+    assert restore_policy(tmp_path / "full").describe()["source"]["digest"] == OLD
+    restored = restore_policy(tmp_path / "adapter", "own/model")
+    assert restored.describe() == policy.describe()
+    torch.testing.assert_close(restored.logprobs([SAMPLE]).detach(), expected_N, atol=0, rtol=0)
+    with pytest.raises(PolicyError, match=f"the base is 'own/model' .*commit: {OLD} and {NEW}"):
+        load_policy("own/model", lora=4, start=tmp_path / "adapter")
+    unknown = {"kind": "hub", "name": "own/model", "digest": None}  # an earlier record
+    assert not differences(policy.describe() | {"source": unknown}, load_policy("own/model", lora=4).describe())
+    with pytest.raises(PolicyError, match=f"commit: None and {NEW}"):
+        load_policy("own/model", lora=4, start=recorded(tmp_path / "adapter", source=unknown))
+    with pytest.raises(PolicyError, match="'refs/pr/1', which is no commit"):
+        restore_policy(recorded(tmp_path / "adapter", source=unknown | {"digest": "refs/pr/1"}), "own/model")
+
+
+@pytest.mark.parametrize("digest", [OLD, None])
 def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, digest):
     asked = []
     load_policy(qwen3, lora=4 if digest else None).save(tmp_path)
-    for module in (source_module, model_module):
-        monkeypatch.setattr(module, "model_config", lambda where: asked.append(where))
-    monkeypatch.setattr(TorchModel, "read", lambda self, where, dtype: asked.append(where) or 1 / 0)
+    for name in ("pinned", "check"):
+        monkeypatch.setattr(Source, name, lambda self, *files: asked.append(self.name) or 1 / 0)
     recorded(tmp_path, source={"kind": "hub", "name": "stranger/model", "digest": digest})
     words = r"policy\.json names the model 'stranger/model' of the hub.*\.team\(base='stranger/model'\)"
     for base in ((), "another/model"):

@@ -90,8 +90,11 @@ def test_a_large_model_computes_in_bfloat16_where_that_is_faster(speedup, dtype,
     assert {policy.shared.dtype for policy in policies} == {getattr(torch, dtype)}
     assert lab.load_policy(models / "a", dtype="float32").shared.dtype == torch.float32
     policies[1].save(tmp_path / "saved")
-    monkeypatch.setattr(threads, "_speedup", 1.0)  # another machine
-    assert restore_policies({"b": tmp_path / "saved"})["b"].shared.dtype == getattr(torch, dtype)
+    monkeypatch.setattr(threads, "_speedup", 3.0 - speedup)  # another machine
+    restored = restore_policies({"b": tmp_path / "saved"})["b"]
+    assert restored.shared.dtype == getattr(torch, dtype) and restored.describe() == policies[1].describe()
+    asked = lab.load_base(models / "a", adapters=1, rank=2, dtype=dtype).adapter("b")
+    assert asked.describe() == policies[1].describe()
 
 
 def test_the_probe_of_bfloat16_keeps_the_threads():

@@ -4,6 +4,7 @@ Needs an environment of its own: `make test-unsloth`. Leaves out the fused kerne
 """
 
 import re
+import shutil
 import subprocess
 import sys
 
@@ -14,10 +15,12 @@ unsloth = pytest.importorskip("unsloth")  # before transformers
 import torch  # noqa: E402
 from backends.drawn import drawn, same, weights  # noqa: E402
 from backends.smollm2 import learns  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
 from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
 from mas_lab.backends.unsloth.model import UnslothEngine, decodes_exactly  # noqa: E402
+from mas_lab.paths import data_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -151,6 +154,15 @@ def test_what_cannot_be_is_refused():
     policy = lab.load_policy(ENV.pocket, backend="unsloth", lora=4, max_seq_length=40)
     with pytest.raises(PolicyError, match="exceed the context of 40 tokens"):
         policy.sample([Request(tuple(range(30)), 20, 1.0, 0)])
+
+
+def test_missing_weights_are_refused(tmp_path):
+    folder = shutil.copytree(data_dir() / "pocket" / ENV.pocket, tmp_path / "model")
+    kept = load_file(folder / "model.safetensors")
+    del kept["model.layers.0.mlp.down_proj.weight"]
+    save_file(kept, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(PolicyError, match=r"1 weights are missing, the first is 'model\.layers\.0\.mlp\.down_proj"):
+        lab.load_policy(folder, backend="unsloth", lora=4)
 
 
 ORDER = """
