@@ -168,17 +168,17 @@ def equality() -> Callable[[str, str], bool]:
     value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4.
     """
     from math_verify import LatexExtractionConfig, parse, verify
-    from math_verify.grader import Basic, Eq, is_assignment_relation, is_equation
-    from sympy import Derivative
-    from sympy.core.function import AppliedUndef
+    from math_verify.grader import Basic, Eq, UndefinedFunction, is_assignment_relation, is_equation
 
     latex = LatexExtractionConfig(boxed_match_priority=-1)
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
+    def names(part: Basic) -> bool:
+        return part.is_Derivative or isinstance(part.func, UndefinedFunction)
+
     def is_value(one: Basic) -> bool:
-        lefts = [part.lhs for part in one.atoms(Eq)]
-        numbers = all(not left.free_symbols or left.has(AppliedUndef, Derivative) for left in lefts)
-        return not is_equation(one) or is_assignment_relation(one) or numbers
+        known = all(not part.lhs.free_symbols or part.lhs.find(names) for part in one.atoms(Eq))
+        return not is_equation(one) or is_assignment_relation(one) or known
 
     def equal(answer: str, gold: str) -> bool:
         right, found = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
