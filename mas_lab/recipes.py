@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import did_you_mean
@@ -35,7 +34,7 @@ from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.describe import describe
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.table import COMPARED, selected
+from mas_lab.table import COMPARED, has_several_steps, selected, step_by_step
 from mas_lab.team import Team, arguments_of
 
 
@@ -111,10 +110,8 @@ class Recipe:
             TableError: A column is missing, or a value in it cannot be used.
             ValueError: A part needs the team, and there is none.
         """
-        if "step" in turns.columns and turns["step"].nunique(dropna=False) > 1:
-            order = np.argsort(pd.factorize(turns["step"])[0], kind="stable")
-            steps = turns.iloc[order].groupby("step", sort=False, dropna=False)
-            return pd.concat([self.advantages(own, team) for _, own in steps]).iloc[np.argsort(order)]
+        if has_several_steps(turns):
+            return step_by_step(turns, lambda rows: self.advantages(rows, team))
         bare = turns.drop(columns=[*COMPARED, *(["selected"] if self.select else [])], errors="ignore")
         return self.normalize(self.group(bare, team), team)
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -313,6 +314,18 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
 
     named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, acting, strict=True)]
     return pd.Series(named, index=turns.index, name="action")
+
+
+def has_several_steps(turns: pd.DataFrame) -> bool:
+    """Return whether the table joins the rows of several training steps."""
+    return "step" in turns.columns and turns["step"].nunique(dropna=False) > 1
+
+
+def step_by_step(turns: pd.DataFrame, function: Callable[[pd.DataFrame], Any]) -> Any:
+    """Return what `function` makes of each step's rows, a row for a row, joined in the order of `turns`."""
+    order = np.argsort(pd.factorize(turns["step"], sort=True)[0], kind="stable")
+    steps = turns.iloc[order].groupby("step", sort=False, dropna=False)
+    return pd.concat([function(own) for _, own in steps]).iloc[np.argsort(order)]
 
 
 def trained(turns: pd.DataFrame) -> pd.Series:

@@ -7,12 +7,21 @@ itself (`normalize`).
 
 from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
-from mas_lab.table import TableError, forbid, keys, place, plain, refuse_copies, require
+from mas_lab.table import (
+    TableError,
+    forbid,
+    has_several_steps,
+    keys,
+    place,
+    plain,
+    refuse_copies,
+    require,
+    step_by_step,
+)
 from mas_lab.team import Team, arguments_of
 
 
@@ -54,10 +63,8 @@ def group(
 
 def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Series | pd.DataFrame:
     """Return the credit of each row, step by step; an error of the credit names it and the step."""
-    if "step" in turns and turns["step"].nunique() > 1:  # episodes and nodes of different steps may share a name
-        order = np.argsort(turns["step"].to_numpy(), kind="stable")
-        parts = [_credited(rows, credit, team) for _, rows in turns.iloc[order].groupby("step", sort=True)]
-        return pd.concat(parts).iloc[np.argsort(order)]
+    if has_several_steps(turns):  # episodes and nodes of different steps may share a name
+        return step_by_step(turns, lambda rows: _credited(rows, credit, team))
     narrow = turns.select_dtypes(["float16", "float32"]).columns
     turns = turns.astype(dict.fromkeys(narrow, float))  # sums of narrow numbers depend on the order of the rows
     arguments = arguments_of(credit, turns, team, "group")

@@ -4,7 +4,6 @@ It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm 
 """
 
 from collections.abc import Collection
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -120,16 +119,15 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
     `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare, such
     as those of a tree.
     """
-    found, unknown = None, 0.0
-    if column(turns, "kept").all():
-        with suppress(TableError, ValueError):  # rows of a plan or table that it cannot compare
-            found = wrong_way(turns, [OTHER])
-    if found is None:
-        found, unknown = wrong_way(turns), np.nan
+    others = [OTHER] if column(turns, "kept").all() else []
+    try:
+        found = wrong_way(turns, others)
+    except (TableError, ValueError):  # rows of a plan or table that it cannot compare
+        found, others = wrong_way(turns), []
     steps = found.groupby(["recipe", "agent"], sort=False)
     table = steps["wrong"].sum().to_frame().join(steps["wrong_way"].mean())
     here, there = (table[table.index.get_level_values(0) == name].droplevel(0) for name in ("trained", OTHER))
-    here["there"] = there["wrong_way"].reindex(here.index).fillna(unknown)
+    here["there"] = there["wrong_way"].reindex(here.index).fillna(0.0 if others else np.nan)
     return here.assign(apart=here["wrong_way"] - here["there"])
 
 

@@ -30,10 +30,6 @@ FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
 """Largest `n`."""
-SHOWN = (*range(33, 127), *range(161, 173), *range(174, 256))
-BYTES = {chr(code): code for code in SHOWN}
-BYTES |= {chr(256 + place): code for place, code in enumerate(sorted(set(range(256)) - set(SHOWN)))}
-"""Character of a byte-level vocabulary -> the byte, as GPT-2 writes them."""
 
 
 class RequestError(Exception):
@@ -249,7 +245,10 @@ def read_token(tokenizer: Any, token: int) -> tuple[str, list[int] | None]:
     text = tokenizer.decode([token])
     if "\ufffd" not in text:
         return text, list(text.encode())
-    code = [BYTES.get(character) for character in tokenizer.convert_ids_to_tokens(token)]
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+    byte_of = {character: code for code, character in bytes_to_unicode().items()}
+    code = [byte_of.get(character) for character in tokenizer.convert_ids_to_tokens(token)]
     return text, code if None not in code and bytes(code).decode(errors="replace") == text else None
 
 
