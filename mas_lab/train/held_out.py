@@ -11,7 +11,7 @@ from math import ceil
 
 import pandas as pd
 
-from mas_lab.env import Env
+from mas_lab.env import Env, with_max_turns
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
 from mas_lab.team import Team
@@ -76,7 +76,8 @@ class HeldOut:
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
         with self.playing:
             scores = evaluate(
-                self.env, self.team, tasks, k=self.chosen.score_episodes, seed=self.seed, workers=self.chosen.workers,
+                with_max_turns(self.env, self.chosen.max_turns), self.team, tasks, k=self.chosen.score_episodes,
+                seed=self.seed, workers=self.chosen.workers,
             )  # fmt: skip
         self._scored.add(done)
         if self.recorder:

@@ -62,7 +62,7 @@ class Settings:
     """Schedule of an asynchronous training, `lab.overlap(staleness=2)` or a mapping of its fields: rollouts do not wait
     for updates. `train(..., schedule=lab.overlap(2))` is the same. `None`: rollouts and updates take turns."""
     max_turns: int | None = None
-    """Bound on the turns of one agent. `None`: the bound of the environment."""
+    """Bound on the turns of one agent, in rollouts and in scores. `None`: the bound of the environment."""
     workers: int | None = None
     """Threads for `env.step`. `None`: no threads."""
     save_every: int = 10

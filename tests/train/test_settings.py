@@ -32,7 +32,8 @@ def test_numbers_of_numpy_become_plain_ones(models, tmp_path):
 
 def test_settings_reach_the_optimizer(models):
     team, seen = small.make_team("unlike", models, lr=0.01), []
-    asked = {"tasks": 2, "schedule": "linear", "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01}
+    asked = {"tasks": 2, "schedule": "linear", "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01,
+             "score_every": 5, "score_tasks": 2}  # fmt: skip
     for report in lab.train(small.Relay(max_turns=3), team, small.RECIPE, 5, max_turns=1, check=False, **asked):
         rates = report.stats.groupby("agent")["lr"].first()
         left = 1 - report.step / 4
@@ -42,6 +43,7 @@ def test_settings_reach_the_optimizer(models):
         assert report.stats["policy_norm_clipped"].max() == pytest.approx(0.01, rel=1e-4)
         seen.append(weights(team["asker"]))
     assert [same(one, two) for one, two in itertools.pairwise(seen)] == [False, False, False, True]
+    assert report.held_out["turns"].max() == 1  # the bound holds in scores, too
     assert team["asker"].lr == 0.01
 
 
