@@ -64,7 +64,7 @@ dialogue(told, told["episode"].iloc[0])
 # %% [markdown]
 # **What is rewarded.** In the maze, let $d(s)$ be the length of the shortest path from $s$ to the goal. Moves that lead from $s$ to $s'$ earn the team
 #
-# $$ r_{\text{team}} = \frac{d(s) - d(s')}{d(s_0)} + \mathbb{1}[s' \text{ is the goal}], $$
+# $$ r_{\text{team}} = \frac{d(s) - d(s')}{d(s_0)} + \mathbb{1}[s' \text{ is the goal}]. $$
 #
 # The progress of an episode adds up to at most 1, however it is cut into turns. The goal adds 1 more, and no detour pays. Each agent also earns its own `local_reward`: the share of its moves that lie on a shortest path. A proposal is scored as if it had been walked.
 #
