@@ -7,6 +7,7 @@ Chromium (BROWSER_PATH names it where it is not found). Leaves out: the figures 
 
 import argparse
 import html
+import itertools
 import json
 import os
 import shutil
@@ -18,10 +19,13 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
+from plotly.subplots import make_subplots
+from scipy import stats
 
 import mas_lab as lab
 from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
+from mas_lab.study.record import Recorded
 from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
@@ -254,6 +258,34 @@ def asynchronous() -> None:
     photograph("".join(parts), "asynchronous.png", 900)
 
 
+def staleness() -> None:
+    """What success loses with staleness, by seed: mean and 95 % interval of each correction, recipe and task."""
+    runs = Recorded(RESULTS / "studies/asynchronous").table
+    runs[["recipe", "staleness", "correction"]] = runs["arm"].str.extract(r"(\w+) (\d) ?(\w*)")
+    tasks, recipes = ("ladder of 4", "paid help 0.2"), ("grpo", "own_robust", "at_grpo")
+    labels = {"none": ("no correction", "#777777"), "clip": ("clipping", "#d55e00"), "tis": ("tis", "#0072b2")}
+    figure = make_subplots(
+        len(tasks), len(recipes), shared_xaxes=True, shared_yaxes="rows", column_titles=recipes, row_titles=tasks,
+        vertical_spacing=0.06, horizontal_spacing=0.02,
+    )  # fmt: skip
+    for (row, task), (column, recipe) in itertools.product(enumerate(tasks, 1), enumerate(recipes, 1)):
+        own = runs[(runs["task"] == task) & (runs["recipe"] == recipe)]
+        for shift, (correction, (label, color)) in enumerate(labels.items()):
+            finals = own[own["correction"] == correction].pivot(index="seed", columns="staleness", values="final")
+            lost = finals.sub(own[own["staleness"] == "0"].set_index("seed")["final"], axis=0)
+            error = {"array": lost.sem() * stats.t.ppf(0.975, len(lost) - 1), "thickness": 2, "width": 0}
+            figure.add_scatter(
+                x=[place + 0.12 * (shift - 1) for place in range(len(lost.columns))], y=lost.mean(), error_y=error,
+                mode="lines+markers", line={"color": color, "width": 2}, marker_size=9, name=label, legendgroup=label,
+                showlegend=row == column == 1, row=row, col=column,
+            )  # fmt: skip
+    figure.update_xaxes(tickvals=[*range(4)], ticktext=["1", "2", "4", "8"])
+    figure.update_xaxes(title_text="staleness", row=len(tasks))
+    figure.update_yaxes(title_text="success, minus<br>that of staleness 0", col=1)
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.12})
+    draw(figure, "staleness.png", 620)
+
+
 def board() -> None:
     """Every seed a dot: a task where the recipe matters, and two teams that per-agent normalisation does not help."""
     mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
@@ -282,7 +314,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "asynchronous": asynchronous,
+    "asynchronous": asynchronous, "staleness": staleness,
 }  # fmt: skip
 
 
