@@ -20,11 +20,11 @@ import pandas as pd
 from PIL import Image, ImageChops
 from plotly import graph_objects as go
 from plotly.subplots import make_subplots
-from scipy import stats
 
 import mas_lab as lab
 from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
+from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
 from mas_lab.widgets.credit_figures import two_baselines
 from mas_lab.widgets.drawing import svg
@@ -273,7 +273,7 @@ def staleness() -> None:
         for shift, (correction, (label, color)) in enumerate(labels.items()):
             finals = own[own["correction"] == correction].pivot(index="seed", columns="staleness", values="final")
             lost = finals.sub(own[own["staleness"] == "0"].set_index("seed")["final"], axis=0)
-            error = {"array": lost.sem() * stats.t.ppf(0.975, len(lost) - 1), "thickness": 2, "width": 0}
+            error = {"array": [t_test(one)[2] - one.mean() for _, one in lost.items()], "thickness": 2, "width": 0}
             figure.add_scatter(
                 x=[place + 0.12 * (shift - 1) for place in range(len(lost.columns))], y=lost.mean(), error_y=error,
                 mode="lines+markers", line={"color": color, "width": 2}, marker_size=9, name=label, legendgroup=label,

@@ -2,16 +2,20 @@
 
     python benchmarks/asynchronous/analyse.py
 
-Reads data/results/studies/asynchronous and, for prediction 9, data/results/benchmark_asynchronous.json. README.md has
-the predictions and the rules. Leaves out: training.
+Reads data/results/studies/asynchronous, for prediction 9 data/results/benchmark_asynchronous.json, and for `punished`
+the pocket models of the study. README.md has the predictions and the rules. What is printed after the predictions was
+looked for after the trainings. Leaves out: training.
 """
 
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+
+from mas_lab.study.intervals import t_test
 
 RECORD, COSTS = Path("data/results/studies/asynchronous"), Path("data/results/benchmark_asynchronous.json")
 LADDER, HELP, PATH = "ladder of 4", "paid help 0.2", "plan_path"
@@ -55,8 +59,9 @@ class Outcomes:
         """Return final success minus that of staleness 0, by seed."""
         return (self.final[task, arm(recipe, staleness, correction)] - self.final[task, arm(recipe, 0)]).to_numpy()
 
-    def own_loss(self, task: str, agent: str) -> np.ndarray:
-        old, fresh = (self.own[task, arm("grpo", staleness), agent] for staleness in (8, 0))
+    def own_loss(self, task: str, agent: str, recipe: str = "grpo", correction: str = "tis") -> np.ndarray:
+        """Return the own reward after staleness 8 minus that after staleness 0, by seed."""
+        old, fresh = (self.own[task, arm(recipe, staleness, correction), agent] for staleness in (8, 0))
         return (old - fresh).to_numpy()
 
     def at(self, task: str, name: str, steps: float) -> np.ndarray:
@@ -94,8 +99,53 @@ def predictions(found: Outcomes, ratio: float) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("prediction", kind="stable", ignore_index=True)
 
 
-def speed_up() -> float:
-    """Return the seconds of a step of the ladder at staleness 0 over those at staleness 1, with fitted constants."""
+def besides(found: Outcomes) -> pd.DataFrame:
+    """Return what was looked for after the trainings: a mean over seeds with its 95 % interval per row."""
+    rows = []
+
+    def add(case: str, *by_recipe: np.ndarray) -> None:
+        by_seed = np.mean(by_recipe, axis=0)
+        _, low, high = t_test(by_seed)
+        rows.append({"case": case, "mean": by_seed.mean(), "low": low, "high": high})
+
+    for task, correction in product((LADDER, HELP), ("clip", "tis", "none")):
+        for staleness in (1, 2, 4, 8):
+            case = f"{task}, {correction}, staleness {staleness} - 0, mean of the recipes"
+            add(case, *(found.loss(task, recipe, staleness, correction) for recipe in RECIPES))
+        for recipe in RECIPES:
+            low, high = ("stage_1", "stage_4") if task == LADDER else ("solver", "helper")
+            own = [found.own_loss(task, agent, recipe, correction) for agent in (high, low)]
+            add(f"{task}, {recipe}, {correction}, own reward, staleness 8 - 0, {high} - {low}", own[0] - own[1])
+    for task, correction in ((LADDER, "tis"), (HELP, "tis"), (PATH, "tis"), (LADDER, "none")):
+        ends = [found.final[task, arm(recipe, 8, correction)].to_numpy() for recipe in RECIPES]
+        early = [found.at(task, arm(recipe, 0), 22) for recipe in RECIPES]
+        case = f"{task}, {correction}, staleness 8 - staleness 0 after 22 steps, mean of the recipes"
+        add(case, *(end - before for end, before in zip(ends, early, strict=True)))
+    for task, staleness in product((LADDER, HELP), (0, 8)):
+        own, common = (found.final[task, arm(recipe, staleness)].to_numpy() for recipe in ("own_robust", "grpo"))
+        add(f"{task}, staleness {staleness}, tis, own_robust - grpo", own - common)
+    return pd.DataFrame(rows)
+
+
+def punished(seeds: list[int]) -> pd.Series:
+    """Return the shares of the helper's rows, and of its right answers, with an advantage below 0 under `grpo`.
+
+    Means over the seeds, before training, from 64 tasks with 8 episodes each.
+    """
+    import mas_lab as lab
+
+    env, shares = lab.make_env("paid_help", pay=0.2), []
+    for seed in seeds:
+        team = lab.Team.per_agent(lambda agent, seed=seed: lab.load_policy(f"runs/pockets/math-{seed}"), env.agents)
+        turns = lab.rollout(env, team, env.tasks(64, "train", seed=seed), lab.episodes(8), seed=seed)
+        helper = lab.RECIPES["grpo"].advantages(turns).query("agent == 'helper'")
+        below, right = helper["advantage"] < 0, helper["local_reward"] > 0
+        shares.append({"rows": below.mean(), "right answers": below[right].mean()})
+    return pd.DataFrame(shares).mean()
+
+
+def step_seconds(*stalenesses: int) -> list[float]:
+    """Return the seconds of a step of the ladder at each staleness, with fitted constants."""
     import mas_lab as lab
 
     costs = lab.Costs(**json.loads(COSTS.read_text(encoding="utf-8"))["costs"])
@@ -106,16 +156,19 @@ def speed_up() -> float:
         recipe.advantages(lab.rollout(env, team, env.tasks(16, "train", seed=step), recipe.plan, step=step))
         for step in range(4)
     ]
-    seconds = [lab.Timeline(tables, lab.overlap(staleness, costs), steps=24).seconds for staleness in (0, 1)]
-    return seconds[0] / seconds[1]
+    return [lab.Timeline(tables, lab.overlap(staleness, costs), steps=24).seconds for staleness in stalenesses]
 
 
 def main() -> None:
     from mas_lab.study.record import Recorded
 
     record = Recorded(RECORD)
-    found = Outcomes(record.table, record.agents, record.curves)
-    print(predictions(found, speed_up()).to_string(float_format="{:.3f}".format))
+    found, seconds = Outcomes(record.table, record.agents, record.curves), step_seconds(0, 1, 2, 4, 8)
+    print(predictions(found, seconds[0] / seconds[1]).to_string(float_format="{:.3f}".format))
+    print("\nLooked for after the trainings:\n" + besides(found).to_string(float_format="{:.3f}".format))
+    print("\nRight when asked, mean over seeds:\n" + found.own[HELP].mean().unstack().round(2).to_string())
+    print("\nSeconds of a step of the ladder at staleness 0, 1, 2, 4, 8:", np.round(seconds, 2))
+    print("\nThe helper's share below 0:\n" + punished(found.final.index.tolist()).round(3).to_string())
 
 
 if __name__ == "__main__":
