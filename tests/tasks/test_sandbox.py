@@ -11,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 from attacks import ATTACKS, FORGED
@@ -52,9 +51,7 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
     port = server.getsockname()[1]
     source = attack.source.replace("FILE", str(folder / "secret")).replace("MARK", str(folder / "mark"))
     modules, threads = set(sys.modules), threading.active_count()
-    begun = time.monotonic()
     outcome = sandbox.run(source.replace("PORT", str(port)), "f", [[]], timeout_s=attack.seconds)
-    took = time.monotonic() - begun
 
     assert isinstance(outcome, sandbox.Outcome) and len(outcome.values) == len(outcome.failed) == 1
     assert outcome.status in {"error", "timeout", "memory", "killed", "unsupported", "refused"} or attack.ok
@@ -67,7 +64,6 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
         server.accept()
     assert not {"antigravity", "this"} & (set(sys.modules) - modules)
     assert threading.active_count() <= threads + 1  # a clock that was just cancelled
-    assert took < attack.seconds + 10  # a second by design; the rest is a busy machine's
     assert value(DOUBLE, 21) == 42
 
 
