@@ -20,7 +20,7 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.policy import Policy
-from mas_lab.study.record import ship
+from mas_lab.study.record import Recorded, is_record, ship
 
 sys.path.insert(0, "benchmarks/studies")
 from settings import Quiz
@@ -141,7 +141,9 @@ def arm(recipe: str, lr: float) -> dict[str, Any]:
 
 
 def played(data: dict[str, Any], workers: int | None, command: str) -> Any:
-    """Make the missing trainings of a study, write its record, and return it."""
+    """Return the record of a study; else make its missing trainings, write the record, and return the study."""
+    if is_record(OUT.parent / data["name"]):
+        return Recorded(OUT.parent / data["name"])
     made = lab.study(data, f"runs/{data['name']}", workers=workers)
     ship(made, OUT.parent / data["name"], command)
     return made
@@ -206,6 +208,8 @@ def main() -> None:
         recipes, seeds = (("grpo", "dr_mas"), 3) if args.shared else (ARMS, size.seeds)
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
         data = design(args.size, setting, arms, list(range(seeds)), args.shared)
+        if is_record(OUT.parent / data["name"]):
+            continue
         made = played(data, args.workers, command + (" --shared" if args.shared else ""))
         measures(made).to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
 
