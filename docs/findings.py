@@ -4,6 +4,7 @@ A block between `<!-- study NAME: TASK; TASK -->` and `<!-- /study -->` becomes 
 blocks of `MADE` become theirs. Leaves out: the pictures (`pictures.py`) and what the numbers say.
 """
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from mas_lab.study.intervals import bootstrap_interval, holm, iqm, t_test
 from mas_lab.study.record import Recorded
 
 PAGE, STUDIES = Path(__file__).parent / "findings.md", data_dir() / "results" / "studies"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 BASELINES = {
     "baselines": ("dr_mas", "grpo", None),
     "paid_help": ("own", "global", "pay 1.0"),
@@ -339,6 +341,35 @@ def trials() -> str:
     return "\n".join(lines)
 
 
+def predicted() -> pd.DataFrame:
+    """Return the table of predictions of the study on size, a row per setting and arm and a column per size."""
+    lines = (BENCHMARKS / "carries" / "README.md").read_text(encoding="utf-8").splitlines()
+    first = lines.index(next(line for line in lines if line.startswith("| setting | arm |")))
+    head, _, *rows = itertools.takewhile(lambda line: line.startswith("|"), lines[first:])
+    head, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")] for line in (head, *rows))
+    table = pd.DataFrame(rows, columns=head).rename(columns=lambda name: name.split(",")[0].replace(" M", "M"))
+    table["setting"] = table["setting"].replace("", None).ffill()
+    return table
+
+
+def carried() -> str:
+    """Return a row per setting and arm of the study on size: at each size what was predicted, and what was found."""
+    found = pd.read_csv(data_dir() / "results" / "carries" / "contrasts.csv").query("measure == 'asked'")
+    found = found.rename(columns={"low": "difference_low", "high": "difference_high"})
+    sizes = list(dict.fromkeys(found["size"]))
+    lines = [f"| right when asked, minus `grpo` | arm | {' | '.join(sizes)} |", "|---" * (len(sizes) + 2) + "|"]
+    for row in predicted().to_dict("records"):
+        named = row["setting"].split(",")[0].replace(" of 6", "").replace(" ", "_")
+        for arm in found["arm"].unique() if row["arm"] == "all" else [row["arm"]]:
+            own = found[(found["setting"] == named) & (found["arm"] == arm)].set_index("size")
+            made = {size: f"{row[size]}: {_with_interval(one, 'difference', '+')}, {one['told']}"
+                    for size, one in own.iterrows()}  # fmt: skip
+            cells = [made.get(size, "") for size in sizes]
+            if any(cells):
+                lines.append(f"| {row['setting']} | `{arm}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def sizes() -> str:
     """What an episode costs each agent after training: turns, tokens, and multiplications by weights, in millions."""
     pockets, weights = data_dir() / "pocket", {}
@@ -362,7 +393,7 @@ MADE = {
     "robust": robust, "trials": trials, "rows_as_shared": rows_as_shared,
     "sharing_norms": lambda: norm_shares("sharing"), "sharing_peaks": lambda: peaks("sharing"),
     "sharing_long_peaks": lambda: peaks("sharing_long"),
-    "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
+    "carried": carried, "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
 }  # fmt: skip
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""
 

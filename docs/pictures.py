@@ -286,6 +286,40 @@ def staleness() -> None:
     draw(figure, "staleness.png", 620)
 
 
+def carries() -> None:
+    """Three arms minus grpo against the number of weights: right when asked, and the largest gradient norm."""
+    found = pd.read_csv(RESULTS / "carries/contrasts.csv")
+    sizes, settings = found["size"].unique().tolist(), found["setting"].unique().tolist()
+    shades = {"grpo_masked": "#777777", "dr_mas": "#d55e00", "own_pooled": "#0072b2"}
+    ends = [-0.5, len(sizes) - 0.5]
+    figure = make_subplots(
+        2, len(settings), shared_xaxes=True, shared_yaxes="rows", vertical_spacing=0.08, horizontal_spacing=0.02,
+        column_titles=[one.replace("_", " ") for one in settings],
+    )  # fmt: skip
+    for row, measure in enumerate(("asked", "largest_norm"), 1):
+        for (column, setting), (shift, arm) in itertools.product(enumerate(settings, 1), enumerate(shades)):
+            own = found[(found["measure"] == measure) & (found["setting"] == setting) & (found["arm"] == arm)]
+            shown = own[["difference", "low", "high"]] if row == 1 else 10 ** own[["difference", "low", "high"]]
+            error = {"array": shown["high"] - shown["difference"], "arrayminus": shown["difference"] - shown["low"],
+                     "thickness": 2, "width": 0}  # fmt: skip
+            figure.add_scatter(
+                x=[sizes.index(size) + 0.15 * (shift - 1) for size in own["size"]], y=shown["difference"],
+                error_y=error, mode="markers", marker={"size": 9, "color": shades[arm]}, name=arm, legendgroup=arm,
+                showlegend=row == column == 1, row=row, col=column,
+            )  # fmt: skip
+            none = {"x": ends, "y": [row - 1, row - 1], "mode": "lines", "line": {"width": 1, "color": "black"}}
+            figure.add_scatter(**none, showlegend=False, row=row, col=column)
+        reach = found.loc[found["measure"] == measure, ["low", "high"]]
+        span = [min(reach["low"].min(), 0) - 0.02, max(reach["high"].max(), 0) + 0.02]
+        figure.update_yaxes(range=span, type=("linear", "log")[row - 1], row=row)
+    figure.update_xaxes(tickvals=[*range(len(sizes))], ticktext=sizes, tickangle=0, tickfont_size=14, range=ends)
+    figure.update_yaxes(title_text="right when asked,<br>minus grpo", row=1, col=1)
+    figure.update_yaxes(title_text="largest norm,<br>over grpo's", row=2, col=1)
+    figure.update_yaxes(tickvals=[0.03, 0.1, 0.3, 1, 3, 10], row=2)
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.1})
+    draw(figure, "carries.png", 560)
+
+
 def board() -> None:
     """Every seed a dot: a task where the recipe matters, and two teams that per-agent normalisation does not help."""
     mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
@@ -314,7 +348,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "asynchronous": asynchronous, "staleness": staleness,
+    "asynchronous": asynchronous, "staleness": staleness, "carries": carries,
 }  # fmt: skip
 
 
