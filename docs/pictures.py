@@ -307,8 +307,8 @@ def carries() -> None:
                 error_y=error, mode="markers", marker={"size": 9, "color": shades[arm]}, name=arm, legendgroup=arm,
                 showlegend=row == column == 1, row=row, col=column,
             )  # fmt: skip
-            none = {"x": ends, "y": [row - 1, row - 1], "mode": "lines", "line": {"width": 1, "color": "black"}}
-            figure.add_scatter(**none, showlegend=False, row=row, col=column)
+        same = {"x": ends, "y": [row - 1, row - 1], "mode": "lines", "line": {"width": 1, "color": "black"}}
+        figure.add_scatter(**same, showlegend=False, row=row, col="all")
         reach = found.loc[found["measure"] == measure, ["low", "high"]]
         span = [min(reach["low"].min(), 0) - 0.02, max(reach["high"].max(), 0) + 0.02]
         figure.update_yaxes(range=span, type=("linear", "log")[row - 1], row=row)

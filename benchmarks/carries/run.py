@@ -141,9 +141,7 @@ def arm(recipe: str, lr: float) -> dict[str, Any]:
 
 
 def played(data: dict[str, Any], workers: int | None, command: str) -> Any:
-    """Return the record of a study; else make its missing trainings, write the record, and return the study."""
-    if is_record(OUT.parent / data["name"]):
-        return Recorded(OUT.parent / data["name"])
+    """Make the missing trainings of a study, write its record, and return it."""
     made = lab.study(data, f"runs/{data['name']}", workers=workers)
     ship(made, OUT.parent / data["name"], command)
     return made
@@ -164,7 +162,10 @@ def rates(name: str, workers: int | None) -> dict[str, float]:
         arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
         data = design(name, setting, arms, [size.rate_seed])
         data["name"] = f"carries/{name}/rates_{setting}"
-        found.append(learned(played(data, workers, f"python benchmarks/carries/run.py {name}"), SETTINGS[setting][2]))
+        record = OUT.parent / data["name"]
+        command = f"python benchmarks/carries/run.py {name}"
+        made = Recorded(record) if is_record(record) else played(data, workers, command)
+        found.append(learned(made, SETTINGS[setting][2]))
     table = pd.concat(found).groupby("arm")["quiz_after"].mean()
     table.index = pd.MultiIndex.from_tuples([one.split(" at ") for one in table.index], names=["recipe", "lr"])
     table = table.unstack("lr")[[f"{lr:g}" for lr in size.rates]]
@@ -208,10 +209,10 @@ def main() -> None:
         recipes, seeds = (("grpo", "dr_mas"), 3) if args.shared else (ARMS, size.seeds)
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
         data = design(args.size, setting, arms, list(range(seeds)), args.shared)
-        if is_record(OUT.parent / data["name"]):
-            continue
-        made = played(data, args.workers, command + (" --shared" if args.shared else ""))
-        measures(made).to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
+        last = OUT.parent / data["name"] / "measures.csv"
+        if not last.is_file():
+            made = played(data, args.workers, command + (" --shared" if args.shared else ""))
+            measures(made).to_csv(last, index=False, float_format="%.4g")
 
 
 if __name__ == "__main__":
