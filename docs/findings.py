@@ -370,6 +370,13 @@ def carried() -> str:
     return "\n".join(lines)
 
 
+def stated() -> str:
+    """Return a row per statement of the study on size: what was predicted, and what was found at each size."""
+    found = pd.read_csv(data_dir() / "results" / "carries" / "statements.csv", dtype=str).fillna("")
+    rows = [found.columns, ["---"] * len(found.columns), *found.to_numpy()]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
 def sizes() -> str:
     """What an episode costs each agent after training: turns, tokens, and multiplications by weights, in millions."""
     pockets, weights = data_dir() / "pocket", {}
@@ -393,7 +400,7 @@ MADE = {
     "robust": robust, "trials": trials, "rows_as_shared": rows_as_shared,
     "sharing_norms": lambda: norm_shares("sharing"), "sharing_peaks": lambda: peaks("sharing"),
     "sharing_long_peaks": lambda: peaks("sharing_long"),
-    "carried": carried, "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
+    "carried": carried, "stated": stated, "peaks": lambda: peaks("baselines"), "asked": lambda: asked("baselines"),
 }  # fmt: skip
 """Blocks that are no study's: `<!-- NAME -->` to `<!-- /NAME -->`."""
 

@@ -2,8 +2,8 @@
 
     python benchmarks/carries/analyse.py
 
-Reads `data/results/carries/`, prints tables, and writes `contrasts.csv` there. Everything here was fixed before the
-first training; `README.md` says it in words. Leaves out: the trainings (`run`).
+Reads `data/results/carries/`, prints tables, and writes `contrasts.csv` and `statements.csv` there. The analysis was
+fixed before the first training; `README.md` says it in words. Leaves out: the trainings (`run`).
 """
 
 import sys
@@ -26,15 +26,16 @@ CALLED = {"ladder": ("stage_4", "stage_5", "stage_6"), "paid_help": ("helper",),
 MEASURES = ("asked", "success", "largest_norm", "reinforced")
 
 
-def scores(size: str, setting: str) -> pd.DataFrame:
-    """Return a row per arm and seed: each measure, averaged over the agents that a condition calls."""
+def scores(size: str, setting: str, called: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Return a row per arm and seed: each measure, averaged over `called`, by default those whom a condition calls."""
     folder = OUT / size / setting
-    record, called = Recorded(folder), CALLED[setting]
+    record, called = Recorded(folder), called or CALLED[setting]
     agents = record.agents.query("window == 'end'").merge(pd.read_csv(folder / "measures.csv").drop(
         columns="largest_norm"), on=["arm", "seed", "agent"], how="left")  # fmt: skip
     agents = agents[agents["agent"].isin(called)]
     table = agents.groupby(["arm", "seed"]).agg(
-        asked=("quiz_after", "mean"), largest_norm=("largest_norm", "max"), reinforced=("reinforced", "mean")
+        asked=("quiz_after", "mean"), before=("quiz_before", "mean"), largest_norm=("largest_norm", "max"),
+        reinforced=("reinforced", "mean"),
     )  # fmt: skip
     return table.join(record.table.set_index(["arm", "seed"])["final"].rename("success")).reset_index()
 
@@ -66,12 +67,49 @@ def contrasts(size: str) -> pd.DataFrame:
     return table.drop(columns="by_seed", errors="ignore")
 
 
+def statements(size: str) -> dict[str, str]:
+    """Return what the predictions that are no contrast of one arm came to: statement, with what was predicted -> found."""
+    done = [setting for setting in SETTINGS if is_record(OUT / size / setting)]
+    by_setting = {setting: scores(size, setting).set_index(["seed", "arm"]).unstack() for setting in done}
+    found = {}
+    if "stakes" in done:
+        moved = (by_setting["stakes"]["asked"] - by_setting["stakes"]["before"])["dr_mas"]
+        found["stakes, `dr_mas`: after minus before (below 0, but not at 135M)"] = (
+            f"{moved.mean():+.2f}, {(moved < 0).sum()} of {len(moved)} seeds fall")  # fmt: skip
+    if "spot_check" in done:
+        asked = by_setting["spot_check"]["asked"].mean()
+        found["spot check: `own_pooled` minus `grpo` (within .03)"] = f"{asked['own_pooled'] - asked['grpo']:+.3f}"
+    for setting in ("paid_help", "ladder"):
+        if setting in done:
+            asked = by_setting[setting]["asked"].mean()
+            gain, masking = asked["dr_mas"] - asked["grpo"], asked["grpo_masked"] - asked["grpo"]
+            found[f"{setting.replace('_', ' ')}: `dr_mas` minus `grpo` (the same sign at all sizes)"] = f"{gain:+.2f}"
+    if "ladder" in done:
+        found["ladder: masking's share of this gain (at least .5)"] = f"{masking / gain:.2f}" if gain > 0 else "no gain"
+        late = scores(size, "ladder", ("stage_5", "stage_6"))
+        norm = np.log10(late.set_index(["seed", "arm"])["largest_norm"]).unstack().mean()
+        wrong = late.groupby("arm")["reinforced"].mean()
+        for arm, said in (("grpo", "at least 3"), ("grpo_masked", "at most 1.5")):
+            ratio = 10 ** (norm[arm] - norm["dr_mas"])
+            found[f"ladder, stages 5 and 6: largest norm, `{arm}` over `dr_mas` ({said})"] = f"{ratio:.1f}"
+        for arm, said in (("grpo", "at least .5"), ("dr_mas", "at most .02")):
+            name = f"ladder, stages 5 and 6: share of wrong answers reinforced under `{arm}` ({said})"
+            found[name] = f"{wrong[arm]:.2f}"
+    if "paid_help" in done:
+        worst = by_setting["paid_help"]["reinforced"].mean().max()
+        found["paid help: share of wrong answers reinforced, any arm (at most .05)"] = f"{worst:.2f}"
+    return found
+
+
 def main() -> None:
     tables = [table for size in SIZES if len(table := contrasts(size))]
     if not tables:
         raise SystemExit(f"{OUT} holds no record yet; run.py makes them")
     table = pd.concat(tables)
     table.to_csv(OUT / "contrasts.csv", index=False, float_format="%.4g")
+    said = pd.DataFrame({size: statements(size) for size in SIZES}).dropna(axis="columns", how="all")
+    said.rename_axis("statement").to_csv(OUT / "statements.csv")
+    print(said.to_string())
     for measure in MEASURES:
         print(
             f"\n{measure}\n{table[table['measure'] == measure].drop(columns='measure').round(3).to_string(index=False)}"
