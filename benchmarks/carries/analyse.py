@@ -79,11 +79,12 @@ def statements(size: str) -> dict[str, str]:
     if "spot_check" in done:
         asked = by_setting["spot_check"]["asked"].mean()
         found["spot check: `own_pooled` minus `grpo` (within .03)"] = f"{asked['own_pooled'] - asked['grpo']:+.3f}"
-    for setting in ("paid_help", "ladder"):
+    for setting, more in (("paid_help", ""), ("ladder", "; at 10M at least half of that at 0.3M")):
         if setting in done:
             asked = by_setting[setting]["asked"].mean()
             gain, masking = asked["dr_mas"] - asked["grpo"], asked["grpo_masked"] - asked["grpo"]
-            found[f"{setting.replace('_', ' ')}: `dr_mas` minus `grpo` (the same sign at all sizes)"] = f"{gain:+.2f}"
+            said = f"{setting.replace('_', ' ')}: `dr_mas` minus `grpo` (the same sign at 0.3M and 135M{more})"
+            found[said] = f"{gain:+.2f}"
     if "ladder" in done:
         found["ladder: masking's share of this gain (at least .5)"] = f"{masking / gain:.2f}" if gain > 0 else "no gain"
         late = scores(size, "ladder", ("stage_5", "stage_6"))
