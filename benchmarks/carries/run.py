@@ -3,6 +3,7 @@
     python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
     python benchmarks/carries/run.py 135M --only ladder paid_help
     python benchmarks/carries/run.py 135M --shared     # one adapter for all agents
+    python benchmarks/carries/run.py 135M --times 4 --only ladder     # a budget four times as large, the arms of one rate
 
 Writes `data/results/carries/SIZE/`: `starts.csv`, the first weights; `rates/`, the record of the rates that were tried;
 a record per setting; and `measures.csv`, what is computed from the tables of each run. `README.md` has the predictions
@@ -121,7 +122,9 @@ def first_weights(name: str, seed: int, slower: int = 2) -> dict[str, Any]:
     return start
 
 
-def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False) -> dict[str, Any]:
+def design(
+    name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False, times: int = 1
+) -> dict[str, Any]:
     size, (env, agents, frozen) = SIZES[name], SETTINGS[setting]
     start, helpers = f"runs/carries/warm/{name}-{{seed}}", [agent for agent in agents if agent == "helper"]
     team: dict[str, Any] = {"weights": "shared" if shared else "per_agent"}
@@ -129,9 +132,9 @@ def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], shar
         "model": BASE, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
     team |= {"agents": {agent: {"frozen": True} for agent in frozen}}
     return {
-        "name": f"carries/{name}/{setting}{'-shared' if shared else ''}", "env": env | {"size": size.questions},
+        "name": f"carries/{name}/{setting}{'-shared' if shared else ''}{f'-{times}x' if times > 1 else ''}", "env": env | {"size": size.questions},
         "team": team, "settings": {"tasks": 16, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
-        "budget": {"episodes": 3840}, "seeds": seeds, "differ": ["recipe", "team.lr"], "arms": arms,
+        "budget": {"episodes": 3840 * times}, "seeds": seeds, "differ": ["recipe", "team.lr"], "arms": arms,
         "quiz": {"name": QUIZ, "size": size.questions, "agents": list(agents), "helpers": helpers},
     }  # fmt: skip
 
@@ -194,6 +197,7 @@ def main() -> None:
     parser.add_argument("size", choices=SIZES)
     parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=SETTINGS, metavar="SETTING")
     parser.add_argument("--shared", action="store_true", help="one set of weights for all agents, three seeds")
+    parser.add_argument("--times", type=int, default=1, help="a larger budget: three arms, three seeds")
     parser.add_argument("--starts", action="store_true", help="make the first weights alone")
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
@@ -207,11 +211,14 @@ def main() -> None:
     command = f"python benchmarks/carries/run.py {args.size}"
     for setting in args.only:
         recipes, seeds = (("grpo", "dr_mas"), 3) if args.shared else (ARMS, size.seeds)
+        if args.times > 1:
+            recipes, seeds = ("grpo", "grpo_masked", "own_pooled"), 3
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
-        data = design(args.size, setting, arms, list(range(seeds)), args.shared)
+        data = design(args.size, setting, arms, list(range(seeds)), args.shared, args.times)
         last = OUT.parent / data["name"] / "measures.csv"
         if not last.is_file():
-            made = played(data, args.workers, command + (" --shared" if args.shared else ""))
+            more = " --shared" if args.shared else f" --times {args.times}" if args.times > 1 else ""
+            made = played(data, args.workers, command + more)
             measures(made).to_csv(last, index=False, float_format="%.4g")
 
 
