@@ -68,7 +68,7 @@ def contrasts(size: str) -> pd.DataFrame:
 
 
 def statements(size: str) -> dict[str, str]:
-    """Return what the predictions that are no contrast of one arm came to: statement, with what was predicted -> found."""
+    """Return what each prediction that is no contrast came to: statement, with what was predicted -> found."""
     done = [setting for setting in SETTINGS if is_record(OUT / size / setting)]
     by_setting = {setting: scores(size, setting).set_index(["seed", "arm"]).unstack() for setting in done}
     found = {}

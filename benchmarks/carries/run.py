@@ -3,7 +3,7 @@
     python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
     python benchmarks/carries/run.py 135M --only ladder paid_help
     python benchmarks/carries/run.py 135M --shared     # one adapter for all agents
-    python benchmarks/carries/run.py 135M --times 4 --only ladder     # a budget four times as large, the arms of one rate
+    python benchmarks/carries/run.py 135M --times 4 --only ladder    # a larger budget
 
 Writes `data/results/carries/SIZE/`: `starts.csv`, the first weights; `rates/`, the record of the rates that were tried;
 a record per setting; and `measures.csv`, what is computed from the tables of each run. `README.md` has the predictions
@@ -122,9 +122,9 @@ def first_weights(name: str, seed: int, slower: int = 2) -> dict[str, Any]:
     return start
 
 
-def design(
-    name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False, times: int = 1
-) -> dict[str, Any]:
+def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], form: str = "") -> dict[str, Any]:
+    """Return a study; its form is "", "shared" (one set of weights) or "4x" (a budget four times as large)."""
+    shared, times = form == "shared", int(form.removesuffix("x")) if form.endswith("x") else 1
     size, (env, agents, frozen) = SIZES[name], SETTINGS[setting]
     start, helpers = f"runs/carries/warm/{name}-{{seed}}", [agent for agent in agents if agent == "helper"]
     team: dict[str, Any] = {"weights": "shared" if shared else "per_agent"}
@@ -132,7 +132,7 @@ def design(
         "model": BASE, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
     team |= {"agents": {agent: {"frozen": True} for agent in frozen}}
     return {
-        "name": f"carries/{name}/{setting}{'-shared' if shared else ''}{f'-{times}x' if times > 1 else ''}", "env": env | {"size": size.questions},
+        "name": f"carries/{name}/{setting}{'-' * bool(form)}{form}", "env": env | {"size": size.questions},
         "team": team, "settings": {"tasks": 16, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
         "budget": {"episodes": 3840 * times}, "seeds": seeds, "differ": ["recipe", "team.lr"], "arms": arms,
         "quiz": {"name": QUIZ, "size": size.questions, "agents": list(agents), "helpers": helpers},
@@ -208,17 +208,16 @@ def main() -> None:
     if args.starts:
         return
     chosen = rates(args.size, args.workers)
-    command = f"python benchmarks/carries/run.py {args.size}"
+    form = "shared" if args.shared else f"{args.times}x" if args.times > 1 else ""
+    compared = {"": (ARMS, size.seeds), "shared": (("grpo", "dr_mas"), 3)}
+    recipes, seeds = compared.get(form, (("grpo", "grpo_masked", "own_pooled"), 3))
+    command = {"": "", "shared": " --shared"}.get(form, f" --times {args.times}")
     for setting in args.only:
-        recipes, seeds = (("grpo", "dr_mas"), 3) if args.shared else (ARMS, size.seeds)
-        if args.times > 1:
-            recipes, seeds = ("grpo", "grpo_masked", "own_pooled"), 3
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
-        data = design(args.size, setting, arms, list(range(seeds)), args.shared, args.times)
+        data = design(args.size, setting, arms, list(range(seeds)), form)
         last = OUT.parent / data["name"] / "measures.csv"
         if not last.is_file():
-            more = " --shared" if args.shared else f" --times {args.times}" if args.times > 1 else ""
-            made = played(data, args.workers, command + more)
+            made = played(data, args.workers, f"python benchmarks/carries/run.py {args.size}{command}")
             measures(made).to_csv(last, index=False, float_format="%.4g")
 
 
