@@ -209,7 +209,7 @@ def main() -> None:
         return
     chosen = rates(args.size, args.workers)
     form = "shared" if args.shared else f"{args.times}x" if args.times > 1 else ""
-    compared = {"": (ARMS, size.seeds), "shared": (("grpo", "dr_mas"), 3)}
+    compared = {"": (ARMS, size.seeds), "shared": (("grpo", "dr_mas", "own_pooled"), 3)}
     recipes, seeds = compared.get(form, (("grpo", "grpo_masked", "own_pooled"), 3))
     command = {"": "", "shared": " --shared"}.get(form, f" --times {args.times}")
     for setting in args.only:
