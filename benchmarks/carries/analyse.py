@@ -29,7 +29,7 @@ MEASURES = ("asked", "success", "largest_norm", "reinforced")
 def scores(size: str, setting: str, called: tuple[str, ...] = ()) -> pd.DataFrame:
     """Return a row per arm and seed: each measure, averaged over `called`, by default those whom a condition calls."""
     folder = OUT / size / setting
-    record, called = Recorded(folder), called or CALLED[setting]
+    record, called = Recorded(folder), called or CALLED[setting.split("-")[0]]
     agents = record.agents.query("window == 'end'").merge(pd.read_csv(folder / "measures.csv").drop(
         columns="largest_norm"), on=["arm", "seed", "agent"], how="left")  # fmt: skip
     agents = agents[agents["agent"].isin(called)]
@@ -115,6 +115,9 @@ def main() -> None:
         print(
             f"\n{measure}\n{table[table['measure'] == measure].drop(columns='measure').round(3).to_string(index=False)}"
         )
+    for folder in sorted(OUT.glob("*/*-*/measures.csv")):  # one adapter, a larger budget: three seeds, one by one
+        size, setting = folder.parent.parts[-2:]
+        print(f"\n{size}, {setting}\n{scores(size, setting).round(3).to_string(index=False)}")
 
 
 if __name__ == "__main__":
