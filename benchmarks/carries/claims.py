@@ -109,8 +109,8 @@ def main() -> None:
     if args.claim == "plan_path":
         for seed in SEEDS:
             warm(seed)
-    made = played(maze() if args.claim == "plan_path" else summaries(), args.workers,
-                  f"python benchmarks/carries/claims.py {args.claim}")  # fmt: skip
+    data, keep = (maze(), "tables") if args.claim == "plan_path" else (summaries(), "all")  # texts() needs the weights
+    made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
     if args.claim == "tldr":
         (OUT / "135M" / "tldr" / "texts.json").write_text(json.dumps(texts(made), indent=1) + "\n", encoding="utf-8")

@@ -122,9 +122,11 @@ def first_weights(name: str, seed: int, slower: int = 2) -> dict[str, Any]:
     return start
 
 
-def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], form: str = "") -> dict[str, Any]:
-    """Return a study; its form is "", "shared" (one set of weights) or "4x" (a budget four times as large)."""
-    shared, times = form == "shared", int(form.removesuffix("x")) if form.endswith("x") else 1
+def design(
+    name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False, times: int = 1
+) -> dict[str, Any]:
+    """Return a study, with one set of weights for all agents or a budget `times` as large if asked."""
+    form = "-shared" * shared + f"-{times}x" * (times > 1)
     size, (env, agents, frozen) = SIZES[name], SETTINGS[setting]
     start, helpers = f"runs/carries/warm/{name}-{{seed}}", [agent for agent in agents if agent == "helper"]
     team: dict[str, Any] = {"weights": "shared" if shared else "per_agent"}
@@ -132,7 +134,7 @@ def design(name: str, setting: str, arms: dict[str, Any], seeds: list[int], form
         "model": BASE, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
     team |= {"agents": {agent: {"frozen": True} for agent in frozen}}
     return {
-        "name": f"carries/{name}/{setting}{'-' * bool(form)}{form}", "env": env | {"size": size.questions},
+        "name": f"carries/{name}/{setting}{form}", "env": env | {"size": size.questions},
         "team": team, "settings": {"tasks": 16, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
         "budget": {"episodes": 3840 * times}, "seeds": seeds, "differ": ["recipe", "team.lr"], "arms": arms,
         "quiz": {"name": QUIZ, "size": size.questions, "agents": list(agents), "helpers": helpers},
@@ -143,9 +145,9 @@ def arm(recipe: str, lr: float) -> dict[str, Any]:
     return {"recipe": recipe, "team": {"lr": lr}}
 
 
-def played(data: dict[str, Any], workers: int | None, command: str) -> Any:
+def played(data: dict[str, Any], workers: int | None, command: str, keep: str = "tables") -> Any:
     """Make the missing trainings of a study, write its record, and return it."""
-    made = lab.study(data, f"runs/{data['name']}", workers=workers)
+    made = lab.study(data, f"runs/{data['name']}", workers=workers, keep=keep)
     ship(made, OUT.parent / data["name"], command)
     return made
 
@@ -208,16 +210,17 @@ def main() -> None:
     if args.starts:
         return
     chosen = rates(args.size, args.workers)
-    form = "shared" if args.shared else f"{args.times}x" if args.times > 1 else ""
-    compared = {"": (ARMS, size.seeds), "shared": (("grpo", "dr_mas", "own_pooled"), 3)}
-    recipes, seeds = compared.get(form, (("grpo", "grpo_masked", "own_pooled"), 3))
-    command = {"": "", "shared": " --shared"}.get(form, f" --times {args.times}")
+    recipes, seeds, command = ARMS, size.seeds, f"python benchmarks/carries/run.py {args.size}"
+    if args.shared:
+        recipes, seeds, command = ("grpo", "dr_mas", "own_pooled"), 3, command + " --shared"
+    elif args.times > 1:  # the arms that share a rate
+        recipes, seeds, command = ("grpo", "grpo_masked", "own_pooled"), 3, f"{command} --times {args.times}"
     for setting in args.only:
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
-        data = design(args.size, setting, arms, list(range(seeds)), form)
+        data = design(args.size, setting, arms, list(range(seeds)), args.shared, args.times)
         last = OUT.parent / data["name"] / "measures.csv"
         if not last.is_file():
-            made = played(data, args.workers, f"python benchmarks/carries/run.py {args.size}{command}")
+            made = played(data, args.workers, command)
             measures(made).to_csv(last, index=False, float_format="%.4g")
 
 
