@@ -90,14 +90,17 @@ def written(team: lab.Team, **called: Any) -> list[dict[str, Any]]:
     return [called | row for row in turns[columns].to_dict("records")]
 
 
-def texts(made: Any) -> list[dict[str, Any]]:
-    """Return the summaries by the base, and by each trained team."""
-    base, found = lab.load_policy(BASE, dtype="bfloat16"), []
-    for agents, tokens in ((("short", "detailed"), 150), (("solo",), 300)):
-        team = lab.Team.shared(base, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
-        found += written(team, arm="before training")
+def texts(made: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the summaries by the base and by each trained team. Those that were `found` are not written again."""
+    if not found:
+        base = lab.load_policy(BASE, dtype="bfloat16")
+        for agents, tokens in ((("short", "detailed"), 150), (("solo",), 300)):
+            team = lab.Team.shared(base, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
+            found = found + written(team, arm="before training")
+    known = {(one["arm"], one.get("seed")) for one in found}
     for cell in made.table[made.table["state"] == "made"].itertuples():
-        found += written(lab.load_run(cell.run).team(), arm=cell.arm, seed=cell.seed)
+        if (cell.arm, cell.seed) not in known:
+            found = found + written(lab.load_run(cell.run).team(), arm=cell.arm, seed=cell.seed)
     return found
 
 
@@ -113,7 +116,9 @@ def main() -> None:
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
     if args.claim == "tldr":
-        (OUT / "135M" / "tldr" / "texts.json").write_text(json.dumps(texts(made), indent=1) + "\n", encoding="utf-8")
+        path = OUT / "135M" / "tldr" / "texts.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+        path.write_text(json.dumps(texts(made, found), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -146,9 +146,11 @@ def arm(recipe: str, lr: float) -> dict[str, Any]:
 
 
 def played(data: dict[str, Any], workers: int | None, command: str, keep: str = "tables") -> Any:
-    """Make the missing trainings of a study, write its record, and return it."""
-    made = lab.study(data, f"runs/{data['name']}", workers=workers, keep=keep)
-    ship(made, OUT.parent / data["name"], command)
+    """Make the trainings of a study that are neither here nor in its record, write the record, and return the study."""
+    record = OUT.parent / data["name"]
+    sources = [record] if is_record(record) else []
+    made = lab.study(data, f"runs/{data['name']}", sources, workers=workers, keep=keep)
+    ship(made, record, command)
     return made
 
 
