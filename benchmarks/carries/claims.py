@@ -4,13 +4,16 @@
     python benchmarks/carries/claims.py tldr
 
 Each is three arms with three seeds at equal sampled tokens. Writes a record to `data/results/carries/135M/`, and for
-`tldr` also `texts.json`: the summaries of held-out posts before and after training. `README.md` has the predictions.
+`tldr` also `texts.json`: the summaries of held-out posts before and after training, of which it prints how much is
+copied. `README.md` has the predictions.
 """
 
 import argparse
 import json
+import re
 from typing import Any
 
+import pandas as pd
 from run import BASE, OUT, RANK, RUNS, played
 
 import mas_lab as lab
@@ -104,6 +107,23 @@ def texts(made: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def copied(found: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return how much of the texts is copied: the share of their sequences of four words that the post has too."""
+    env, rows = lab.make_env(**POSTS), []
+    posts = {task.id: sequences(task.data["source"]) for task in env.tasks(12, "test", 0)}
+    for one in found:
+        own = sequences(one["completion"])
+        share = sum(four in posts[one["task"]] for four in own) / max(1, len(own))
+        rows.append({"arm": one["arm"], "seed": one.get("seed", -1), "agent": one["agent"], "copied": share,
+                     "words": len(one["completion"].split()), "return": one["team_reward"]})  # fmt: skip
+    return pd.DataFrame(rows).groupby(["arm", "seed", "agent"]).mean().reset_index()
+
+
+def sequences(text: str) -> list[tuple[str, ...]]:
+    words = re.findall(r"\w+", text.lower())
+    return [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("claim", choices=["plan_path", "tldr"])
@@ -118,7 +138,9 @@ def main() -> None:
     if args.claim == "tldr":
         path = OUT / "135M" / "tldr" / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        path.write_text(json.dumps(texts(made, found), indent=1) + "\n", encoding="utf-8")
+        found = texts(made, found)
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(copied(found).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":
