@@ -10,22 +10,25 @@ copied. `README.md` has the predictions.
 
 import argparse
 import json
-import re
+import sys
 from typing import Any
 
 import pandas as pd
 from run import BASE, OUT, RANK, RUNS, played
 
 import mas_lab as lab
-from mas_lab.paths import data_dir
+from mas_lab.tasks.shared.wording import words
+
+sys.path.insert(0, "benchmarks")
+from real_tldr import copied
 
 SEEDS, ENOUGH = [0, 1, 2], 0.25
 """The warm start of the maze ends at the first check at which the team's success is at least `ENOUGH`."""
 MAZE = {"name": "plan_path"}
 TOKENS = 16
 """Most tokens of an answer in the maze: four cells of two tokens each and the end of the turn, with room."""
-POSTS = {"name": "tldr", "size": "full", "data": str(data_dir() / "tldr" / "posts.jsonl")}
-SAMPLES = 2
+POSTS = {"name": "tldr", "size": "full", "data": "data/tldr/posts.jsonl"}
+HELD_OUT, SAMPLES = 12, 2
 
 
 def warm(seed: int) -> None:
@@ -75,7 +78,7 @@ def summaries() -> dict[str, Any]:
     return {
         "name": "carries/135M/tldr", "env": POSTS, "seeds": SEEDS, "score": "return",
         "team": {"weights": "per_agent", "model": BASE, "lora": 16, "lr": 5e-4, "options": {"dtype": "bfloat16"}},
-        "settings": {"tasks": 2, "save_every": 30, "score_tasks": 12, "score_episodes": SAMPLES},
+        "settings": {"tasks": 2, "save_every": 30, "score_tasks": HELD_OUT, "score_episodes": SAMPLES},
         "budget": {"tokens": 60_000}, "differ": ["recipe", "env.single_agent", "team.agents"],
         "arms": {
             "magrpo": {"recipe": magrpo, "team": two},
@@ -88,7 +91,7 @@ def summaries() -> dict[str, Any]:
 def written(team: lab.Team, **called: Any) -> list[dict[str, Any]]:
     """Return what a team writes about each held-out post."""
     env = lab.make_env(**POSTS, single_agent="solo" in team)
-    turns = lab.rollout(env, team, env.tasks(12, "test", 0), lab.episodes(SAMPLES), seed=1, step=10**6)
+    turns = lab.rollout(env, team, env.tasks(HELD_OUT, "test", 0), lab.episodes(SAMPLES), seed=1, step=10**6)
     columns = ["task", "episode", "agent", "team_reward", "completion"]
     return [called | row for row in turns[columns].to_dict("records")]
 
@@ -107,21 +110,13 @@ def texts(made: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def copied(found: list[dict[str, Any]]) -> pd.DataFrame:
-    """Return how much of the texts is copied: the share of their sequences of four words that the post has too."""
-    env, rows = lab.make_env(**POSTS), []
-    posts = {task.id: sequences(task.data["source"]) for task in env.tasks(12, "test", 0)}
-    for one in found:
-        own = sequences(one["completion"])
-        share = sum(four in posts[one["task"]] for four in own) / max(1, len(own))
-        rows.append({"arm": one["arm"], "seed": one.get("seed", -1), "agent": one["agent"], "copied": share,
-                     "words": len(one["completion"].split()), "return": one["team_reward"]})  # fmt: skip
-    return pd.DataFrame(rows).groupby(["arm", "seed", "agent"]).mean().reset_index()
-
-
-def sequences(text: str) -> list[tuple[str, ...]]:
-    words = re.findall(r"\w+", text.lower())
-    return [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+def copies(found: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return how much of the texts is copied from the posts: means by arm, seed and agent."""
+    table = pd.DataFrame(found)
+    posts = {task.id: task.data["source"] for task in lab.make_env(**POSTS).tasks(HELD_OUT, "test", 0)}
+    table["copied"] = [copied(one["completion"], posts[one["task"]]) for one in found]
+    table["words"] = table["completion"].map(words).map(len)
+    return table.groupby(["arm", "seed", "agent"], dropna=False)[["copied", "words", "team_reward"]].mean()
 
 
 def main() -> None:
@@ -140,7 +135,7 @@ def main() -> None:
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         found = texts(made, found)
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        print(copied(found).round(2).to_string(index=False))
+        print(copies(found).round(2).to_string())
 
 
 if __name__ == "__main__":
