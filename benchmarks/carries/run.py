@@ -122,6 +122,16 @@ def first_weights(name: str, seed: int, slower: int = 2) -> dict[str, Any]:
     return start
 
 
+def record_starts(name: str, seeds: list[int]) -> None:
+    """Make the warm starts of `seeds` and list what they can. A row that is listed already stays as it is."""
+    path = OUT / name / "starts.csv"
+    found = pd.DataFrame([first_weights(name, seed) for seed in seeds]).round(3)
+    if path.is_file():
+        found = pd.concat([pd.read_csv(path), found]).drop_duplicates("seed")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found.sort_values("seed").to_csv(path, index=False)
+
+
 def design(
     name: str, setting: str, arms: dict[str, Any], seeds: list[int], shared: bool = False, times: int = 1
 ) -> dict[str, Any]:
@@ -164,7 +174,6 @@ def learned(made: Any, frozen: tuple[str, ...]) -> pd.DataFrame:
 def rates(name: str, workers: int | None) -> dict[str, float]:
     """Try the rates, record all of them, and return the rate of each arm."""
     size, found = SIZES[name], []
-    first_weights(name, size.rate_seed)
     for setting in RATED:
         arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
         data = design(name, setting, arms, [size.rate_seed])
@@ -206,17 +215,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
     size, out = SIZES[args.size], OUT / args.size
-    out.mkdir(parents=True, exist_ok=True)
-    starts = pd.DataFrame([first_weights(args.size, seed) for seed in [*range(size.seeds), size.rate_seed]])
-    starts.round(3).to_csv(out / "starts.csv", index=False)
-    if args.starts:
-        return
-    chosen = rates(args.size, args.workers)
     recipes, seeds, command = ARMS, size.seeds, f"python benchmarks/carries/run.py {args.size}"
     if args.shared:
         recipes, seeds, command = ("grpo", "dr_mas", "own_pooled"), 3, command + " --shared"
     elif args.times > 1:  # the arms that share a rate
         recipes, seeds, command = ("grpo", "grpo_masked", "own_pooled"), 3, f"{command} --times {args.times}"
+    rated = all(is_record(out / f"rates_{setting}") for setting in RATED)
+    record_starts(args.size, [*range(seeds)] if rated else [*range(seeds), size.rate_seed])
+    if args.starts:
+        return
+    chosen = rates(args.size, args.workers)
     for setting in args.only:
         arms = {recipe: arm(recipe, chosen[recipe]) for recipe in recipes}
         data = design(args.size, setting, arms, list(range(seeds)), args.shared, args.times)
