@@ -88,7 +88,8 @@ def test_a_row_that_could_never_be_answered_is_refused_with_its_line(tmp_path, r
     ({"answer": {"value": "Ann", "aliases": ["Anne"], "type": "x"}}, ["Ann", "Anne"]), ({"Answer": "Ann"}, ["Ann"]),
     ({"answer": True}, ["yes", "true"]), ({"answer": False}, ["no", "false"]), ({"answer": 1972}, ["1972"]),
     ({"answer": 1972.0}, ["1972"]), ({"answer": 0.5}, ["0.5"]), ({"answer": 10**400}, [str(10**400)]),
-    ({"golden_answers": ["Ann", 3]}, ["Ann", "3"]),
+    ({"golden_answers": ["Ann", 3]}, ["Ann", "3"]), ({"answer": "Ann", "answer_aliases": ["Anne"]}, ["Ann", "Anne"]),
+    ({"answer": "Ann", "answer_aliases": []}, ["Ann"]), ({"answer": "Ann", "answer_aliases": "Anne"}, ["Ann", "Anne"]),
 ])  # fmt: skip
 def test_rows_of_questions(row, answers):
     assert question_and_answers({"Question": "who?", **row}) == ("who?", answers, [])

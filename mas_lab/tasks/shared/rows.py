@@ -249,15 +249,15 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     """Return the question, the accepted answers and the needed titles of a row, from the usual columns.
 
-    The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has it,
-    `supporting_facts` with the titles of the needed passages (as in HotpotQA). An answer is a text, a number, True or
-    False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA).
+    The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has them,
+    `answer_aliases` (as in MuSiQue) and `supporting_facts` with the titles of the needed passages (as in HotpotQA). An
+    answer is a text, a number, True or False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA).
     """
     columns = "question and golden_answers|answers|answer"
     answers = _column(row, "golden_answers", "answers", "answer")
     question = _text(row, None if answers is None else _column(row, "question"), columns)
     titles = _titles(_column(row, "supporting_facts") or [])
-    accepted = _accepted(answers)
+    accepted = _accepted([answers, _column(row, "answer_aliases") or []])
     if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in accepted):
         raise EnvError(f"a row needs {columns} as text, numbers, True or False; its answer is {answers!r:.200}")
     return question.strip(), accepted, list(dict.fromkeys(titles))
