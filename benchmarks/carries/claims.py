@@ -2,10 +2,11 @@
 
     python benchmarks/carries/claims.py plan_path
     python benchmarks/carries/claims.py tldr
+    python benchmarks/carries/claims.py tldr_taught    # one agent that was taught to write both summaries
 
-Each is three arms with three seeds at equal sampled tokens. Writes a record to `data/results/carries/135M/`, and for
-`tldr` also `texts.json`: the summaries of held-out posts before and after training, of which it prints how much is
-copied. `README.md` has the predictions.
+Each arm has three seeds at equal sampled tokens. Writes a record to `data/results/carries/135M/`, and for summaries
+also `texts.json`: those of held-out posts before and after training, of which it prints how much is copied. `README.md`
+has the predictions.
 """
 
 import argparse
@@ -22,33 +23,44 @@ from mas_lab.tasks.shared.wording import words
 sys.path.insert(0, "benchmarks")
 from real_tldr import copied
 
-SEEDS, ENOUGH = [0, 1, 2], 0.25
-"""The warm start of the maze ends at the first check at which the team's success is at least `ENOUGH`."""
+SEEDS = [0, 1, 2]
 MAZE = {"name": "plan_path"}
 TOKENS = 16
 """Most tokens of an answer in the maze: four cells of two tokens each and the end of the turn, with room."""
 POSTS = {"name": "tldr", "size": "full", "data": "data/tldr/posts.jsonl"}
+SOLO = POSTS | {"single_agent": True}
 HELD_OUT, SAMPLES = 12, 2
 
 
-def warm(seed: int) -> None:
-    """Make the adapter that knows the maze's words, unless it is there: planner, executor and solo learn in turns."""
-    folder = RUNS / "warm" / f"plan_path-{seed}"
+WARM: dict[str, dict[str, Any]] = {
+    "plan_path": {"envs": [MAZE, MAZE | {"single_agent": True}], "rank": RANK, "lr": 1e-3, "batch": 32, "steps": 10,
+                  "sampling": {"max_tokens": TOKENS}, "tasks": 64, "k": 1, "score": "success", "enough": 0.25},
+    "tldr": {"envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 1e-4, "batch": 8, "steps": 1,
+             "sampling": {"temperature": 0.7, "max_tokens": 300}, "tasks": HELD_OUT, "k": SAMPLES, "score": "return", "enough": 0.5},
+}  # fmt: skip
+
+
+def warm(name: str, seed: int) -> None:
+    """Make the adapter of a seed that knows the form of a task's answers, unless it is there.
+
+    The envs learn in turns, `steps` steps each. Then the first is scored on validation tasks, until that is `enough`.
+    """
+    folder, how = RUNS / "warm" / f"{name}-{seed}", WARM[name]
     if (folder / "start.json").is_file():
         return
-    policy = lab.load_policy(BASE, lora=RANK, lr=1e-3, dtype="bfloat16", seed=seed)
-    envs = [lab.make_env(**MAZE), lab.make_env(**MAZE, single_agent=True)]
-    sampling, success, steps = lab.Sampling(max_tokens=TOKENS), 0.0, 0
-    while success < ENOUGH:
+    policy = lab.load_policy(BASE, lora=how["rank"], lr=how["lr"], dtype="bfloat16", seed=seed)
+    envs, score, steps = [lab.make_env(**env) for env in how["envs"]], 0.0, 0
+    while score < how["enough"]:
         for env in envs:
             team = lab.Team.shared(policy, env.agents)
-            lab.imitate(team, env, 32, 10, batch=32, seed=1000 * seed + steps)
-        steps += 20
-        team = lab.Team.shared(policy, envs[0].agents).with_sampling(sampling)
-        success = lab.evaluate(envs[0], team, envs[0].tasks(64, "val", seed), k=1, seed=seed)["success"].mean()
-        print(f"plan_path, seed {seed}: {steps} steps, success {success:.3f}", flush=True)
+            lab.imitate(team, env, how["batch"], how["steps"], batch=how["batch"], seed=1000 * seed + steps)
+        steps += how["steps"] * len(envs)
+        team = lab.Team.shared(policy, envs[0].agents).with_sampling(lab.Sampling(**how["sampling"]))
+        scores = lab.evaluate(envs[0], team, envs[0].tasks(how["tasks"], "val", seed), k=how["k"], seed=seed)
+        score = scores[how["score"]].mean()
+        print(f"{name}, seed {seed}: {steps} steps, {how['score']} {score:.3f}", flush=True)
     policy.save(folder)
-    (folder / "start.json").write_text(json.dumps({"seed": seed, "steps": steps, "success": success}))
+    (folder / "start.json").write_text(json.dumps({"seed": seed, "steps": steps, how["score"]: score}))
 
 
 def maze() -> dict[str, Any]:
@@ -69,21 +81,22 @@ def maze() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def summaries() -> dict[str, Any]:
+def summaries(taught: bool = False) -> dict[str, Any]:
     def speak(tokens: int, *agents: str) -> dict[str, Any]:
         return {"agents": {agent: {"temperature": 0.7, "max_tokens": tokens} for agent in agents}}
 
     magrpo, two = {"name": "magrpo", "plan": {"is": "joint", "g": 6}}, speak(150, "short", "detailed")
     own = magrpo | {"credit": {"is": "mixed", "alpha": 0.0}}
+    one = {"recipe": magrpo, "team": speak(300, "solo"), "env": {"single_agent": True}}
+    start = {"start": "runs/carries/warm/tldr-{seed}"} if taught else {}
     return {
-        "name": "carries/135M/tldr", "env": POSTS, "seeds": SEEDS, "score": "return",
-        "team": {"weights": "per_agent", "model": BASE, "lora": 16, "lr": 5e-4, "options": {"dtype": "bfloat16"}},
+        "name": "carries/135M/tldr" + "_taught" * taught, "env": POSTS, "seeds": SEEDS, "score": "return",
+        "team": {"weights": "per_agent", "model": BASE, "lora": 16, "lr": 5e-4,
+                 "options": {"dtype": "bfloat16"} | start},
         "settings": {"tasks": 2, "save_every": 30, "score_tasks": HELD_OUT, "score_episodes": SAMPLES},
         "budget": {"tokens": 60_000}, "differ": ["recipe", "env.single_agent", "team.agents"],
-        "arms": {
-            "magrpo": {"recipe": magrpo, "team": two},
-            "own rewards": {"recipe": own, "team": two},
-            "one agent": {"recipe": magrpo, "team": speak(300, "solo"), "env": {"single_agent": True}},
+        "arms": {"one agent, taught": one} if taught else {
+            "magrpo": {"recipe": magrpo, "team": two}, "own rewards": {"recipe": own, "team": two}, "one agent": one,
         },
     }  # fmt: skip
 
@@ -96,13 +109,15 @@ def written(team: lab.Team, **called: Any) -> list[dict[str, Any]]:
     return [called | row for row in turns[columns].to_dict("records")]
 
 
-def texts(made: Any, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the summaries by the base and by each trained team. Those that were `found` are not written again."""
+def texts(made: Any, taught: bool, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the summaries before training and by each trained team. Those that were `found` are not written again."""
     if not found:
-        base = lab.load_policy(BASE, dtype="bfloat16")
-        for agents, tokens in ((("short", "detailed"), 150), (("solo",), 300)):
-            team = lab.Team.shared(base, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
-            found = found + written(team, arm="before training")
+        starts = [(RUNS / "warm" / f"tldr-{seed}", seed) for seed in SEEDS] if taught else [(BASE, None)]
+        for source, seed in starts:
+            policy = lab.load_policy(source, dtype="bfloat16")
+            for agents, tokens in [(("solo",), 300)] if taught else [(("short", "detailed"), 150), (("solo",), 300)]:
+                team = lab.Team.shared(policy, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
+                found = found + written(team, arm="before training", seed=seed)
     known = {(one["arm"], one.get("seed")) for one in found}
     for cell in made.table[made.table["state"] == "made"].itertuples():
         if (cell.arm, cell.seed) not in known:
@@ -121,19 +136,22 @@ def copies(found: list[dict[str, Any]]) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("claim", choices=["plan_path", "tldr"])
+    parser.add_argument("claim", choices=["plan_path", "tldr", "tldr_taught"])
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
-    if args.claim == "plan_path":
+    if args.claim != "tldr":
         for seed in SEEDS:
-            warm(seed)
-    data, keep = (maze(), "tables") if args.claim == "plan_path" else (summaries(), "all")  # texts() needs the weights
+            warm(args.claim.removesuffix("_taught"), seed)
+    taught = args.claim == "tldr_taught"
+    data, keep = (
+        (maze(), "tables") if args.claim == "plan_path" else (summaries(taught), "all")
+    )  # texts() needs weights
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
-    if args.claim == "tldr":
-        path = OUT / "135M" / "tldr" / "texts.json"
+    if args.claim != "plan_path":
+        path = OUT.parent / data["name"] / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-        found = texts(made, found)
+        found = texts(made, taught, found)
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(copies(found).round(2).to_string())
 
