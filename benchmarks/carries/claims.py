@@ -28,15 +28,17 @@ MAZE = {"name": "plan_path"}
 TOKENS = 16
 """Most tokens of an answer in the maze: four cells of two tokens each and the end of the turn, with room."""
 POSTS = {"name": "tldr", "size": "full", "data": "data/tldr/posts.jsonl"}
-SOLO = POSTS | {"single_agent": True}
 HELD_OUT, SAMPLES = 12, 2
-
-
 WARM: dict[str, dict[str, Any]] = {
-    "plan_path": {"envs": [MAZE, MAZE | {"single_agent": True}], "rank": RANK, "lr": 1e-3, "batch": 32, "steps": 10,
-                  "sampling": {"max_tokens": TOKENS}, "tasks": 64, "k": 1, "score": "success", "enough": 0.25},
-    "tldr": {"envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 1e-4, "batch": 8, "steps": 1,
-             "sampling": {"temperature": 0.7, "max_tokens": 300}, "tasks": HELD_OUT, "k": SAMPLES, "score": "return", "enough": 0.5},
+    "plan_path": {
+        "envs": [MAZE, MAZE | {"single_agent": True}], "rank": RANK, "lr": 1e-3, "batch": 32, "steps": 10,
+        "sampling": {"max_tokens": TOKENS}, "tasks": 64, "k": 1, "score": "success", "enough": 0.25,
+    },
+    "tldr": {
+        "envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 1e-4, "batch": 8, "steps": 1,
+        "sampling": {"temperature": 0.7, "max_tokens": 300}, "tasks": HELD_OUT, "k": SAMPLES, "score": "return",
+        "enough": 0.5,
+    },
 }  # fmt: skip
 
 
