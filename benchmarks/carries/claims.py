@@ -35,7 +35,7 @@ WARM: dict[str, dict[str, Any]] = {
         "sampling": {"max_tokens": TOKENS}, "tasks": 64, "k": 1, "score": "success", "enough": 0.25,
     },
     "tldr": {
-        "envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 3e-4, "batch": 8, "steps": 1,
+        "envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 1e-3, "batch": 8, "steps": 5,
         "sampling": {"temperature": 0.7, "max_tokens": 300}, "tasks": HELD_OUT, "k": SAMPLES, "score": "return",
         "enough": 0.5,
     },
