@@ -1,6 +1,7 @@
 """Two claims of papers on SmolLM2-135M: AT-GRPO's maze in words, and MAGRPO's two summaries of a post.
 
     python benchmarks/carries/claims.py plan_path
+    python benchmarks/carries/claims.py plan_path_slow    # `at_grpo` at a third of the rate
     python benchmarks/carries/claims.py tldr
     python benchmarks/carries/claims.py tldr_taught    # one agent that was taught to write both summaries
 
@@ -65,18 +66,19 @@ def warm(name: str, seed: int) -> None:
     (folder / "start.json").write_text(json.dumps({"seed": seed, "steps": steps, how["score"]: score}))
 
 
-def maze() -> dict[str, Any]:
+def maze(slow: bool = False) -> dict[str, Any]:
     start = "runs/carries/warm/plan_path-{seed}"
     member = {"max_tokens": TOKENS}
     two = {"planner": member, "executor": member}
+    at_grpo = {"recipe": "at_grpo", "team": {"agents": two}}
     return {
-        "name": "carries/135M/plan_path", "env": MAZE, "seeds": SEEDS,
-        "team": {"weights": "shared", "model": BASE, "lora": RANK, "lr": 3e-4,
+        "name": "carries/135M/plan_path" + "_slow" * slow, "env": MAZE, "seeds": SEEDS,
+        "team": {"weights": "shared", "model": BASE, "lora": RANK, "lr": 1e-4 if slow else 3e-4,
                  "options": {"start": start, "dtype": "bfloat16"}},
         "settings": {"tasks": 16, "minibatches": 2, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
         "budget": {"tokens": 120_000}, "differ": ["recipe", "env.single_agent", "team.agents"],
-        "arms": {
-            "at_grpo": {"recipe": "at_grpo", "team": {"agents": two}},
+        "arms": {"at_grpo at 1e-4": at_grpo} if slow else {
+            "at_grpo": at_grpo,
             "grpo": {"recipe": "grpo", "team": {"agents": two}},
             "one agent": {"recipe": "at_grpo", "env": {"single_agent": True}, "team": {"agents": {"solo": member}}},
         },
@@ -138,19 +140,17 @@ def copies(found: list[dict[str, Any]]) -> pd.DataFrame:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("claim", choices=["plan_path", "tldr", "tldr_taught"])
+    parser.add_argument("claim", choices=["plan_path", "plan_path_slow", "tldr", "tldr_taught"])
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
-    if args.claim != "tldr":
-        for seed in SEEDS:
-            warm(args.claim.removesuffix("_taught"), seed)
-    taught = args.claim == "tldr_taught"
-    data, keep = (
-        (maze(), "tables") if args.claim == "plan_path" else (summaries(taught), "all")
-    )  # texts() needs weights
+    in_maze, taught = args.claim.startswith("plan_path"), args.claim == "tldr_taught"
+    for seed in SEEDS if in_maze or taught else ():
+        warm("plan_path" if in_maze else "tldr", seed)
+    data = maze(args.claim == "plan_path_slow") if in_maze else summaries(taught)
+    keep = "tables" if in_maze else "all"  # texts() needs the weights
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
-    if args.claim != "plan_path":
+    if not in_maze:
         path = OUT.parent / data["name"] / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         found = texts(made, taught, found)
