@@ -85,6 +85,26 @@ def maze(slow: bool = False) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def walked(made: Any) -> pd.DataFrame:
+    """Return how the maze was played, a row per training, agent and window (the first or the last three steps).
+
+    `copied` is the share of answers that are the last hint of the prompt, `prompts` the number of different prompts in
+    a step, `zero` the share of rows with advantage 0.
+    """
+    rows = []
+    for cell in made.table[made.table["state"] == "made"].itertuples():
+        run = lab.load_run(cell.run)
+        for window, steps in (("start", range(3)), ("end", range(run.steps - 3, run.steps))):
+            turns = pd.concat([run.step_turns(step) for step in steps])
+            hint = turns["prompt"].str.extract(r".*hint ((?:[a-z]\d ?)+)", expand=False).str.strip()
+            turns = turns.assign(copied=turns["completion"].str.strip() == hint, zero=turns["advantage"] == 0)
+            found = turns.groupby("agent")[["copied", "zero"]].mean()
+            found["prompts"] = turns.groupby("agent")["prompt"].nunique() / len(steps)
+            found["entropy"] = run.stats[run.stats["step"].isin(steps)].groupby("agent")["entropy"].mean()
+            rows.append(found.reset_index().assign(arm=cell.arm, seed=cell.seed, window=window))
+    return pd.concat(rows)
+
+
 def summaries(taught: bool = False) -> dict[str, Any]:
     def speak(tokens: int, *agents: str) -> dict[str, Any]:
         return {"agents": {agent: {"temperature": 0.7, "max_tokens": tokens} for agent in agents}}
@@ -150,7 +170,11 @@ def main() -> None:
     keep = "tables" if in_maze else "all"  # texts() needs the weights
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
-    if not in_maze:
+    if in_maze:
+        found = walked(made)
+        found.to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
+        print(found.groupby(["arm", "agent", "window"]).mean(numeric_only=True).round(3).to_string())
+    else:
         path = OUT.parent / data["name"] / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
         found = texts(made, taught, found)
