@@ -50,7 +50,7 @@ WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
     rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
-    r"|(?<=[\d)}])\s+(?:[A-Za-z]{2,}|[mgl](?=/(?:[sh]\b|[a-z]{2})))(?:[./]? ?[A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
+    r"|(?<=[\d)}])\s+(?:[A-Za-z]{2,}|[mgl](?=/(?:[sh]\b|[a-z]{2})))(?:[./ ] ?[A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer."""
 UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
