@@ -165,23 +165,44 @@ def equality() -> Callable[[str, str], bool]:
 
     Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
     their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold. An equation is a
-    value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4.
+    value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4. The library takes two numbers for equal
+    if their difference is small. Here their ratio must be 1 too, since 2^-99 is not 2^-98.
     """
-    from math_verify import LatexExtractionConfig, parse, verify
-    from math_verify.grader import Basic, Eq, UndefinedFunction, is_assignment_relation, is_equation
+    from math_verify import LatexExtractionConfig, grader, parse, verify
+    from math_verify.grader import Basic, Eq, Rational, UndefinedFunction, is_assignment_relation, is_equation
+    from sympy import I
 
     latex = LatexExtractionConfig(boxed_match_priority=-1)
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
+    differ_little = grader.sympy_numeric_eq
+
+    def close(one: Any, other: Any, *how: int) -> bool:
+        return differ_little(one, other, *how) and not (is_far(one, other) or is_far(other, one))
+
+    def is_far(one: Any, other: Any) -> bool:
+        if not (isinstance(one, Basic) and isinstance(other, Basic)):
+            return False
+        symbols = sorted(one.free_symbols | other.free_symbols, key=str)
+        point = {symbol: Rational(place + 3, place + 2) for place, symbol in enumerate(symbols)}
+        ratio = (one.doit() / other.doit()).subs(point).evalf()
+        return bool(ratio.is_finite and abs(ratio - 1) > 1e-12)
+
+    grader.sympy_numeric_eq = close
+
     def names(part: Basic) -> bool:
         return part.is_Derivative or isinstance(part.func, UndefinedFunction)
+
+    def complex_form(one: Any) -> Any:  # the library has two names i, one of which is real
+        return one.subs({name: I for name in one.free_symbols if name.name == "i"}) if isinstance(one, Basic) else one
 
     def is_value(one: Basic) -> bool:
         known = all(not part.lhs.free_symbols or part.lhs.find(names) for part in one.atoms(Eq))
         return not is_equation(one) or is_assignment_relation(one) or known
 
     def equal(answer: str, gold: str) -> bool:
-        right, found = (parse(f"${text}$", [latex], parsing_timeout=None) for text in (gold, answer))
+        right, found = (list(map(complex_form, parse(f"${text}$", [latex], parsing_timeout=None)))
+                        for text in (gold, answer))  # fmt: skip
         equations = (part for one in found if isinstance(one, Basic) for part in one.atoms(Eq) if not part.free_symbols)
         wrong = any(str(part.simplify()) == "False" for part in equations)
         wrong |= not all(map(is_value, found[:1])) and not any(map(is_equation, right))

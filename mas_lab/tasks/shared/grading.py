@@ -47,12 +47,6 @@ TEXT = (
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
 PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern, replacement in SPELLINGS.items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
-UNIT = re.compile(
-    r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
-    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
-    r"|(?<=[\d)}])\s+(?:[A-Za-z]{2,}|[mgl](?=/(?:[sh]\b|[a-z]{2})))(?:[./ ] ?[A-Za-z]+){,3}(?:\^\s*\{?\d\}?)?)[ .]*"
-)
-"""A number and its unit: any words behind it but those that make it another answer."""
 UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
     (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
     (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
@@ -69,6 +63,18 @@ SHORT = {
 SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
 SHORT |= {f"{prefix[0]}{short}": f"{prefix}{SHORT[short]}" for prefix in ("centi", "milli") for short in "mgls"}
 """Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""
+JOINED = "|".join(sorted({word for word in (*SHORT, *SHORT.values()) if len(word) > 1}, key=len, reverse=True))
+UNIT = re.compile(
+    r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
+    rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
+    r"|(?:(?<=[\d)}])|(?<=\\pi))\s+(?:[A-Za-z]{2,}|[mgl](?=/(?:[sh]\b|[a-z]{2})))(?:[./ ] ?[A-Za-z]+){,3}"
+    rf"(?:\^\s*\{{?\d\}}?)?|(?<=\d)(?i:{JOINED})s?(?:\^\s*\{{?\d\}}?)?)[ .]*"
+)
+"""A number and its unit: any words behind it but those that make it another answer. Without a space, a known unit."""
+LETTERS = re.compile(r"(?<=[\d)}])\s*([A-Za-z]+(?:/[A-Za-z]+)?)(\s*\^\s*\{?\d\}?)?$")
+"""Letters behind a number, which are a unit if the other answer has one."""
+OPTION = re.compile(r"\(?([A-Z])[):.] (?!.*\b[A-Z]\b).+")
+"""The letter of an option with its text, and no other letter."""
 ONE_SIGN = re.compile("([\u00b2\u00b3\u00b9\u2070-\u207b\u207f]+)|([\u2080-\u208b]+)|[\u00bc-\u00be\u2150-\u215e]")
 """A power, an index or a fraction in characters of its own: x², x₁, ½."""
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
@@ -154,6 +160,10 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     if max(len(answer), len(gold)) > LONGEST:
         return False
     one, other = spelled(answer), spelled(gold)
+    if other.unit and not one.unit:
+        one = spelled(LETTERS.sub(r"\\text{ \1}\2", one.text))
+    if re.fullmatch(r"\(?[A-Z]\)?", other.text) and (option := OPTION.fullmatch(one.text)):
+        return option[1] == other.text.strip("()")
     numbers = _number(one.text), _number(other.text)
     fits = not (one.unit and other.unit) or _same_unit(one.unit, other.unit)
     if not fits or None not in numbers:
