@@ -169,8 +169,7 @@ def equality() -> Callable[[str, str], bool]:
     if their difference is small. Here their ratio must be 1 too, since 2^-99 is not 2^-98.
     """
     from math_verify import LatexExtractionConfig, grader, parse, verify
-    from math_verify.grader import Basic, Eq, Rational, UndefinedFunction, is_assignment_relation, is_equation
-    from sympy import I
+    from math_verify.grader import Basic, Eq, Integer, Rational, UndefinedFunction, is_assignment_relation, is_equation
 
     latex = LatexExtractionConfig(boxed_match_priority=-1)
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
@@ -193,8 +192,11 @@ def equality() -> Callable[[str, str], bool]:
     def names(part: Basic) -> bool:
         return part.is_Derivative or isinstance(part.func, UndefinedFunction)
 
+    unit = Integer(-1) ** Rational(1, 2)
+
     def complex_form(one: Any) -> Any:  # the library has two names i, one of which is real
-        return one.subs({name: I for name in one.free_symbols if name.name == "i"}) if isinstance(one, Basic) else one
+        symbols = one.free_symbols if isinstance(one, Basic) else ()
+        return one.subs({symbol: unit for symbol in symbols if symbol.name == "i"}) if symbols else one
 
     def is_value(one: Basic) -> bool:
         known = all(not part.lhs.free_symbols or part.lhs.find(names) for part in one.atoms(Eq))

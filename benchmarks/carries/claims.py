@@ -136,9 +136,9 @@ def written(team: lab.Team, **called: Any) -> list[dict[str, Any]]:
 def texts(made: Any, taught: bool, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the summaries before training and by each trained team. Those that were `found` are not written again."""
     if not found:
-        starts = [(RUNS / "warm" / f"tldr-{seed}", seed) for seed in SEEDS] if taught else [(BASE, None)]
-        for source, seed in starts:
-            policy = lab.load_policy(source, dtype="bfloat16")
+        for seed in SEEDS if taught else [None]:
+            start = {"lora": 16, "start": RUNS / "warm" / f"tldr-{seed}"} if taught else {}
+            policy = lab.load_policy(BASE, dtype="bfloat16", **start)
             for agents, tokens in [(("solo",), 300)] if taught else [(("short", "detailed"), 150), (("solo",), 300)]:
                 team = lab.Team.shared(policy, agents).with_sampling(lab.Sampling(temperature=0.7, max_tokens=tokens))
                 found = found + written(team, arm="before training", seed=seed)
