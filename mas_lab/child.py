@@ -166,7 +166,7 @@ def equality() -> Callable[[str, str], bool]:
     Only LaTeX is parsed: the search for plain numbers would find the 12 of `< 12` or of `12 maybe`. Units stay, because
     their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold. An equation is a
     value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4. The library takes two numbers for equal
-    if their difference is small. Here their ratio must be 1 too, since 2^-99 is not 2^-98.
+    if their difference is small. A function put in place of its own asks that their ratio be 1 too: 2^-99 is not 2^-98.
     """
     from math_verify import LatexExtractionConfig, grader, parse, verify
     from math_verify.grader import Basic, Eq, Integer, Rational, UndefinedFunction, is_assignment_relation, is_equation
@@ -192,11 +192,11 @@ def equality() -> Callable[[str, str], bool]:
     def names(part: Basic) -> bool:
         return part.is_Derivative or isinstance(part.func, UndefinedFunction)
 
-    unit = Integer(-1) ** Rational(1, 2)
+    imaginary_unit = Integer(-1) ** Rational(1, 2)
 
     def complex_form(one: Any) -> Any:  # the library has two names i, one of which is real
         symbols = one.free_symbols if isinstance(one, Basic) else ()
-        return one.subs({symbol: unit for symbol in symbols if symbol.name == "i"}) if symbols else one
+        return one.subs({symbol: imaginary_unit for symbol in symbols if symbol.name == "i"}) if symbols else one
 
     def is_value(one: Basic) -> bool:
         known = all(not part.lhs.free_symbols or part.lhs.find(names) for part in one.atoms(Eq))

@@ -63,12 +63,13 @@ SHORT = {
 SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
 SHORT |= {f"{prefix[0]}{short}": f"{prefix}{SHORT[short]}" for prefix in ("centi", "milli") for short in "mgls"}
 """Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""
-JOINED = "|".join(sorted({word for word in (*SHORT, *SHORT.values()) if len(word) > 1}, key=len, reverse=True))
+KNOWN = "|".join(sorted({word for word in (*SHORT, *SHORT.values()) if len(word) > 1}, key=len, reverse=True))
+"""Units of two letters or more, the longest first."""
 UNIT = re.compile(
     r"(.*(?:\d|\\pi).*?)(?!.*\b(?:not|but|to|least|most|more|less|than|about)\b)"
     rf"((?:[\s/]*(?:\\cdot)?\s*{TEXT}[A-Za-z ./]+(?:\^\d)?\s*\}}(?:\^\s*\{{?\d\}}?)?)+"
     r"|(?:(?<=[\d)}])|(?<=\\pi))\s+(?:[A-Za-z]{2,}|[mgl](?=/(?:[sh]\b|[a-z]{2})))(?:[./ ] ?[A-Za-z]+){,3}"
-    rf"(?:\^\s*\{{?\d\}}?)?|(?<=\d)(?i:{JOINED})s?(?:\^\s*\{{?\d\}}?)?)[ .]*"
+    rf"(?:\^\s*\{{?\d\}}?)?|(?<=\d)(?i:{KNOWN})s?(?:\^\s*\{{?\d\}}?)?)[ .]*"
 )
 """A number and its unit: any words behind it but those that make it another answer. Without a space, a known unit."""
 LETTERS = re.compile(r"(?<=[\d)}])\s*([A-Za-z]+(?:/[A-Za-z]+)?)(\s*\^\s*\{?\d\}?)?$")
