@@ -19,6 +19,7 @@ from run import ARMS, OUT, SETTINGS, SIZES
 from mas_lab.study.intervals import holm, t_test
 from mas_lab.study.record import Recorded, is_record
 
+COMPARED = [name for name, size in SIZES.items() if size.arms == ARMS]
 MARGIN = 0.05
 CALLED = {"ladder": ("stage_4", "stage_5", "stage_6"), "paid_help": ("helper",), "stakes": ("helper",),
           "spot_check": ("checker",)}  # fmt: skip
@@ -103,20 +104,22 @@ def statements(size: str) -> dict[str, str]:
 
 
 def main() -> None:
-    tables = [table for size in SIZES if len(table := contrasts(size))]
+    tables = [table for size in COMPARED if len(table := contrasts(size))]
     if not tables:
         raise SystemExit(f"{OUT} holds no record yet; run.py makes them")
     table = pd.concat(tables)
     table.to_csv(OUT / "contrasts.csv", index=False, float_format="%.4g")
-    said = pd.DataFrame({size: statements(size) for size in SIZES}).dropna(axis="columns", how="all")
+    said = pd.DataFrame({size: statements(size) for size in COMPARED}).dropna(axis="columns", how="all")
     said.rename_axis("statement").to_csv(OUT / "statements.csv")
     print(said.to_string())
     for measure in MEASURES:
         print(
             f"\n{measure}\n{table[table['measure'] == measure].drop(columns='measure').round(3).to_string(index=False)}"
         )
-    for folder in sorted(OUT.glob("*/*-*/measures.csv")):  # one adapter, a larger budget: three seeds, one by one
-        size, setting = folder.parent.parts[-2:]
+    for path in sorted(OUT.glob("*/*/measures.csv")):  # one adapter, a larger budget or model: three seeds, one by one
+        size, setting = path.parent.parts[-2:]
+        if "-" not in setting and size in COMPARED:
+            continue
         print(f"\n{size}, {setting}\n{scores(size, setting).round(3).to_string(index=False)}")
 
 

@@ -1,9 +1,10 @@
-"""Train the same four settings from 0.3 to 135 million weights, and record them.
+"""Train the same four settings from 0.3 to 135 million weights, one of them with 0.5 billion, and record them.
 
     python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
     python benchmarks/carries/run.py 135M --only ladder paid_help
     python benchmarks/carries/run.py 135M --shared     # one adapter for all agents
     python benchmarks/carries/run.py 135M --times 4 --only ladder    # a larger budget
+    python benchmarks/carries/run.py 0.5B --only paid_help
 
 Writes `data/results/carries/SIZE/`: `starts.csv`, the first weights; `rates/`, the record of the rates that were tried;
 a record per setting; and `measures.csv`, what is computed from the tables of each run. `README.md` has the predictions
@@ -28,19 +29,23 @@ from settings import Quiz
 
 OUT, RUNS = Path("data/results/carries"), Path("runs/carries")
 ARMS = ("grpo", "grpo_masked", "dr_mas", "own_pooled")
+BASE, RANK = "smollm2-135m", 8
 LOW, HIGH, ASKED = 0.42, 0.48, 256
 """First weights answer between these shares of `ASKED` plain questions and as many after a wrong answer."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """A model; pocket models have a shape, the real one is an adapter of its base."""
+    """A model; pocket models have a shape, a real one is an adapter of its base."""
 
     seeds: int
     rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3)
+    """Rates that are tried; one rate is taken as it is."""
     rate_seed: int = 19
     rated: tuple[str, ...] = ("grpo", "dr_mas")
     """Arms that the rates are tried with."""
+    arms: tuple[str, ...] = ARMS
+    base: str = BASE
     shape: tuple[int, int, int] | None = None
     """Layers, width and heads."""
     warm: tuple[float, int, int] = (1e-3, 32, 2)
@@ -56,8 +61,9 @@ SIZES = {
     "3M": Size(10, shape=(4, 256, 4), warm=(1e-3, 64, 25)),
     "10M": Size(5, shape=(6, 384, 6), warm=(6e-4, 64, 25)),
     "135M": Size(5, (1e-4, 3e-4, 1e-3, 3e-3), 9, ARMS),
-}
-BASE, RANK = "smollm2-135m", 8
+    "0.5B": Size(3, (1e-4,), arms=("grpo", "own_pooled"), warm=(5e-4, 16, 2),
+                 base="runs/carries/base/qwen2.5-coder-0.5b-instruct.Q4_K_M.gguf"),
+}  # fmt: skip
 STAGES = tuple(f"stage_{i + 1}" for i in range(6))
 SPOT_CHECK, QUIZ = "benchmarks/studies/settings:SpotCheck", "benchmarks/studies/settings:Quiz"
 SETTINGS: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
@@ -102,7 +108,7 @@ def first_weights(name: str, seed: int, slower: int = 2) -> dict[str, Any]:
     if size.shape:
         policy = lab.load_policy(fresh(name, seed), lr=lr)
     else:
-        policy = lab.load_policy(BASE, lora=RANK, lr=lr, dtype="bfloat16", seed=seed)
+        policy = lab.load_policy(size.base, lora=RANK, lr=lr, dtype="bfloat16", seed=seed)
     env, steps, right = lab.make_env("paid_help", size=size.questions), 0, 0.0
     while right < LOW:
         near = right > LOW - 0.12
@@ -141,7 +147,7 @@ def design(
     start, helpers = f"runs/carries/warm/{name}-{{seed}}", [agent for agent in agents if agent == "helper"]
     team: dict[str, Any] = {"weights": "shared" if shared else "per_agent"}
     team |= {"model": start} if size.shape else {
-        "model": BASE, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
+        "model": size.base, "lora": RANK, "options": {"start": start, "dtype": "bfloat16"}}  # fmt: skip
     team |= {"agents": {agent: {"frozen": True} for agent in frozen}}
     return {
         "name": f"carries/{name}/{setting}{form}", "env": env | {"size": size.questions},
@@ -174,6 +180,8 @@ def learned(made: Any, frozen: tuple[str, ...]) -> pd.DataFrame:
 def rates(name: str, workers: int | None) -> dict[str, float]:
     """Try the rates, record all of them, and return the rate of each arm."""
     size, found = SIZES[name], []
+    if len(size.rates) == 1:
+        return dict.fromkeys(size.arms, size.rates[0])
     for setting in RATED:
         arms = {f"{recipe} at {lr:g}": arm(recipe, lr) for recipe in size.rated for lr in size.rates}
         data = design(name, setting, arms, [size.rate_seed])
@@ -215,12 +223,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
     size, out = SIZES[args.size], OUT / args.size
-    recipes, seeds, command = ARMS, size.seeds, f"python benchmarks/carries/run.py {args.size}"
+    recipes, seeds, command = size.arms, size.seeds, f"python benchmarks/carries/run.py {args.size}"
     if args.shared:
         recipes, seeds, command = ("grpo", "dr_mas", "own_pooled"), 3, command + " --shared"
     elif args.times > 1:  # the arms that share a rate
         recipes, seeds, command = ("grpo", "grpo_masked", "own_pooled"), 3, f"{command} --times {args.times}"
-    rated = all(is_record(out / f"rates_{setting}") for setting in RATED)
+    rated = len(size.rates) == 1 or all(is_record(out / f"rates_{setting}") for setting in RATED)
     record_starts(args.size, [*range(seeds)] if rated else [*range(seeds), size.rate_seed])
     if args.starts:
         return
