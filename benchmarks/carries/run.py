@@ -61,7 +61,7 @@ SIZES = {
     "3M": Size(10, shape=(4, 256, 4), warm=(1e-3, 64, 25)),
     "10M": Size(5, shape=(6, 384, 6), warm=(6e-4, 64, 25)),
     "135M": Size(5, (1e-4, 3e-4, 1e-3, 3e-3), 9, ARMS),
-    "0.5B": Size(3, (1e-4,), arms=("grpo", "own_pooled"), warm=(5e-4, 16, 2),
+    "0.5B": Size(3, (1e-4,), arms=("grpo", "grpo_masked", "own_pooled"), warm=(2e-4, 16, 1),
                  base="runs/carries/base/qwen2.5-coder-0.5b-instruct.Q4_K_M.gguf"),
 }  # fmt: skip
 STAGES = tuple(f"stage_{i + 1}" for i in range(6))
