@@ -61,7 +61,7 @@ SIZES = {
     "3M": Size(10, shape=(4, 256, 4), warm=(1e-3, 64, 25)),
     "10M": Size(5, shape=(6, 384, 6), warm=(6e-4, 64, 25)),
     "135M": Size(5, (1e-4, 3e-4, 1e-3, 3e-3), 9, ARMS),
-    "0.5B": Size(3, (1e-4,), arms=("grpo", "grpo_masked", "own_pooled"), warm=(2e-4, 16, 1),
+    "0.5B": Size(3, (1e-4,), arms=("grpo", "grpo_masked", "dr_mas_mean", "own_pooled"), warm=(2e-4, 16, 1),
                  base="runs/carries/base/qwen2.5-coder-0.5b-instruct.Q4_K_M.gguf"),
 }  # fmt: skip
 STAGES = tuple(f"stage_{i + 1}" for i in range(6))
@@ -200,15 +200,19 @@ def rates(name: str, workers: int | None) -> dict[str, float]:
 
 
 def measures(made: Any) -> pd.DataFrame:
-    """Return norms over all steps and the share of reinforced wrong answers, a row per training and agent."""
+    """Return norms over all steps and the shares of wrong answers that were reinforced and of right ones punished.
+
+    A row per training and agent.
+    """
     rows = []
     for cell in made.table[made.table["state"] == "made"].itertuples():
         run = lab.load_run(cell.run)
         turns = pd.concat([run.step_turns(step) for step in range(run.steps)])
-        wrong = turns[turns["local_reward"] < 1]
+        wrong, right = turns[turns["local_reward"] < 1], turns[turns["local_reward"] >= 1]
         norms = run.stats.groupby("agent")["grad_norm"].agg(largest_norm="max", mean_norm="mean")
         share = (wrong["advantage"] > 0).groupby(wrong["agent"]).mean().rename("reinforced")
-        table = norms.join(share).join(wrong.groupby("agent").size().rename("wrong"))
+        lost = (right["advantage"] < 0).groupby(right["agent"]).mean().rename("punished")
+        table = norms.join(share).join(wrong.groupby("agent").size().rename("wrong")).join(lost)
         rows.append(table.reset_index().assign(arm=cell.arm, seed=cell.seed))
     return pd.concat(rows)
 
