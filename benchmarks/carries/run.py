@@ -1,4 +1,4 @@
-"""Train the same four settings from 0.3 to 135 million weights, one of them with 0.5 billion, and record them.
+"""Train the same four settings from 0.3 to 135 million weights, one of them also with 0.5 billion, and record them.
 
     python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
     python benchmarks/carries/run.py 135M --only ladder paid_help
@@ -210,9 +210,9 @@ def measures(made: Any) -> pd.DataFrame:
         turns = pd.concat([run.step_turns(step) for step in range(run.steps)])
         wrong, right = turns[turns["local_reward"] < 1], turns[turns["local_reward"] >= 1]
         norms = run.stats.groupby("agent")["grad_norm"].agg(largest_norm="max", mean_norm="mean")
-        share = (wrong["advantage"] > 0).groupby(wrong["agent"]).mean().rename("reinforced")
-        lost = (right["advantage"] < 0).groupby(right["agent"]).mean().rename("punished")
-        table = norms.join(share).join(wrong.groupby("agent").size().rename("wrong")).join(lost)
+        reinforced = (wrong["advantage"] > 0).groupby(wrong["agent"]).mean().rename("reinforced")
+        punished = (right["advantage"] < 0).groupby(right["agent"]).mean().rename("punished")
+        table = norms.join(reinforced).join(wrong.groupby("agent").size().rename("wrong")).join(punished)
         rows.append(table.reset_index().assign(arm=cell.arm, seed=cell.seed))
     return pd.concat(rows)
 
