@@ -9,7 +9,8 @@ import shutil
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import count
 from pathlib import Path
@@ -90,7 +91,7 @@ class VllmEngine:
                     f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}, not at "
                     f"{temperature}"
                 )
-        with self._turn:
+        with self._turn, _naming(policy):
             self._publish(policy)
             self._wake_up()
             tickets = [next(self._tickets) for _ in requests]
@@ -176,7 +177,8 @@ class VllmEngine:
         Raises PolicyError if the engine's log-probabilities are not those of the weights that are trained.
         """
         if not self._lazy:
-            self._publish(policy)
+            with _naming(policy):
+                self._publish(policy)
 
     def snapshot(self, policy) -> Snapshot:
         """Return the policy's present weights; a request to them publishes them."""
@@ -295,3 +297,12 @@ class VllmEngine:
                 "anew, and if it happens again, the engine cannot refresh this kind of weights"
             )
         self.gaps[policy.name] = gap
+
+
+@contextmanager
+def _naming(policy) -> Iterator[None]:
+    """Name the policy in an engine's error."""
+    try:
+        yield
+    except EngineError as error:
+        raise EngineError(f"policy {policy.name!r}: {error}") from error

@@ -105,15 +105,15 @@ class ProcessEngine(VllmEngine):
         return [self._scored[len(prompt) :]]
 
     def _take_adapter(self, policy, path: Path) -> None:
-        with _error_context(f"could not take the adapter of policy {policy.name!r}"):
+        with _error_context("could not take the adapter"):
             self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
 
     def _take_weights(self, policy, path: Path) -> None:
-        with _error_context(f"could not take the weights of policy {policy.name!r}"):
+        with _error_context("could not take the weights"):
             weights = tensors_for_vllm(policy, self._heads)
             self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
-            raise EngineError(f"policy {policy.name!r}: vLLM kept prefixes computed with the weights before")
+            raise EngineError("vLLM kept prefixes computed with the weights before")
 
     def _sleep(self, level: int) -> None:
         self.llm.sleep(level=level)

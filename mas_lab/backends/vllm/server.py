@@ -162,7 +162,7 @@ class ServerEngine(VllmEngine):
         for url in self._urls:
             self._call(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
             if not self._call(url, "/reset_prefix_cache")["success"]:
-                raise EngineError(f"policy {policy.name!r}: the server at {url} kept prefixes of the weights before")
+                raise EngineError(f"the server at {url} kept prefixes of the weights before")
 
     def _score(self, policy, row: Row) -> list[list[float]]:
         prompt, ids = row

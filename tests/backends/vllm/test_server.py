@@ -137,7 +137,9 @@ def test_a_run_whose_server_was_killed_goes_on_with_a_new_one(team, tmp_path):
 
 def test_an_address_where_nothing_answers_is_named(model):
     policy = lab.load_policy(model, backend="vllm", where="http://127.0.0.1:9", patience=5)
-    with pytest.raises(EngineError, match=r"server at http://127\.0\.0\.1:9 does not answer .* start it again"):
+    with pytest.raises(
+        EngineError, match=r"policy '\w+': the vLLM server at http://127\.0\.0\.1:9 does not answer .* start it again"
+    ):
         policy.sample([Request((4, 9), 2, 1.0, 0)])
 
 
