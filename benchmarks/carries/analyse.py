@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 sys.path.insert(0, str(Path(__file__).parent))
-from run import ARMS, OUT, SETTINGS, SIZES
+from run import ADDED, ARMS, OUT, SETTINGS, SIZES
 
 from mas_lab.study.intervals import holm, t_test
 from mas_lab.study.record import Recorded, is_record
@@ -22,7 +22,7 @@ from mas_lab.study.record import Recorded, is_record
 COMPARED = [name for name, size in SIZES.items() if size.arms == ARMS]
 MARGIN = 0.05
 CALLED = {"ladder": ("stage_4", "stage_5", "stage_6"), "paid_help": ("helper",), "stakes": ("helper",),
-          "spot_check": ("checker",)}  # fmt: skip
+          "spot_check": ("checker",), "finisher": ("finisher",)}  # fmt: skip
 """The agents that a condition calls."""
 MEASURES = ("asked", "success", "largest_norm", "reinforced")
 
@@ -63,7 +63,8 @@ def contrasts(size: str) -> pd.DataFrame:
             })  # fmt: skip
     table = pd.DataFrame(rows)
     if len(table):
-        table["p_holm"] = table.groupby("measure")["p"].transform(lambda p: holm(p.tolist()))
+        family = ["measure", table["setting"].isin(ADDED)]
+        table["p_holm"] = table.groupby(family)["p"].transform(lambda p: holm(p.tolist()))
         table["told"] = [told(row.by_seed, row.p_holm) for row in table.itertuples()]
     return table.drop(columns="by_seed", errors="ignore")
 
@@ -97,6 +98,15 @@ def statements(size: str) -> dict[str, str]:
         for arm, said in (("grpo", "at least .5"), ("dr_mas", "at most .02")):
             name = f"ladder, stages 5 and 6: share of wrong answers reinforced under `{arm}` ({said})"
             found[name] = f"{wrong[arm]:.2f}"
+    if "finisher" in done:
+        ended = by_setting["finisher"].mean()
+        moved = ended["asked"] - ended["before"]
+        found["finisher, `grpo`: after minus before (above 0)"] = f"{moved['grpo']:+.2f}"
+        said = "finisher: share of wrong answers reinforced under `grpo` (at least .95)"
+        found[said] = f"{ended['reinforced']['grpo']:.2f}"
+        norm = np.log10(by_setting["finisher"]["largest_norm"]).mean()
+        said = "finisher: largest norm, `grpo` over `own_pooled` (.5 to 2)"
+        found[said] = f"{10 ** (norm['grpo'] - norm['own_pooled']):.1f}"
     if "paid_help" in done:
         worst = by_setting["paid_help"]["reinforced"].mean().max()
         found["paid help: share of wrong answers reinforced, any arm (at most .05)"] = f"{worst:.2f}"

@@ -1,6 +1,7 @@
-"""Train the same four settings from 0.3 to 135 million weights, one of them also with 0.5 billion, and record them.
+"""Train the same settings from 0.3 to 135 million weights, one of them also with 0.5 billion, and record them.
 
-    python benchmarks/carries/run.py 135M              # first weights, rates, then all settings; stops and goes on
+    python benchmarks/carries/run.py 135M              # first weights, rates, then four settings; stops and goes on
+    python benchmarks/carries/run.py 135M --only finisher    # the fifth, which was added
     python benchmarks/carries/run.py 135M --only ladder paid_help
     python benchmarks/carries/run.py 135M --shared     # one adapter for all agents
     python benchmarks/carries/run.py 135M --times 4 --only ladder    # a larger budget
@@ -71,9 +72,10 @@ SETTINGS: dict[str, tuple[dict[str, Any], tuple[str, ...], tuple[str, ...]]] = {
     "paid_help": ({"name": "paid_help", "pay": 0.2}, ("solver", "helper"), ("solver",)),
     "stakes": ({"name": "stakes"}, ("solver", "clerk", "helper"), ("solver", "clerk")),
     "spot_check": ({"name": SPOT_CHECK}, ("solver", "checker"), ("solver",)),
+    "finisher": ({"name": "finisher"}, ("solver", "finisher"), ("solver",)),
 }
 """Setting -> env, agents, and those who do not learn."""
-RATED = ("ladder", "paid_help")
+RATED, ADDED = ("ladder", "paid_help"), ("finisher",)
 
 
 def fresh(name: str, seed: int) -> Path:
@@ -220,7 +222,8 @@ def measures(made: Any) -> pd.DataFrame:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("size", choices=SIZES)
-    parser.add_argument("--only", nargs="*", default=list(SETTINGS), choices=SETTINGS, metavar="SETTING")
+    first = [setting for setting in SETTINGS if setting not in ADDED]
+    parser.add_argument("--only", nargs="*", default=first, choices=SETTINGS, metavar="SETTING")
     parser.add_argument("--shared", action="store_true", help="one set of weights for all agents, three seeds")
     parser.add_argument("--times", type=int, default=1, help="a larger budget: three arms, three seeds")
     parser.add_argument("--starts", action="store_true", help="make the first weights alone")
@@ -242,7 +245,7 @@ def main() -> None:
         data = design(args.size, setting, arms, list(range(seeds)), args.shared, args.times)
         last = OUT.parent / data["name"] / "measures.csv"
         if not last.is_file():
-            made = played(data, args.workers, command)
+            made = played(data, args.workers, command + f" --only {setting}" * (setting in ADDED))
             measures(made).to_csv(last, index=False, float_format="%.4g")
 
 
