@@ -1,13 +1,14 @@
-"""Two claims of papers on SmolLM2-135M: AT-GRPO's maze in words, and MAGRPO's two summaries of a post.
+"""Claims of papers on SmolLM2-135M: AT-GRPO's maze, MAGRPO's two summaries of a post, and Dr. MAS's math with a fixer.
 
     python benchmarks/carries/claims.py plan_path
     python benchmarks/carries/claims.py plan_path_slow    # `at_grpo` at a third of the rate
     python benchmarks/carries/claims.py tldr
     python benchmarks/carries/claims.py tldr_taught    # one agent that was taught to write both summaries
+    python benchmarks/carries/claims.py math
 
-Each arm has three seeds at equal sampled tokens. Writes a record to `data/results/carries/135M/`, and for summaries
-also `texts.json`: those of held-out posts before and after training, of which it prints how much is copied. `README.md`
-has the predictions.
+Each arm has three seeds at equal sampled tokens, in math at equal episodes. Writes a record to
+`data/results/carries/135M/`, and for summaries also `texts.json`: those of held-out posts before and after training, of
+which it prints how much is copied. `README.md` has the predictions.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 from typing import Any
 
 import pandas as pd
-from run import BASE, OUT, RANK, RUNS, played
+from run import BASE, OUT, RANK, RUNS, arm, measures, played
 
 import mas_lab as lab
 from mas_lab.tasks.shared.wording import words
@@ -30,6 +31,7 @@ TOKENS = 16
 """Most tokens of an answer in the maze: four cells of two tokens each and the end of the turn, with room."""
 POSTS = {"name": "tldr", "size": "full", "data": "data/tldr/posts.jsonl"}
 HELD_OUT, SAMPLES = 12, 2
+MATH = {"name": "math", "fixer": True, "size": "words"}
 WARM: dict[str, dict[str, Any]] = {
     "plan_path": {
         "envs": [MAZE, MAZE | {"single_agent": True}], "rank": RANK, "lr": 1e-3, "batch": 32, "steps": 10,
@@ -39,6 +41,10 @@ WARM: dict[str, dict[str, Any]] = {
         "envs": [POSTS | {"single_agent": True}], "rank": 16, "lr": 1e-3, "batch": 8, "steps": 5,
         "sampling": {"temperature": 0.7, "max_tokens": 300}, "tasks": HELD_OUT, "k": SAMPLES, "score": "return",
         "enough": 0.5,
+    },
+    "math": {
+        "envs": [MATH], "rank": RANK, "lr": 1e-3, "batch": 32, "steps": 4, "sampling": {}, "tasks": 128, "k": 2,
+        "score": "success", "enough": 0.3,
     },
 }  # fmt: skip
 
@@ -158,22 +164,56 @@ def copies(found: list[dict[str, Any]]) -> pd.DataFrame:
     return table.groupby(["arm", "seed", "agent"], dropna=False)[["copied", "words", "team_reward"]].mean()
 
 
+def problems() -> dict[str, Any]:
+    """Return the study of math with a fixer; both arms have the rate that they have in `run`."""
+    return {
+        "name": "carries/135M/math", "env": MATH, "seeds": SEEDS,
+        "team": {"weights": "per_agent", "model": BASE, "lora": RANK,
+                 "options": {"start": "runs/carries/warm/math-{seed}", "dtype": "bfloat16"}},
+        "settings": {"tasks": 16, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
+        "budget": {"episodes": 3840}, "differ": ["recipe", "team.lr"],
+        "arms": {recipe: arm(recipe, 1e-4) for recipe in ("grpo", "own_pooled")},
+    }  # fmt: skip
+
+
+def right_when_called(made: Any) -> pd.DataFrame:
+    """Return how often each agent is right when called by a team whose other agents are untrained, before and after.
+
+    So the occasions are the same for all arms. Problems are held out: 64, each played twice.
+    """
+    env, rows = lab.make_env(**MATH), []
+    for seed, cells in made.table[made.table["state"] == "made"].groupby("seed"):
+        start = lab.load_policy(BASE, lora=RANK, start=RUNS / "warm" / f"math-{seed}", dtype="bfloat16")
+        teams = {cell.arm: lab.load_run(cell.run).team() for cell in cells.itertuples()}
+        for name, agent in [("before training", None), *((name, agent) for name in teams for agent in env.agents)]:
+            team = lab.Team({one: teams[name][one] if one == agent else start for one in env.agents})
+            turns = lab.rollout(env, team, env.tasks(64, "test", 0), lab.episodes(2), seed=1, step=10**6)
+            right = (turns["local_reward"] == 1).groupby(turns["agent"]).mean().rename("right")
+            found = right if agent is None else right[[agent]]
+            rows.append(found.reset_index().assign(arm=name, seed=seed))
+    return pd.concat(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("claim", choices=["plan_path", "plan_path_slow", "tldr", "tldr_taught"])
+    parser.add_argument("claim", choices=["plan_path", "plan_path_slow", "tldr", "tldr_taught", "math"])
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
-    in_maze, taught = args.claim.startswith("plan_path"), args.claim == "tldr_taught"
-    for seed in SEEDS if in_maze or taught else ():
-        warm("plan_path" if in_maze else "tldr", seed)
-    data = maze(args.claim == "plan_path_slow") if in_maze else summaries(taught)
-    keep = "tables" if in_maze else "all"  # texts() needs the weights
+    in_maze, taught, in_math = args.claim.startswith("plan_path"), args.claim == "tldr_taught", args.claim == "math"
+    for seed in SEEDS if args.claim != "tldr" else ():
+        warm("plan_path" if in_maze else "math" if in_math else "tldr", seed)
+    data = maze(args.claim == "plan_path_slow") if in_maze else problems() if in_math else summaries(taught)
+    keep = "tables" if in_maze else "all"  # the others need the weights
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
     if in_maze:
         found = walked(made)
         found.to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
         print(found.groupby(["arm", "agent", "window"]).mean(numeric_only=True).round(3).to_string())
+    elif in_math:
+        found = measures(made).merge(right_when_called(made), on=["arm", "seed", "agent"], how="outer")
+        found.to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
+        print(found.groupby(["arm", "agent"]).mean(numeric_only=True).round(3).to_string())
     else:
         path = OUT.parent / data["name"] / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
