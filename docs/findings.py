@@ -4,7 +4,6 @@ A block between `<!-- study NAME: TASK; TASK -->` and `<!-- /study -->` becomes 
 blocks of `MADE` become theirs. Leaves out: the pictures (`pictures.py`) and what the numbers say.
 """
 
-import itertools
 import json
 import re
 from pathlib import Path
@@ -342,11 +341,11 @@ def trials() -> str:
 
 
 def predicted() -> pd.DataFrame:
-    """Return the table of predictions of the study on size, a row per setting and arm and a column per size."""
-    lines = (BENCHMARKS / "carries" / "README.md").read_text(encoding="utf-8").splitlines()
-    first = lines.index(next(line for line in lines if line.startswith("| setting | arm |")))
-    head, _, *rows = itertools.takewhile(lambda line: line.startswith("|"), lines[first:])
-    head, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")] for line in (head, *rows))
+    """Return the predictions of the study on size, a row per setting and arm and a column per size."""
+    blocks = (BENCHMARKS / "carries" / "README.md").read_text(encoding="utf-8").split("\n\n")
+    tables = [block.splitlines() for block in blocks if block.startswith("| setting | arm |")]
+    head, *rows = ([cell.strip(" `") for cell in line.strip("|").split("|")]
+                   for line in [tables[0][0], *(line for table in tables for line in table[2:])])  # fmt: skip
     table = pd.DataFrame(rows, columns=head).rename(columns=lambda name: name.split(",")[0].replace(" M", "M"))
     table["setting"] = table["setting"].replace("", None).ffill()
     return table
