@@ -175,7 +175,7 @@ PAIRS = {
         (r"3:30\text{ p.m.}", ["3:30 pm", r"3:30\text{ PM}"], ["1:10 pm", "3:30 am", "3:03 pm"]),
         (r"\text{7:00 p.m.}", ["7:00 PM", "7:00 p.m.", r"7\!:\!00\text{ p.m.}", "7:00pm"],
          ["7:00 a.m.", "7:01 PM", "7 PM"]),
-        (r"\emptyset", [r"\varnothing"], ["0", r"\{0\}"]),
+        (r"\emptyset", [r"\varnothing", r"\{ \}", r"\left\{\right\}"], ["0", r"\{0\}"]),
     ],
     "words": [
         (r"\text{Evelyn}", ["Evelyn", r"\text{Evelyn}", r"\mathrm{Evelyn}", r"\textbf{Evelyn}", r"\text{ evelyn}."],
