@@ -312,7 +312,7 @@ def carries() -> None:
         reach = found.loc[found["measure"] == measure, ["low", "high"]]
         span = [min(reach["low"].min(), 0) - 0.02, max(reach["high"].max(), 0) + 0.02]
         figure.update_yaxes(range=span, type=("linear", "log")[row - 1], row=row)
-    figure.update_xaxes(tickvals=[*range(len(sizes))], ticktext=sizes, tickangle=0, tickfont_size=14, range=ends)
+    figure.update_xaxes(tickvals=[*range(len(sizes))], ticktext=sizes, tickangle=0, tickfont_size=12, range=ends)
     figure.update_yaxes(title_text="right when asked,<br>minus grpo", row=1, col=1)
     figure.update_yaxes(title_text="largest norm,<br>over grpo's", row=2, col=1)
     figure.update_yaxes(tickvals=[0.03, 0.1, 0.3, 1, 3, 10], row=2)
