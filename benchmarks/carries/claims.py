@@ -182,21 +182,19 @@ def main() -> None:
     parser.add_argument("claim", choices=["plan_path", "plan_path_slow", "tldr", "tldr_taught", "math"])
     parser.add_argument("--workers", type=int, help="trainings at a time; default: one per core")
     args = parser.parse_args()
-    in_maze, taught, in_math = args.claim.startswith("plan_path"), args.claim == "tldr_taught", args.claim == "math"
+    task = next(task for task in WARM if args.claim.startswith(task))
+    slow, taught = args.claim == "plan_path_slow", args.claim == "tldr_taught"
     for seed in SEEDS if args.claim != "tldr" else ():
-        warm("plan_path" if in_maze else "math" if in_math else "tldr", seed)
-    data = maze(args.claim == "plan_path_slow") if in_maze else problems() if in_math else summaries(taught)
-    keep = "tables" if in_maze or in_math else "all"  # texts() needs the weights
+        warm(task, seed)
+    data = {"plan_path": maze(slow), "tldr": summaries(taught), "math": problems()}[task]
+    keep = "all" if task == "tldr" else "tables"  # texts() needs the weights
     made = played(data, args.workers, f"python benchmarks/carries/claims.py {args.claim}", keep)
     print(made.table[["arm", "seed", "start", "final"]].round(3).to_string(index=False))
-    if in_maze:
-        found = walked(made)
+    if task in ("plan_path", "math"):
+        found = walked(made) if task == "plan_path" else measures(made)
         found.to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
-        print(found.groupby(["arm", "agent", "window"]).mean(numeric_only=True).round(3).to_string())
-    elif in_math:
-        found = measures(made)
-        found.to_csv(OUT.parent / data["name"] / "measures.csv", index=False, float_format="%.4g")
-        print(found.round(3).to_string(index=False))
+        columns = ["arm", "agent", "window"] if task == "plan_path" else ["arm", "agent"]
+        print(found.groupby(columns).mean(numeric_only=True).round(3).to_string())
     else:
         path = OUT.parent / data["name"] / "texts.json"
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
