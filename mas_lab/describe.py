@@ -70,12 +70,17 @@ def describe_options(part: Any, place: str, separator: str) -> dict[str, Any]:
     field with `younger` in its metadata is left out at its default, because older runs do not record it.
     """
     if is_dataclass(part) and _has_generated_init(type(part)):
-        options = [f for f in fields(part) if f.init and not (f.name == "state" and hasattr(part, "after"))]
+        options = [f for f in fields(part) if f.init and not (f.name == "state" and learns(part))]
         options = [f for f in options if not ("younger" in f.metadata and getattr(part, f.name) == f.default)]
         return {f.name: describe(getattr(part, f.name), f"{place}.{f.name}", separator) for f in options}
     if getattr(part, "__dict__", None) == {}:
         return {}
     raise _undescribed(part, place)
+
+
+def learns(part: Any) -> bool:
+    """Return whether a part learns from step to step: it has a method `after`."""
+    return callable(getattr(part, "after", None))
 
 
 def part_name(part: Any, separator: str = ".") -> str:

@@ -8,7 +8,7 @@ ends compute.
 """
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -51,7 +51,7 @@ class Loss:
     """True if every token of a row has the value of its row. It then needs an `aggregate` that counts a row once."""
 
     def __post_init__(self):
-        check_arguments(Loss, vars(self), type(self).__name__)
+        check_arguments(Loss, vars(self), type(self).__name__, kl=0)
         if self.tis is not None and self.tis < 0:
             raise ValueError(
                 f"{type(self).__name__}: tis={self.tis}; the bound of an importance weight is not negative"
@@ -98,7 +98,10 @@ class Loss:
         raise NotImplementedError(f"{type(self).__name__} has no __call__")
 
     def ratios(self, logprobs_N, old_N, row_N) -> "Tensor":
-        """Return the factor by which the loss weights each token; `update` reports it.
+        """Return the factor by which the loss weights each token; `update` reports the largest.
+
+        Only a class that defines its `__call__` too, or a class under it, says what the loss does. For any other loss
+        `update` reports NaN. `ratios = lab.Loss.ratios` in the class says that the default holds.
 
         Args:
             logprobs_N: Log-probability of each token under the weights that learn, (N,).
@@ -111,7 +114,7 @@ class Loss:
         return (logprobs_N - old_N).exp()
 
     def clips(self, logprobs_N, old_N, advantages_N, row_N) -> "Tensor":
-        """Return which tokens lost their gradient to the loss; `update` reports their share.
+        """Return which tokens lost their gradient to the loss; `update` reports their share, as of `ratios`.
 
         Args:
             logprobs_N: Log-probability of each token under the weights that learn, (N,).
@@ -263,6 +266,8 @@ class reinforce(Loss):
     It has no ratio and no clip (MAGRPO, arXiv 2508.04652, equation 4).
     """
 
+    ratios, clips = Loss.ratios, Loss.clips
+
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
         return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
 
@@ -310,6 +315,14 @@ def one_per_token(values_N: Any, logprobs_N: "Tensor", who: str) -> "Tensor":
         f"{who} returned a {type(values_N).__name__}{shape} for {len(logprobs_N)} tokens; return a tensor of shape "
         f"{tuple(logprobs_N.shape)}, a value per token, neither summed nor averaged: `aggregate` does that"
     )
+
+
+def reported(loss: Loss, name: str, logprobs_N: "Tensor", *inputs) -> "Tensor":
+    """Return what the loss says of each token (N,) by its method "ratios" or "clips"; NaN if it does not say."""
+    owner = next(kind for kind in type(loss).__mro__ if {name, "__call__"} & set(vars(kind)))
+    if name not in vars(owner):
+        return logprobs_N.new_full(logprobs_N.shape, nan)
+    return one_per_token(getattr(loss, name)(logprobs_N, *inputs), logprobs_N, f"{name} of loss {loss!r}")
 
 
 def require_loss(loss: Any, aggregate: str, cell: str) -> None:

@@ -130,6 +130,8 @@ class Capabilities:
     """True if `optim_step` clips at `max_norm`."""
     no_clipping: str = "its back end does not clip; pass max_norm=None"
     """Error message for a `max_norm`, if the back end does not clip."""
+    vocabulary: int | None = None
+    """Number of token ids of the model. `None`: unknown, not checked."""
     device: str = "cpu"
     """Name of the device. Policies on different devices compute their gradients at the same time."""
     tolerance: float | None = None

@@ -31,7 +31,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
-from mas_lab.describe import describe
+from mas_lab.describe import describe, learns
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import COMPARED, has_several_steps, selected, step_by_step
@@ -157,13 +157,13 @@ def learning(parts: Mapping[str, Any]) -> dict[str, Any]:
     for place, part in parts.items():
         has_state = dataclasses.is_dataclass(part) and any(one.name == "state" for one in dataclasses.fields(part))
         former = "see" if place == "curriculum" and hasattr(part, "see") else "load_state"
-        if hasattr(part, former) or (hasattr(part, "after") and not has_state):
+        if callable(getattr(part, former, None)) or (learns(part) and not has_state):
             raise TypeError(
                 f"train: {place}={part!r} must learn as an immutable value. Write a frozen dataclass with a field "
                 f"`state` (plain data) and a method after({'report' if place == 'curriculum' else 'turns'}) that "
                 f"returns dataclasses.replace(self, state=...), without {former}(); docs/extending.md has examples"
             )
-    return {place: part for place, part in parts.items() if hasattr(part, "after")}
+    return {place: part for place, part in parts.items() if learns(part)}
 
 
 TASK, TASK_AGENT, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")

@@ -40,7 +40,7 @@ class Column:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and abs(value) <= sys.float_info.max  # a whole number may be beyond it
+    return isinstance(value, Real | np.bool_) and abs(value) <= sys.float_info.max  # a whole number may be beyond it
 
 
 def _is_number_or_list(value: object) -> bool:
@@ -218,6 +218,31 @@ def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
     if check is _is_flag and kind == "b":
         return np.ones(len(values), bool)
     return values.map(check).to_numpy(bool)
+
+
+def in_float64(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return the table with rewards and narrow floats in float64: sums neither wrap around nor depend on the order."""
+    rewards = [name for name in ("team_reward", "local_reward") if name in turns]
+    wide = [name for name in rewards if _passing(turns[name], _is_number).all()]
+    narrow = turns.select_dtypes(["float16", "float32"]).columns
+    return turns.assign(**{name: turns[name].astype(float) for name in [*narrow, *wide]})
+
+
+def ages(turns: pd.DataFrame, cell: str) -> pd.Series | None:
+    """Return how many updates each row's weights lack, `step` - `policy_version`; `None` without these columns.
+
+    Raises TableError if a row says that later weights than those of its step sampled it.
+    """
+    if not {"step", "policy_version"} <= set(turns.columns):
+        return None
+    age = turns["step"] - turns["policy_version"]
+    if (age < 0).any():
+        row = turns[age < 0].iloc[0]
+        raise TableError(
+            f"{cell}: policy_version {row['policy_version']} is above the step, at {place(row)}; it is the number of "
+            "steps that had made the weights, so at most `step`"
+        )
+    return age
 
 
 def keys(turns: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -52,6 +52,26 @@ def test_a_loss_of_your_own_reports_the_ratio_of_each_token():
     assert lab.Loss.ratios(lab.reinforce(), now, old, torch.tensor([0, 0])).tolist() == pytest.approx(np.exp([0.5, -1]))
 
 
+@dataclass(frozen=True)
+class Gentle(lab.clipped):
+    """A loss of its own, whose clip and ratios are not those that it inherits."""
+
+    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
+        return -advantages_N * logprobs_N.exp()
+
+
+@dataclass(frozen=True)
+class GentleAndSaid(Gentle):
+    ratios = lab.Loss.ratios
+
+
+def test_update_reports_of_a_loss_only_what_it_says(drawn, models):
+    known = ("max_ratio", "clip_fraction")
+    for loss, said in ((Gentle(), []), (GentleAndSaid(), ["max_ratio"]), (lab.reinforce(), known), (Damped(), known)):
+        stats = lab.update(make_team("shared", models), drawn, loss=loss)
+        assert [name for name in known if stats[name].notna().all()] == list(said), loss
+
+
 @pytest.mark.parametrize("ratio, ratios, losses, clips", [
     ("token", [1.5, 0.5, 1.1], [-1.2, -0.5, 1.1], [True, False, False]),
     ("sequence", [math.sqrt(0.75)] * 2 + [1.1], [-math.sqrt(0.75)] * 2 + [1.1], [False] * 3),
@@ -207,6 +227,7 @@ class cispo(lab.Loss):
     """MiniMax-M1 (arXiv 2506.13585): the clipped importance weight, its gradient stopped, times A log p."""
 
     high: float = 0.2
+    ratios = lab.Loss.ratios
 
     def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
         weight_N = self.ratios(logprobs_N, old_N, row_N).clamp(max=1 + self.high).detach()
@@ -348,7 +369,7 @@ def test_rows_without_advantage_are_passed_over_only_where_they_add_nothing(draw
     still, seen = drawn.assign(advantage=0.0), {}
     for loss in (Timid(), TimidToo(), Damped(), lab.clipped(0.2), lab.reinforce(), lab.clipped(0.2, kl=0.1)):
         stats = lab.update(make_team("shared", models), still, loss=loss)
-        seen[type(loss).__name__, loss.kl] = (stats["grad_norm"].min() > 0, bool(stats["max_ratio"].notna().all()))
+        seen[type(loss).__name__, loss.kl] = (stats["grad_norm"].min() > 0, bool(stats["mismatch"].notna().all()))
     assert seen.pop(("clipped", 0.0)) == seen.pop(("reinforce", 0.0)) == (False, False)
     assert [seen.pop((name, 0.0)) for name in ("Timid", "TimidToo", "Damped")] == [(True, True)] * 3
     assert seen["clipped", 0.1][1]  # the reference pulls at every token, though not before the first step

@@ -3,13 +3,14 @@
 Leaves out: which rows are compared (`group`) and how they are compared (`normalize`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.table import TableError, column, place, require
+from mas_lab.table import TableError, column, in_float64, place, require
 
 
 class Credit(Protocol):
@@ -50,7 +51,7 @@ class mixed:
         Args:
             turns: Table with `team_reward`. `local_reward` is 0 if the column is missing.
         """
-        require(turns, ["team_reward"], "mixed", optional=["local_reward"] if self.local else [])
+        turns = read(turns, ["team_reward"], "mixed", optional=["local_reward"] if self.local else [])
         return self.alpha * turns["team_reward"] + (self.local * column(turns, "local_reward") if self.local else 0.0)
 
 
@@ -71,7 +72,7 @@ class episode_return:
     """Weight of the row's own `local_reward`; 0.0 does not read the column."""
 
     def __post_init__(self):
-        check_arguments(episode_return, vars(self))
+        check_arguments(episode_return, vars(self), invalid=0)
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return R for each row.
@@ -84,7 +85,7 @@ class episode_return:
             TableError: An episode branches, or agents that acted together have different team rewards.
         """
         local = ["local_reward"] if self.own else []
-        require(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
+        turns = read(turns, ["episode", "team_reward"], "episode_return", optional=["depth", "kept", "valid", *local])
         names = ("episode", "depth", "kept", "valid", *local)
         rows = turns.assign(**{name: column(turns, name) for name in names})
         steps = joint_steps(rows[rows["kept"].astype(bool)])
@@ -116,7 +117,7 @@ class own_return:
         Raises:
             TableError: An episode branches, or `to_go` meets a candidate that is not kept.
         """
-        require(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
+        turns = read(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         rows = rows.reset_index(drop=True)
         played = rows["kept"].astype(bool)
@@ -131,12 +132,18 @@ class own_return:
                 f"own_return: several kept actions at {place(rows[played][twice].iloc[0])}: the episode branches "
                 "there, so an agent has no single sum; roll out with episodes(n)"
             )
-        reward = rows["local_reward"].where(played, 0.0).astype(float)
+        reward = rows["local_reward"].where(played, 0.0)
         own = [rows["episode"], rows["agent"]]
         credit = reward.groupby(own).transform("sum")
         if self.to_go:
             credit = reward[rows["depth"].sort_values(ascending=False, kind="stable").index].groupby(own).cumsum()
         return credit.sort_index().set_axis(turns.index)
+
+
+def read(turns: pd.DataFrame, columns: Sequence[str], credit: str, optional: Sequence[str] = ()) -> pd.DataFrame:
+    """Return the table with its rewards in float64, after `require`."""
+    require(turns, columns, credit, optional)
+    return in_float64(turns)
 
 
 def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
@@ -185,7 +192,7 @@ class return_to_go:
         Raises:
             TableError: A candidate is not kept, or a parent is not an action of the table.
         """
-        require(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
+        turns = read(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
         followed = column(turns, "kept").astype(bool)
         if not followed.all():
             raise TableError(
@@ -195,7 +202,7 @@ class return_to_go:
         rows = _with_parents(turns)
         _refuse_strays(rows)
         crossed = rows["action"].map(lambda name: "*" in name.rpartition(".")[2]).astype(bool)
-        returns = rows["team_reward"].astype(float)
+        returns = rows["team_reward"]
         for depth in sorted(rows["depth"].unique(), reverse=True):
             children = rows["depth"] == depth
             future = returns[children].sort_values().groupby(rows["parent"]).mean()
@@ -224,7 +231,7 @@ class counterfactual:
         Raises:
             TableError: The table holds no continuations.
         """
-        require(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
+        turns = read(turns, ["episode", "parent", "depth", "agent", "team_reward", "probe"], "counterfactual")
         probe = turns["probe"].astype(bool)
         if not probe.any() and not column(turns, "done").all():
             raise TableError(
@@ -258,7 +265,7 @@ class difference_return:
         Raises:
             TableError: The table holds no replays.
         """
-        require(turns, ["episode", "depth", "agent", "team_reward"], "difference_return")
+        turns = read(turns, ["episode", "depth", "agent", "team_reward"], "difference_return")
         if "removed" not in turns:
             raise TableError("difference_return: the table holds no replays; roll out with without(n)")
         steps = joint_steps(turns[column(turns, "kept").astype(bool)], "difference_return")
@@ -270,7 +277,7 @@ class difference_return:
             replay = replay_name(episode, agent)
             missed[episode, agent] = before[episode, begins[replay]] + total[replay] if replay in total.index else 0.0
         lost = [missed[key] for key in zip(turns["episode"], turns["agent"], strict=True)]
-        return turns["episode"].map(total).astype(float) - lost
+        return turns["episode"].map(total) - lost
 
 
 def replay_name(episode: str, removed: str) -> str:

@@ -15,6 +15,7 @@ from mas_lab.table import (
     TableError,
     forbid,
     has_several_steps,
+    in_float64,
     keys,
     place,
     plain,
@@ -65,8 +66,7 @@ def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Seri
     """Return the credit of each row, step by step; an error of the credit names it and the step."""
     if has_several_steps(turns):  # episodes and nodes of different steps may share a name
         return step_by_step(turns, lambda rows: _credited(rows, credit, team))
-    narrow = turns.select_dtypes(["float16", "float32"]).columns
-    turns = turns.astype(dict.fromkeys(narrow, float))  # sums of narrow numbers depend on the order of the rows
+    turns = in_float64(turns)
     arguments = arguments_of(credit, turns, team, "group")
     try:
         values = credit(*arguments)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.locks import training
-from mas_lab.losses import Loss, clipped, corrected, k3, look, one_per_token, reinforce, require_loss, token_losses
+from mas_lab.losses import Loss, clipped, corrected, k3, look, reinforce, reported, require_loss, token_losses
 from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
-from mas_lab.table import column, place, refuse_copies, require, require_advantage_per_token, selected, trained
+from mas_lab.table import ages, column, place, refuse_copies, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
@@ -319,8 +320,8 @@ def compare_with_sampling(batch: PolicyBatch) -> None:
             new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
             old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
             row_N, gaps_N = new_N.new_tensor(own.row_N).long(), own.gaps_N
-            clips_N = one_per_token(loss.clips(new_N, old_N, advantages_N, row_N), new_N, f"clips of loss {loss!r}")
-            ratios_N = one_per_token(loss.ratios(new_N, old_N, row_N), new_N, f"ratios of loss {loss!r}")
+            clips_N = reported(loss, "clips", new_N, old_N, advantages_N, row_N)
+            ratios_N = reported(loss, "ratios", new_N, old_N, row_N)
             own.comparison = {
                 "kl": k3(new_N, reference_N).mean().item() if reference_N is not None else np.nan,
                 "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
@@ -553,6 +554,7 @@ def _refuse_cut_nodes(turns: pd.DataFrame) -> None:
             f"update: several versions of the weights sampled the candidates of {place(row)}: an update has cut the "
             "rollout; sample all candidates of a node with one version"
         )
+    ages(turns, "update")
 
 
 def _with_default_tis(loss: Loss, policy: Policy) -> Loss:
@@ -571,6 +573,14 @@ def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:
             f"update: the completion of {place(rows[bad].iloc[0])} is empty, has not one log-probability per token, or "
             "was drawn at temperature 0: there is nothing to learn from"
         )
+    size = team.policies[name].capabilities.vocabulary or inf
+    for ids in ("prompt_ids", "completion_ids"):
+        bad = rows[ids].map(lambda row: len(row) > 0 and not 0 <= min(row) <= max(row) < size).astype(bool)
+        if bad.any():
+            raise UpdateError(
+                f"update: '{ids}' of {place(rows[bad].iloc[0])} has a token that policy {name!r} lacks; its ids are 0 "
+                f"to {size - 1}: another tokenizer made this row"
+            )
     return rows
 
 
@@ -596,8 +606,8 @@ def _row_statistics(rows: pd.DataFrame) -> dict[str, Any]:
     if {"value", "target"} <= set(rows.columns):
         spread, left = rows["target"].var(ddof=0), (rows["target"] - rows["value"]).var(ddof=0)
         optional["explained_variance"] = 1 - left / spread if spread else np.nan
-    if {"step", "policy_version"} <= set(rows.columns):
-        optional["age"] = (rows["step"] - rows["policy_version"]).mean()
+    if (age := ages(rows, "update")) is not None:
+        optional["age"] = age.mean()
     return optional | {
         "turns": len(rows), "tokens": int(tokens), "reward_mean": credit.mean(), "reward_std": credit.std(ddof=0),
         "advantage_rms": np.sqrt(squares.mean()), "entropy": -sum(map(sum, rows["logprobs"])) / tokens,

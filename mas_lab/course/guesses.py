@@ -27,7 +27,8 @@ def guess(name: str, text: object = None) -> None:
     field = Text(GUESSES.get(name, ""), description="Your guess", placeholder=hint, layout=Layout(width="95%"))
     field.observe(lambda change: GUESSES.update({name: change["new"].strip()}), "value")
     plain = f'Write lab.course.guess("{name}", "your guess") here.'
-    display(field._repr_mimebundle_() | {"text/plain": plain}, raw=True)
+    view = {"version_major": 2, "version_minor": 0, "model_id": field.model_id}  # ipywidgets 7 has no MIME bundle
+    display({"text/plain": plain, "application/vnd.jupyter.widget-view+json": view}, raw=True)
 
 
 def explain(name: str, text: str) -> None:

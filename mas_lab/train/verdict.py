@@ -44,6 +44,7 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     Returns:
         The first two of these that hold, or "Nothing stands out.":
         - "Nothing was learned", with the reason, alone;
+        - no valid answer, or no advantage, in the last third of the steps, with the step since which this holds;
         - the success of the first and of the last third of the steps, if it fell;
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
           than under `own_robust` on the same rows;
@@ -71,7 +72,7 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not learns(turns):
         return f"Nothing was learned: {why_silent(turns)}."
-    told = _fall(turns)
+    told = _dead_end(turns) + _fall(turns)
     if (worst := harmed_agent(turns, frozen)) is not None:
         told += [
             f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, "
@@ -79,6 +80,20 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
             *_direction(worst.name, uphill),
         ]
     return " ".join(told[:2]).replace("%", " %") or NOTHING
+
+
+def _dead_end(turns: pd.DataFrame) -> list[str]:
+    """Return a sentence on the last steps if a third of all or more had no valid answer, or no advantage."""
+    step = turns.get("step", pd.Series(0, turns.index))
+    rows = turns[selected(turns)]
+    alive = {"no answer was valid": column(rows, "valid").astype(bool), "no row had an advantage": rows["advantage"]}
+    for what, good in alive.items():
+        by_step = nonzero(good).groupby(step).any()
+        dead = by_step.index[~by_step[::-1].cummax()[::-1]]
+        if len(dead) >= max(1, len(by_step) / 3):
+            late = turns[step >= dead[0]]
+            return [f"From step {dead[0]} on {what}{'' if learns(late) else f': {why_silent(late)}'}."]
+    return []
 
 
 def _fall(turns: pd.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
-from mas_lab.table import require, trained
+from mas_lab.table import ages, require, trained
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
@@ -34,7 +34,9 @@ WRONG = "Each agent's own reward, and the share of its wrong answers that were r
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 
 
-def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
+def reward_table(
+    turns: pd.DataFrame, by: Sequence[str] = ("agent",), agents: Sequence[str] | None = None
+) -> pd.DataFrame:
     """Return a row per agent (or agent and turn): how often it spoke, its credits, and the effect of each baseline.
 
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
@@ -42,7 +44,7 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     has one row, or only equal credits. `malformed`, if tools were offered: share of its rows with a malformed tool
     call. `age`, under an overlap: mean age of its rows in steps. `b`, `v`, `F` and `signal` are over all of its rows,
     see `pooled_inflation`.
-    Groups and episodes of different steps are kept apart.
+    Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
     rows = turns[trained(turns)]
@@ -55,8 +57,8 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     )  # fmt: skip
     if "call_status" in rows:
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
-    if {"step", "policy_version"} <= set(rows):
-        rows["age"] = rows["step"] - rows["policy_version"]
+    if (age := ages(rows, "RewardInspector")) is not None:
+        rows["age"] = age
     split = rows.groupby(list(by), sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
@@ -66,7 +68,11 @@ def reward_table(turns: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.Data
     if "turn" in by:
         return documented(table, "rewards")
     pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
-    return documented(table.merge(pooled.drop(columns="n"), on=list(by), how="left"), "rewards")
+    table = table.merge(pooled.drop(columns="n"), on=list(by), how="left")
+    if agents is not None:
+        table = table.set_index("agent").reindex(pd.Index(agents, name="agent")).reset_index()
+        table = table.fillna({"rows": 0, "spoke": 0.0}).astype({"rows": int})
+    return documented(table, "rewards")
 
 
 def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
@@ -114,7 +120,7 @@ class RewardInspector:
         self.source = Source(x, agents)
         self.step = self.source.steps[-1] if step is None else step
         self.turns = self.source.turns(self.step)
-        self.table = reward_table(self.turns)
+        self.table = reward_table(self.turns, agents=self.source.agents)
         """One row per agent, see `reward_table`."""
         self.advice = advise(self.turns, self.source.agents)
         """What the rewards show of each agent, see `advise`."""
@@ -209,8 +215,7 @@ class RewardInspector:
 
     def _tables(self) -> str:
         """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
-        own = self.table.drop(columns=["spoke", "rows"])
-        table, by_turn = self.advice[["agent", "spoke", "rows"]].merge(own, on="agent", how="left"), ""
+        table, by_turn = self.table, ""
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
             table = table.merge(calls, on="agent")

@@ -127,19 +127,19 @@ class Source:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Return the agents in acting order, if the caller or a run's description gives it; else an empty tuple."""
+        """Return the agents in acting order, if the caller, a dashboard or a run's description gives it; else ()."""
         team = self.run.config.get("team") if self.run is not None else None
-        named = team.get("agents") if isinstance(team, dict) else None
-        return self._agents or (tuple(named) if isinstance(named, dict) else ())
+        named = team.get("agents") if isinstance(team, dict) else getattr(self.live, "agents", ())
+        return self._agents or tuple(named)
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Return the agents in acting order, so that each keeps its colour."""
-        if self._agents is None:
-            first = self._stats if self._turns is None and self._stats is not None else self.turns(self.steps[-1])
-            tables = [first, *([self._stats] if self._stats is not None else [])]
-            self._agents = tuple(dict.fromkeys(agent for table in tables for agent in table["agent"].unique()))
-        return self._agents
+        """Return all agents in acting order, also those that were silent in a step, so that each keeps its colour."""
+        if not self.order:
+            tables = [self.run.read("stats", ["agent"])] if self.run else [self._turns, self._stats]
+            spoke = [agent for table in tables if table is not None for agent in table["agent"].unique()]
+            self._agents = tuple(dict.fromkeys(spoke))
+        return self.order
 
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Return the given `columns` of the statistics; a table in memory may lack some."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from handed_in import HandedRun, Notebook, Student, students
+from handed_in import RAISED, HandedRun, Notebook, Student, Verdict, changed_files, students
 
 from mas_lab.contrib.leaderboard import in_forms
 from mas_lab.study.entries import Entry
@@ -16,7 +16,7 @@ from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
 
-MARKS = {True: ("●", "right"), False: ("○", "wrong"), None: ("–", "untouched")}
+MARKS = {True: ("●", "right"), False: ("○", "wrong"), RAISED: ("×", "raised an error"), None: ("–", "untouched")}
 STORED = (
     "Verdicts are those that stand in the outputs of the notebooks as they were handed in, where a student could have "
     "typed them; the option --run runs the notebooks again."
@@ -25,6 +25,10 @@ AGAIN = (
     "Notebooks were run again in their short form, each in a kernel of its own. The grader judged their answers "
     "outside it, and on the data of the shipped notebook. An exercise with * asks for code of the student's own, such "
     "as an env or a loss. It was judged in a process that runs this code."
+)
+CHANGED = (
+    "A hand-in changed files of the kit while it ran; its table names them. It has no verdicts, and neither have the "
+    "hand-ins after it. Restore the files, and grade again."
 )
 ZIPS = (
     "Scores of runs are those in the zips. A student can forge them, and the hashes with them. To make sure, "
@@ -49,6 +53,7 @@ def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None]
     body = "".join(
         (
             f'<p class="quiet">{escape(AGAIN if run else STORED)}</p>',
+            f"<p><b>{escape(CHANGED)}</b></p>" if run and changed_files() else "",
             _overview(handed_in),
             _exercises(handed_in),
             _drawn(board),
@@ -91,10 +96,10 @@ def _exercises(handed_in: Sequence[Student]) -> str:
     """Return a table of how many students solved each exercise; of several copies of a notebook the best counts."""
     found: dict[str, Counter] = {}
     for student in handed_in:
-        best: dict[str, bool | None] = {}
+        best: dict[str, Verdict] = {}
         for held in student.notebooks:
             for name, right in held.right.items():
-                best[name] = max(best.get(name), right, key=[None, False, True].index)
+                best[name] = max(best.get(name), right, key=[None, RAISED, False, True].index)
         for name, right in best.items():
             found.setdefault(name, Counter())[right] += 1
     rows = [[name, *(f"{mark} {counts[right]}" for right, (mark, _) in MARKS.items())]

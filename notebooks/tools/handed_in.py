@@ -4,6 +4,7 @@ Nothing from a zip is executed. Code of a notebook is executed only with `run`. 
 in its own entry. Leaves out: the page about a class (`grading`).
 """
 
+import hashlib
 import json
 import re
 import secrets
@@ -19,6 +20,7 @@ import forms
 
 from mas_lab.contrib.leaderboard import same_tables
 from mas_lab.course.exercises import Exercise, of_notebook
+from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import is_litter
 from mas_lab.runs.run import load_run
 from mas_lab.study.entries import Entry, entries
@@ -36,17 +38,22 @@ READY = "import json, answers as _answers\n"
 TOLD = "json.dumps(_answers.GIVEN)"
 
 
+Verdict = bool | str | None
+RAISED = "raised"
+"""Verdict of an exercise whose cell ended in an error; others are True, False, and `None` for an untouched one."""
+
+
 class HandInError(ValueError):
     """Error for a student's file without usable content, with the reason."""
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """One notebook. `right` maps its exercises, in order, to True, False or `None` (untouched)."""
+    """One notebook. `right` maps its exercises, in order, to their verdicts."""
 
     file: str
     number: str = ""
-    right: Mapping[str, bool | None] = field(default_factory=dict)
+    right: Mapping[str, Verdict] = field(default_factory=dict)
     how: str = ""
     trouble: str = ""
     own: tuple[str, ...] = ()
@@ -125,12 +132,40 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
         cells = _cells(path)
         number = _number(path, cells)
         asked = [one.name for one in of_notebook(number)]
-        found = _run_again(path, number) if run else _verdicts(cells)
-        found |= dict.fromkeys(_untouched(cells, number, found))
+        if run:
+            _refuse_changed("so it was not run")
+            found, cells = _run_again(path, number)
+            _refuse_changed("while it ran, so its verdicts do not count")
+        else:
+            found = _verdicts(cells)
+        found |= dict.fromkeys(_raised(cells, found), RAISED) | dict.fromkeys(_untouched(cells, number, found))
         how, own = ("run again", _own(number)) if run else ("stored outputs", ())
     except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
     return Notebook(name, number, {one: found.get(one) for one in asked}, how, own=own)
+
+
+def changed_files() -> list[str]:
+    """Return the files of the kit that differ from what they were at the first call, before any hand-in was run."""
+    return sorted({path for path, _ in _originals().items() ^ _digests().items()})
+
+
+@cache
+def _originals() -> dict[str, str]:
+    for number in {path.name[:2] for path in forms.NOTEBOOKS.rglob("*.ipynb")}:
+        of_notebook(number)  # imports its checks before the code of a student runs
+    return _digests()
+
+
+def _digests() -> dict[str, str]:
+    """Return the digest of each file of the package and of the notebooks."""
+    files = (path for root in (PACKAGE, forms.NOTEBOOKS) for path in root.rglob("*") if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files if path.suffix != ".pyc"}
+
+
+def _refuse_changed(when: str) -> None:
+    if changed := changed_files():
+        raise HandInError(f"files of the kit changed ({changed[0]}), {when}; restore them, and grade again")
 
 
 def _told(error: Exception) -> str:
@@ -170,6 +205,13 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
             for mark, name, told in VERDICT.findall(printed)}  # fmt: skip
 
 
+def _raised(cells: list[dict[str, Any]], found: Mapping[str, Verdict]) -> list[str]:
+    """Return the exercises without a verdict whose cell ended in an error."""
+    broken = (_text(cell.get("source")) for cell in cells
+              if any(isinstance(one, dict) and one.get("output_type") == "error" for one in _list(cell.get("outputs"))))
+    return [name for source in broken for name in CHECK.findall(source) if name not in found]  # fmt: skip
+
+
 def _untouched(cells: list[dict[str, Any]], number: str, found: Mapping[str, bool | None]) -> list[str]:
     """Return the exercises that are not right, and whose cell is still the one that students open."""
     shipped = {_bare(source) for source in _shipped(number)}
@@ -195,8 +237,11 @@ def _own(number: str) -> tuple[str, ...]:
     return tuple(one.name for one in of_notebook(number) if answers.StudentCode in answers.sorts(one))
 
 
-def _run_again(path: Path, number: str) -> dict[str, bool | None]:
-    """Run a notebook again, and judge what it gave to `check` where its code cannot change the judge."""
+def _run_again(path: Path, number: str) -> tuple[dict[str, Verdict], list[dict[str, Any]]]:
+    """Run a notebook again, and judge what it gave to `check` where its code cannot change the judge.
+
+    Returns the verdicts, and the cells with their outputs.
+    """
     import nbformat
 
     held = nbformat.read(path, 4)
@@ -211,7 +256,7 @@ def _run_again(path: Path, number: str) -> dict[str, bool | None]:
                       for one in of_notebook(number) if one.name in given})  # fmt: skip
 
     done = _kept(held, path.name, False, judge)
-    return dict.fromkeys(_verdicts(done.cells), False) | found
+    return dict.fromkeys(_verdicts(done.cells), False) | found, done.cells[1:]  # without the cell that kept the answers
 
 
 def _kept(held: Any, name: str, data: bool, then: Callable[[execution.Ask], None]) -> Any:

@@ -127,7 +127,7 @@ def test_reinforce_kl_and_entropy_by_hand():
 
 @pytest.mark.parametrize("make", [
     lambda: clipped(-0.1), lambda: clipped(0.2, high=-1), lambda: clipped(dual=0.5), lambda: clipped(tis=-0.1),
-    lambda: reinforce(tis=-1.0), lambda: clipped(0.2, ratio="turn"),
+    lambda: reinforce(tis=-1.0), lambda: clipped(0.2, ratio="turn"), lambda: reinforce(kl=-0.1),
 ])  # fmt: skip
 def test_losses_refuse_constants_without_meaning(make):
     with pytest.raises(ValueError, match=r"(clipped|reinforce): "):
@@ -605,6 +605,16 @@ def test_numbers_that_are_not_finite_are_refused_at_the_door(column, value, samp
     turns = sampled.assign(**{column: sampled[column].where(sampled["candidate"] != 2, value)})
     with pytest.raises(TableError, match=f"update: column '{column}' is .*task '.*agent 'asker', turn 0, candidate 2"):
         update(make_team("shared", models), turns)
+
+
+def test_rows_of_another_tokenizer_or_of_later_weights_are_refused(sampled, models):
+    team = make_team("shared", models)
+    for column, token in (("prompt_ids", 10**6), ("completion_ids", -1)):
+        other = sampled.assign(**{column: sampled[column].map(lambda ids, token=token: [token, *ids[1:]])})
+        with pytest.raises(UpdateError, match=f"'{column}' of .*agent 'asker', turn 0.* has a token that policy 'shared'"):
+            update(team, other)
+    with pytest.raises(TableError, match="update: policy_version 9 is above the step, at step 0, .*agent 'asker'"):
+        update(team, sampled.assign(step=0, policy_version=9))
 
 
 def test_rows_that_teach_nothing_are_refused(sampled, models):

@@ -93,6 +93,31 @@ def test_running_again_believes_the_kit_and_not_what_is_printed(folder):
     assert (held.how, stored.how) == ("run again", "stored outputs")
 
 
+def test_a_cell_that_raised_an_error_is_not_untouched(folder):
+    place = folder("ada", **{"02__ipynb": notebook(("lab.course.check('02.3', 1 / 0)", ""))})
+    [[held]] = (student.notebooks for student in handed_in.students(place, run=True))
+    assert held.right["02.3"] == handed_in.RAISED and held.right["02.4"] is None
+    assert "1 raised an error, 4 untouched" in grading.grade(place, place / "page.html", run=True).read_text()
+
+
+def test_a_hand_in_that_changes_the_kit_ends_the_grading(folder, tmp_path, monkeypatch):
+    kit = tmp_path / "kit"
+    kit.mkdir()
+    (kit / "checks.py").write_text("right = False\n")
+    monkeypatch.setattr(handed_in, "PACKAGE", kit)
+    handed_in._originals.cache_clear()
+    change = f"from pathlib import Path\nPath({str(kit / 'checks.py')!r}).write_text('right = True')"
+    right = "import mas_lab as lab\nlab.course.check('02.4', [1, 0.8, 1, 0, 0, 0], [0, 1, 2])"
+    folder("ada", **{"02__ipynb": notebook((right, ""))})
+    folder("bob", **{"02__ipynb": notebook((change, ""), (right, ""))})
+    place = folder("cyd", **{"02__ipynb": notebook((right, ""))})
+    ada, bob, cyd = (student.notebooks[0] for student in handed_in.students(place, run=True))
+    assert ada.count == 1 and bob.count == cyd.count == 0
+    assert "checks.py), while it ran" in bob.trouble and "checks.py), so it was not run" in cyd.trouble
+    assert grading.CHANGED in grading.grade(place, tmp_path / "page.html", run=True).read_text()
+    handed_in._originals.cache_clear()
+
+
 FORGED = """
 import pandas as pd
 from mas_lab.course import compare, exercises

@@ -2,6 +2,7 @@
 
 import forms
 import pytest
+from ipywidgets import Text
 
 import mas_lab as lab
 from mas_lab.course import guesses
@@ -31,15 +32,15 @@ def test_an_explanation_waits_for_the_guess_and_shows_it(monkeypatch, capsys):
 
 
 def test_a_field_keeps_what_is_written(monkeypatch):
-    fields = []
-    monkeypatch.setattr(
-        "ipywidgets.Text._repr_mimebundle_", lambda self, **how: fields.append(self) or {"widget": self}
-    )
-    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: fields.append(bundle))
+    shown, fields = [], []
+    monkeypatch.setattr("IPython.display.display", lambda bundle, raw: shown.append(bundle))
+    monkeypatch.setattr("ipywidgets.Text", lambda *args, **how: fields.append(Text(*args, **how)) or fields[0])
     lab.course.guess("03.b")
-    fields[0].value = " 12 "
+    [field] = fields
+    field.value = " 12 "
     assert guesses.GUESSES == {"03.b": "12"}
-    assert fields[1] == {"widget": fields[0], "text/plain": 'Write lab.course.guess("03.b", "your guess") here.'}
+    assert shown[0]["application/vnd.jupyter.widget-view+json"]["model_id"] == field.model_id
+    assert shown[0]["text/plain"] == 'Write lab.course.guess("03.b", "your guess") here.'
 
 
 @pytest.mark.parametrize("master", forms.masters(), ids=lambda path: path.stem)

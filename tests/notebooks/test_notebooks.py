@@ -5,6 +5,7 @@ Elsewhere: notebooks under the hands of a reader (`widgets/test_jupyterlab`), 10
 """
 
 import json
+import os
 import re
 from importlib.util import find_spec
 
@@ -90,6 +91,17 @@ SHORT = [case(path, *[pytest.mark.full] * (path.stem in ENGINES)) for path in MA
 @pytest.mark.parametrize("master", SHORT)
 def test_solutions_are_right_and_what_students_open_is_not_yet(master):
     assert strays(run_short(master.stem)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("master", [case(path) for path in MASTERS if path.stem[:2] in ("00", "14")])
+def test_notebook_runs_where_colab_is(master, tmp_path, monkeypatch):
+    (tmp_path / "google" / "colab").mkdir(parents=True)
+    (tmp_path / "google" / "colab" / "__init__.py").touch()
+    (tmp_path / "sitecustomize.py").write_text("import google.colab\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "stub")
+    run_short(master.stem)
 
 
 @pytest.mark.slow

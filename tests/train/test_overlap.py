@@ -394,9 +394,9 @@ def test_update_refuses_rows_that_the_named_version_did_not_sample(models):
         team[agent].kept = {0: old[agent], 1: between[agent]}
     before = {agent: weights(team[agent]) for agent in team}
     with pytest.raises(lab.UpdateError, match=r"agent 'asker' .*: its rows say policy_version 1, and other weights"):
-        lab.update(team, table.assign(policy_version=1))
+        lab.update(team, table.assign(step=2, policy_version=1))
     with pytest.raises(lab.UpdateError, match="these rows were sampled before the last update"):
-        lab.update(team, table.assign(policy_version=2))  # the present weights
+        lab.update(team, table.assign(step=2, policy_version=2))  # the present weights
     with pytest.raises(lab.UpdateError, match=r"several versions .* agent 'asker', turn 0, .*an update has cut"):
         lab.update(team, table.assign(policy_version=table["candidate"]))
     assert all(same(before[agent], weights(team[agent])) for agent in team)

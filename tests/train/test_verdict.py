@@ -49,6 +49,17 @@ def test_a_tree_is_not_compared_with_episodes():
     assert verdict_of_table(rows(0.5).assign(kept=[True, False] * FEWEST)) == NOTHING
 
 
+@pytest.mark.parametrize(("change", "words"), [
+    ({"advantage": 0.0}, "From step 20 on no row had an advantage: all groups are flat, their rows earned the same."),
+    ({"valid": False}, "From step 20 on no answer was valid."),
+    ({"valid": False, "advantage": 0.0}, "From step 20 on no answer was valid: no answer is valid, so none is rewarded."),
+])  # fmt: skip
+def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
+    late = rows(-0.5, steps=30).query("step >= 20").assign(credit=0.0, **change)
+    assert verdict_of_table(pd.concat([rows(-0.5, steps=20), late])) == words
+    assert verdict_of_table(pd.concat([rows(-0.5, steps=30), late.assign(step=30)])) == NOTHING, "a single dead step"
+
+
 def played(*success: float):
     """Twenty episodes a step, of which these shares succeed."""
     return pd.concat([rows(0.5, steps=10).assign(

@@ -57,6 +57,19 @@ def test_the_facts_are_those_of_the_table(turns, tmp_path):
     assert "baseline pay" not in page and verdict_of_table(turns) in page
 
 
+def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turns):
+    """Its place and colour are those of the whole run, and its row in the table counts 0."""
+    first, last = turns.assign(step=0), turns[turns["agent"] == "solver"].assign(step=1)
+    inspector = lab.RewardInspector(pd.concat([first, last]))
+    assert inspector.source.agents == ("solver", "fixer") and inspector.step == 1
+    assert inspector.table.set_index("agent").loc["fixer", ["rows", "spoke"]].tolist() == [0, 0.0]
+    assert [note.text for note in inspector.figure().layout.annotations] == ["solver", "fixer"]
+    norms = pd.DataFrame({"step": [0, 0, 1], "optimizer_step": 0, "policy": "shared", "agent": ["solver", "fixer", "solver"],
+                          "grad_norm": 1.0, "policy_norm": 1.0, "policy_norm_clipped": 1.0, "skipped": False})  # fmt: skip
+    spikes = lab.SpikeInspector(norms)
+    assert spikes.data()["agents"] == colors(["solver", "fixer"])
+
+
 def test_turns_are_taken_for_agents_of_their_own(spiky):
     inspector = lab.RewardInspector(spiky)
     table, turns = inspector.turn_table.set_index(["agent", "turn"]), inspector.turns

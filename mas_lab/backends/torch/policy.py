@@ -78,6 +78,7 @@ class TorchPolicy(ChatPolicy):
             features=True,
             versions=True,
             snapshots=self.engine.snapshots,
+            vocabulary=self.shared.net.config.get_text_config().vocab_size,
             device=str(self.device) if type(self.passes) is Passes else "shared",
             tolerance=max(0.2 if half else 1e-2, stated or 0.0),
             tis=2.0 if half else None,
