@@ -9,8 +9,7 @@
 #   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
-#   make trackers        adds TensorBoard, trackio and W&B, which `make test-all` then tries
-#   make games           adds TextArena and PettingZoo; the same
+#   make games           adds TextArena and PettingZoo, which `make test-all` then tries
 #   make clients         adds the OpenAI SDK and five frameworks of agents, whose programs speak to the gateway; the same
 #   make test-tinker     the cells with their weights behind SkyRL's server, where a Python 3.12 is found
 #   make test-verl       a run handed over to verl, judged by verl's own code on a CPU; wants a Python below 3.13
@@ -48,7 +47,7 @@ ARGS ?=
 
 export VIRTUAL_ENV := $(abspath $(VENV))
 
-.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket real site statistics trackers wheel
+.PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket real site statistics wheel
 
 demo: $(READY) $(if $(filter 1,$(REAL)),real)
 	$(RUN) -m mas_lab demo $(if $(filter 1,$(REAL)),--real) $(ARGS)
@@ -87,7 +86,7 @@ test-floor:
 	@$(MAKE) --no-print-directory real $(FLOOR)
 	@$(MAKE) --no-print-directory test-all $(FLOOR) ARGS='tests/notebooks/test_notebooks.py -m "slow and not full" -k "00_ or 14_" $(ARGS)'
 
-trackers games clients statistics pages: $(READY)
+games clients statistics pages: $(READY)
 	$(PIP) install --quiet $(INSTALL_FLAGS) -c $(LOCK) -r requirements/$@.txt
 
 # The locks hold gguf, which reads the models. What their packages ask for would build llama.cpp.

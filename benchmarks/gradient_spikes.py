@@ -21,9 +21,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
+from lemma import PairedWatch, baseline_ratio
 
 import mas_lab as lab
-from mas_lab.explain.paired_watch import PairedWatch
 from mas_lab.explain.spike_rule import SpikeRule, spike_steps
 
 
@@ -62,7 +62,7 @@ def fresh_ratio(env, team, tasks: int, step: int) -> pd.DataFrame:
     """Prediction and measurement on a batch that no run trains on."""
     tasks = env.tasks(tasks, "train", seed=10_000 + step)
     turns = lab.rollout(env, team, tasks, lab.episodes(8), seed=10_000 + step)
-    return lab.baseline_ratio(team, lab.RECIPES["grpo"].advantages(turns), rows=ROWS).assign(step=step)
+    return baseline_ratio(team, lab.RECIPES["grpo"].advantages(turns), rows=ROWS).assign(step=step)
 
 
 def learn(form: str, recipe: str, seed: int, steps: int | None) -> dict[str, pd.DataFrame]:

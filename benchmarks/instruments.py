@@ -62,9 +62,8 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
     from mas_lab.runs.recorder import Recorder, merge
-    from mas_lab.runs.trust import mark_own
 
-    mark_own(shutil.copytree(real, folder))
+    shutil.copytree(real, folder)
     run, recorder = lab.load_run(real), Recorder(folder)
     turns, stats = ([table for _, table in whole.groupby("step")] for whole in (run.turns, run.stats))
     for step in range(REAL, steps):

@@ -79,7 +79,7 @@ def halves(seed: int) -> pd.DataFrame:
     rows = []
     for pay in PAYS:
         paid = played.assign(team_reward=played["team_reward"].replace(PAYS[0], pay))
-        told = lab.advise(lab.RECIPES["grpo"].advantages(paid)).set_index("agent").loc["helper"]
+        told = lab.RewardInspector(lab.RECIPES["grpo"].advantages(paid)).table.set_index("agent").loc["helper"]
         for recipe in OF_HALVES:
             turns = lab.RECIPES[recipe].advantages(paid)
             one, other, whole = (gradient(team, turns[part]) for part in (first, ~first, first | ~first))

@@ -30,10 +30,6 @@ TEACHING = """
   Kaggle.
 - Students hand in runs, `lab.export("runs/mine", "alice.zip")`, and their notebooks. `make grade ARGS=FOLDER` makes a
   page about a class, with a board over everybody's runs: a class of twenty is twenty seeds.
-- `python -m mas_lab board class/*.zip` ranks handed-in runs of a task at an equal number of sampled tokens. `--rerun 3`
-  trains the best three again from their recorded recipe, and marks those that come out the same. Runs of another size,
-  with other options, or with other numbers of held-out tasks are ranked apart. A rerun uses the shipped weights. It has
-  at most 1,000 steps, half an hour, and the memory that `MAS_LAB_ZIP_GIB` allows.
 - `make site` turns the pages of this folder, the executed notebooks and the reference into a site that opens from a
   folder.
 - A notebook is written as text with its solutions, `notebooks/masters/NAME.py`. `make notebooks` writes the files that

@@ -167,7 +167,7 @@ def foretold() -> pd.DataFrame:
     """Return a row per task and agent with weights of its own: what was known at the start, and what came of it.
 
     Of five seeds or more. `gain`, `F`: of the first five training steps under the global baseline, medians over seeds
-    (`gain` as an earlier `lab.advise` recorded it, where it gave one). `ratio`: of its median norms, global over own.
+    (`gain` as an earlier version recorded it, where it gave one). `ratio`: of its median norms, global over own.
     `difference`: how much more often it is right after training with its own mean and scale, the mean over seeds; asked
     outside of episodes where the study has a quiz, else in the episodes of the last score. `low`, `high`: its 95 %
     interval. `p`: of a paired t test.
@@ -215,7 +215,7 @@ def roles() -> str:
 
 
 COSTS, PAYS = 0.8, 1.25
-"""An earlier `lab.advise` said "may cost" of a gain below the first, "may pay" above the second."""
+"""The earlier rule said "may cost" of a gain below the first, "may pay" above the second."""
 NUMBERS = {"gain": "gain from credits", "F": "F of Dr. MAS", "ratio": "ratio of median norms, global over own"}
 WORDS = ("may cost", "hardly matters", "may pay")
 
@@ -232,7 +232,7 @@ def told_beforehand() -> str:
         hits, known = right(points, name)
         every, rest = (part[[name, "difference"]].corr("spearman").iloc[0, 1] for part in (points, others))
         lines.append(f"| {called} | {hits} of {known} | {every:+.2f} | {rest:+.2f} |")
-    lines += ["", "| an earlier `lab.advise` said | better, not sure, worse | differences |", "|---|---|---|"]
+    lines += ["", "| the earlier rule said | better, not sure, worse | differences |", "|---|---|---|"]
     words = (
         pd.cut(points["gain"], [-1, COSTS, PAYS, float("inf")], labels=WORDS).astype(object).fillna("cannot be told")
     )

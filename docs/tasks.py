@@ -23,9 +23,9 @@ INTRO = f"""# Tasks
 
 Made by `python docs/tasks.py`. Agents: {LEGEND}.
 Pocket play: success on held-out tasks before and after training, the lowest and the highest of the recorded seeds
-(`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). Take a
-seat yourself: `lab.play_as(env, team, agent)`. In full size: [public data sets](data_sets.md). `math` and the teaching
-tasks of one turn also have `size="words"`: the same rules, with short questions in English for a small real model.
+(`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). In
+full size: [public data sets](data_sets.md). `math` and the teaching tasks of one turn also have `size="words"`: the
+same rules, with short questions in English for a small real model.
 """
 JUDGED = r"""## Who judges what
 

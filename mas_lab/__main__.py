@@ -89,12 +89,6 @@ def study(args: argparse.Namespace) -> int:
     return 1 if made.failed else 0
 
 
-def board(args: argparse.Namespace) -> None:
-    from mas_lab.contrib.leaderboard import leaderboard
-
-    print(leaderboard(args.runs, args.out, args.rerun, say=print))
-
-
 def schema(args: argparse.Namespace) -> None:
     from mas_lab.table import schema
 
@@ -158,11 +152,6 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("--source", type=Path, action="append", default=[], help="runs, zips or a record made elsewhere")
     sub.add_argument("--workers", type=_count, default=None, help="processes at a time (default: one per core)")
     sub.add_argument("--keep", choices=("tables", "all", "record"), default="tables", help="what stays of each run")
-
-    sub = command(board, "rank handed-in runs at an equal number of sampled tokens, on one page")
-    sub.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="zip of a run, or its folder")
-    sub.add_argument("--out", type=Path, default=Path("leaderboard.html"), help="file to write")
-    sub.add_argument("--rerun", type=int, default=0, metavar="K", help="train the best K of each task again")
 
     sub = command(schema, "print the columns of the table with their meaning")
     known = ("turns", *COLUMN_DOCS)

@@ -34,7 +34,7 @@ class Loss:
     kl: float = 0.0
     """Weight of the KL penalty. The k3 estimate of KL(policy || frozen reference) is exp(d) - d - 1 with d = log ref -
     log policy. The reference is the weights with which the training began: for a new adapter the base, for weights
-    that were loaded (`load_team`) those weights, and for a resumed run its own first weights. 0.0: no penalty."""
+    that were loaded those weights, and for a resumed run its own first weights. 0.0: no penalty."""
     entropy: float = 0.0
     """Weight of an entropy bonus. 0.0: no bonus."""
     tis: float | None = None

@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import did_you_mean
-from mas_lab.cells.centers import group_mean, optimal_mean, pooled_deviation, running_mean, shrunken_mean
+from mas_lab.cells.centers import group_mean, pooled_deviation, running_mean, shrunken_mean
 from mas_lab.cells.credits import (
     Credit,
     counterfactual,
@@ -199,8 +199,7 @@ SHIPPED = (
     # Each agent's own mean per task, and one standard deviation per agent over all its credits in the batch. This is
     # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
-    # The same with other centers: the baseline of least noise, and the agent's mean with a prior.
-    Recipe("own_optimal", episodes(8), TASK_AGENT, episode_return(), optimal_mean(), ("agent",), peers=TASK_AGENT),
+    # The same with another center: the agent's mean with a prior.
     Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), peers=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
@@ -254,7 +253,7 @@ def by_name(recipes: Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
 
 
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
-         difference_return, running_mean, group_mean, pooled_deviation, optimal_mean, shrunken_mean, not_flat, clipped,
+         difference_return, running_mean, group_mean, pooled_deviation, shrunken_mean, not_flat, clipped,
          reinforce)  # fmt: skip
 PARTS = Registry(
     {part.__name__: part for part in KNOWN}

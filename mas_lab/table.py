@@ -138,8 +138,8 @@ def schema(of: str = "turns") -> pd.DataFrame:
 
     Args:
         of: "turns" for the table of turns, or the function that returns the table: "group_stats", "update",
-            "imitate", "inflation", "advise", "uphill", "rejudge", "wrong_way", "baseline_ratio", "evaluate", "rewards"
-            (`RewardInspector.table`) or "dialogue".
+            "imitate", "inflation", "uphill", "rejudge", "wrong_way", "evaluate", "rewards" (`RewardInspector.table`) or
+            "dialogue".
 
     Returns:
         A table with `column` and `meaning`. For "turns" it also has `added_by`, the cell that adds the column.

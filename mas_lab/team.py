@@ -4,12 +4,16 @@ Only this module knows whether weights are shared or per role. Leaves out: makin
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from mas_lab.arguments import check_arguments
 from mas_lab.policy import Policy
+
+TEAM, NO_WORD = "team.json", r"\W"
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,57 @@ class Team(Mapping[str, Policy]):
         team._name_of = {agent: names[id(policy)] for agent, policy in team._by_agent.items()}
         team.policies = self.policies
         return team
+
+    def save(self, folder: str | Path) -> Path:
+        """Write each policy as an ordinary PEFT or transformers folder, and `team.json` beside them.
+
+        Args:
+            folder: A new or empty folder.
+
+        Returns:
+            The folder. `Team.load` opens it, and `from_pretrained` each policy in it.
+
+        Raises:
+            FileExistsError: The folder has files.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise FileExistsError(f"Team.save: {folder} has files; give a new folder")
+        places = {name: f"{number}_{re.sub(NO_WORD, '_', name)[:60]}" for number, name in enumerate(self.policies)}
+        for name, place in places.items():
+            self.policies[name].save(folder / place)
+        described = json.dumps({**describe_team(self), "folders": places}, indent=1)
+        (folder / TEAM).write_text(described + "\n", encoding="utf-8")  # last: a folder with this file is whole
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path, base: str | Sequence[str] = ()) -> "Team":
+        """Return the team that `save` wrote, with its optimizers.
+
+        Args:
+            folder: The folder.
+            base: Hub ids of the models that its adapters need; no other model is fetched.
+
+        Returns:
+            The team.
+
+        Raises:
+            FileNotFoundError: The folder holds no `team.json`, so no whole team.
+            PolicyError: An adapter needs a model of the hub that `base` does not name.
+        """
+        described = json.loads((Path(folder) / TEAM).read_text(encoding="utf-8"))
+        return cls.restored(described, {name: Path(folder) / one for name, one in described["folders"].items()}, base)
+
+    @classmethod
+    def restored(cls, described: Mapping[str, Any], places: Mapping[str, Path], base: str | Sequence[str]) -> "Team":
+        """Return the team that `describe_team` described, with its policies from the folders `places`."""
+        from mas_lab.backends.loading import restore_policies
+
+        policies = restore_policies(places, base)
+        sampling = {agent: Sampling(**fields) for agent, fields in described["sampling"].items()}
+        players = {agent: policies[name] for agent, name in described["agents"].items()}
+        return cls(players, sampling, described["frozen"])
 
     @classmethod
     def shared(cls, policy: Policy, agents: Iterable[str], **settings) -> "Team":

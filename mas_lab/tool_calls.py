@@ -51,15 +51,6 @@ def response_template(tokenizer: Any) -> Mapping[str, Any]:
     return tokenizer.response_template
 
 
-def forget_patterns(tokenizer: Any) -> None:
-    """Forget a response template of somebody else, whose patterns could take for ever on some answer.
-
-    `response_template` then takes TRL's, or says what to set.
-    """
-    if getattr(tokenizer, "response_template", None) != QWEN3:
-        tokenizer.response_template = None
-
-
 def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, prompt: str = "") -> tuple[Message, str]:
     """Return the message of an answer, and its status.
 

@@ -167,24 +167,6 @@ def blend(own, prior, share):
     return own if prior is None else prior if own is None else share * own + (1 - share) * prior
 
 
-def own_optimal(rows, squares):
-    """b* of the agent's other episodes in the task, mixed with b* of its other tasks."""
-    credits = row_credits(rows)
-
-    def optimum(places):
-        weight = math.fsum(squares[j] for j in places)
-        return math.fsum(squares[j] * credits[j] for j in places) / weight if weight else None
-
-    def center(i):
-        groups, others, rest = of_agent(rows, i)
-        unit = mean([squares[j] for g in groups.values() for j in g])
-        n = math.fsum(squares[j] for j in others) / unit
-        found = blend(optimum(others), optimum(rest), own_share(n, credits, groups))
-        return credits[i] if found is None else found
-
-    return with_center(rows, credits, center)
-
-
 def own_robust(rows):
     """The mean of the agent's other episodes in the task, mixed with what the team and its other tasks let expect."""
     credits = row_credits(rows)

@@ -7,7 +7,6 @@ and made on the spot. Leaves out: anything a test asserts.
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -20,7 +19,6 @@ import torch
 import mas_lab as lab
 from mas_lab.env import Step, Task
 from mas_lab.runs.manifest import TABLES, Manifest, digest
-from mas_lab.runs.trust import mark_own
 
 torch.set_num_threads(1)
 WORDS = tuple(f"w{i}" for i in range(8))
@@ -196,13 +194,6 @@ def recorded(run: Path, without: str = "", **changes) -> None:
     config.pop(without, None)
     (run / "run.json").write_text(json.dumps(config))
     Manifest(run).add({"run.json": digest((run / "run.json").read_bytes())})
-    mark_own(run)
-
-
-def copied(run: Path, folder: Path) -> Path:
-    """A copy of a run as if it had been trained there; it is read without a child process."""
-    mark_own(shutil.copytree(run, folder))
-    return folder
 
 
 def bits(run: Path) -> dict[str, str]:

@@ -16,8 +16,9 @@ import mas_lab
 ROOT = Path(mas_lab.__file__).parent
 FLOORS = (
     ("paths", "plain", "display", "arguments", "lazy"),
-    ("table", "describe", "env", "policy", "team", "locks", "losses", "child", "tool_calls", "check"),
+    ("table", "describe", "env", "policy", "locks", "losses", "child", "tool_calls", "check"),
     ("backends",),
+    ("team",),
     ("cells",),
     ("recipes",),
     ("explain",),

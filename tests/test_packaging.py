@@ -75,8 +75,8 @@ def test_the_floor_is_the_low_end_of_every_range():
         assert same or requirement.name in higher, f"{requirement.name}: floor {floor}, tested at {version}"
 
 
-UNDECLARED = {"mas_lab", "google", "eryx", "trackio", "openai", "verl", "omegaconf", "transfer_queue", "starlette"}
-"""eryx: pyeryx declares it, which no Python below 3.12 installs. trackio, openai: a tracker and a client are the user's
+UNDECLARED = {"mas_lab", "google", "eryx", "openai", "verl", "omegaconf", "transfer_queue", "starlette"}
+"""eryx: pyeryx declares it, which no Python below 3.12 installs. openai: a client is the user's
 to install. verl, and what it brings: a trainer that takes a run over. starlette: vLLM brings its server's framework."""
 
 

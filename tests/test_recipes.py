@@ -28,7 +28,6 @@ TABLE = {
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "own_pooled": (PLAYED, ROLE, RETURN, (None, None), None, ("agent",), CLIPPED, "token"),
-    "own_optimal": (PLAYED, ROLE, RETURN, (None, None), lab.optimal_mean(), ("agent",), CLIPPED, "token"),
     "own_robust": (PLAYED, ROLE, RETURN, (None, None), lab.shrunken_mean(), ("agent",), CLIPPED, "token"),
     "c3": (lab.tree(4, follow=2), TURN, lab.counterfactual(), (None, None), "loo", "none", PLAIN, "token"),
     "ccpo": (lab.without(8), ROLE, lab.difference_return(), (None, None), None, None, CLIPPED, "token"),
@@ -59,7 +58,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         assert lab.RECIPES[name].same_prompt == (name in ("at_grpo", "c3"))
         released = (lab.RECIPES[name].ddof, lab.RECIPES[name].lone)
         assert released == ((1, "reward") if name == "dr_mas_released" else (0, "zero"))
-        assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_optimal", "own_robust") else None)
+        assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_robust") else None)
         text = json.dumps(describe(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]
         assert json.dumps(describe(from_data(json.loads(text)))) == text

@@ -5,12 +5,13 @@
     python benchmarks/foretold/analyse.py                                          # what came of it
 
 Writes `data/results/foretold/predictions/SETTING.csv` and the record of a study, `data/results/foretold/SETTING/`.
-`README.md` has the protocol. The recorded predictions also hold `gain`, `policy_gain`, `weighted_gain`, `snr` and
-`progress`, which `advise` had until they failed. The analysis needs them, so keep the recorded files. `--check` builds
-a setting and plays a few episodes; it trains nothing. Leaves out: the analysis.
+`README.md` has the protocol. The recorded predictions also hold `gain`, `policy_gain`, `weighted_gain`, `snr`,
+`progress` and `sigma_ratio`, which the kit had until they failed. The analysis needs them, so keep the recorded files.
+`--check` builds a setting and plays a few episodes; it trains nothing. Leaves out: the analysis.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,10 @@ import yaml
 from drawn import Drawn
 
 import mas_lab as lab
-from mas_lab.explain.moments import pooled_inflation
 from mas_lab.study.record import is_record, ship
+
+sys.path.append(str(Path(__file__).parents[1]))
+from lemma import baseline_ratio
 
 HERE, OUT = Path(__file__).parent, Path("data/results/foretold")
 RUNS = Path("runs/foretold")
@@ -37,7 +40,7 @@ LOOKS = (100, 101, 102)
 HELD_OUT, REPEATS = 64, 4
 EQUAL = 1e-9
 UNTRAINED = "grpo and dr_mas give the same advantages, so both are the same training"
-SEEN = ["signal", "spoke", "peerless", "sigma_ratio"]
+SEEN = ["signal", "spoke", "peerless"]
 
 
 def slug(name: str) -> str:
@@ -84,10 +87,9 @@ def looked_at(name: str, model: str, seed: int, tasks: int = TASKS) -> pd.DataFr
     own = lab.RECIPES["dr_mas"].advantages(turns)["advantage"]
     turns = lab.RECIPES["grpo"].advantages(turns)
     apart = (turns["advantage"] - own).abs().max()
-    said = lab.advise(turns, env.agents)[["agent", "rows", *SEEN]]
-    size = pooled_inflation(lab.inflation(turns))[["agent", "F"]]
-    norms = lab.baseline_ratio(team, turns, rows=1)[["agent", "measured"]].rename(columns={"measured": "norm_ratio"})
-    return said.merge(size, on="agent", how="left").merge(norms, on="agent", how="left").assign(seed=seed, apart=apart)
+    said = lab.RewardInspector(turns, agents=env.agents).table[["agent", "rows", *SEEN, "F"]]
+    norms = baseline_ratio(team, turns, rows=1)[["agent", "measured"]].rename(columns={"measured": "norm_ratio"})
+    return said.merge(norms, on="agent", how="left").assign(seed=seed, apart=apart)
 
 
 def foretell(name: str) -> Path:

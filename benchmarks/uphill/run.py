@@ -54,7 +54,11 @@ def foretell(number: int) -> pd.DataFrame:
     except ValueError as error:
         return pd.DataFrame([{"team": number, "left_out": f"{type(error).__name__}: {error}"[:200]}])
     turns = lab.group(turns, by="task", credit=lab.episode_return())
-    facts = lab.advise(turns, env.agents)[["agent", "spoke"]].merge(gain(turns), on="agent", how="left")
+    facts = (
+        lab.RewardInspector(turns, agents=env.agents)
+        .table[["agent", "spoke"]]
+        .merge(gain(turns), on="agent", how="left")
+    )
     return found.merge(facts, on="agent", how="left").assign(team=number, left_out="")
 
 
@@ -62,7 +66,7 @@ def gain(turns: pd.DataFrame) -> pd.DataFrame:
     """Return each agent's gain of an own mean in squared signal-to-noise ratio, from its credits (docs/theory.md).
 
     A row has the weight 1 / n_k in its agent's mean in a task and 1 / N in the mean of all: no agent of these teams
-    speaks twice in an episode. An earlier `lab.advise` judged by this number, until it failed here.
+    speaks twice in an episode. The kit once judged by this number, until it failed here.
     """
     found = pd.DataFrame(lab.inflation(turns))
     parts = found[["agent", "n_k"]].assign(own=1, everyone=found["n_k"] / found["N"])

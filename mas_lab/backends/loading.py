@@ -8,14 +8,11 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mas_lab.arguments import check_arguments
 from mas_lab.backends.torch.source import Source, options_of, read_record
 from mas_lab.policy import Policy, PolicyError
-
-if TYPE_CHECKING:
-    from mas_lab.backends.torch.base import SavedWeights
 
 MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
 """The class of each back end that trains in torch."""
@@ -136,17 +133,6 @@ def restore_policies(directories: dict[str, str | Path], base: str | Sequence[st
         policies[name].name = record["name"]
         policies[name].load(Path(directories[name]))
     return policies
-
-
-def open_weights(weights: "dict[str, SavedWeights]", backend: str = "torch", **options) -> dict[str, Policy]:
-    """Return policies by name from weights of another user (`mas_lab.backends.torch.base.SavedWeights`)."""
-    if backend == "tinker":
-        raise PolicyError("backend 'tinker' takes no weights from here; load the team with backend='torch' or 'vllm'")
-    make = _model_class(backend)
-    from mas_lab.backends.torch.base import open_one
-
-    bases: dict[str, list[Any]] = {}
-    return {name: open_one(make, name, one, options, bases) for name, one in weights.items()}
 
 
 def _model_class(backend: str):

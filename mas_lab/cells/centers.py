@@ -1,16 +1,11 @@
 """Centers and scales that are more than a statistic of the row's group: each is a `Center` or `Scale` of cell 3.
 
-`running_mean` learns from step to step. `optimal_mean` and `shrunken_mean` use an agent's other tasks, and how much a
-row moves the weights. For agent k let R be the credit of a row and z its score, see `row_scores`. Without the row's
-own episode, a baseline is independent of what the row says, so the expected gradient stays the same. Its noise is least
-at
-
-    b* = E[|z|^2 R] / E[|z|^2] = E[R] + Cov(|z|^2, R) / E[|z|^2].
-
-A group of few rows says little about b* or E[R], so both centers mix it with a prior from the agent's other tasks. The
-weight of n other rows of the group is n tau^2 / (n tau^2 + sigma^2). Here sigma^2 is the variance within the agent's
-groups, and tau^2 the variance between the groups' expectations, both by the moments of an analysis of variance. This is
-the shrinkage of James and Stein. Leaves out: means, maxima and deviations of groups (`normalization`).
+`running_mean` learns from step to step. `shrunken_mean` also uses an agent's other tasks: a group of few rows says
+little about the expected credit E[R] of agent k, so it mixes the group's mean with a prior. Without the row's own
+episode, a baseline is independent of what the row says, so the expected gradient stays the same. The weight of n other
+rows of the group is n tau^2 / (n tau^2 + sigma^2). Here sigma^2 is the variance within the agent's groups, and tau^2
+the variance between the groups' expectations, both by the moments of an analysis of variance. This is the shrinkage of
+James and Stein. Leaves out: means, maxima and deviations of groups (`normalization`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,16 +18,10 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import is_flat, statistics_of
-from mas_lab.cells.update import learners, row_scores
-from mas_lab.locks import locked
-from mas_lab.policy import SAMPLED
 from mas_lab.table import plain, require, trained
-from mas_lab.team import Team
 
 COLUMNS = ["task", "episode", "agent", "credit", "group"]
 AGENT, OWN = ["agent"], ["agent", "group"]
-LEAST = 1e-9
-"""Smallest sum of |z|^2, relative to the agent's largest |z|^2, that is more than a rounding error."""
 
 
 @dataclass(frozen=True)
@@ -156,36 +145,6 @@ def _squared_deviations(credits: pd.Series) -> float:
 
 
 @dataclass(frozen=True)
-class optimal_mean:
-    """Center: the baseline of least noise, b* = sum |z|^2 R / sum |z|^2 over the agent's other episodes of the group.
-
-        center = (1 - w) B + w * sum over others |z|^2 R / sum over others |z|^2
-
-    B is the same ratio over all rows of the agent in other tasks. w is the weight at the top of this file, with n = sum
-    over others |z|^2 / mean |z|^2. For a frozen agent, |z|^2 counts as 1. It costs a forward and a backward pass per
-    row.
-    """
-
-    needs_team = True
-
-    def __call__(self, turns: pd.DataFrame, team: Team) -> pd.Series:
-        """Return the baseline of each row.
-
-        Args:
-            turns: Table with `task`, `episode`, `agent`, `credit`, `group`, and the columns of a rollout.
-            team: The team that played `turns`, with the same weights.
-        """
-        rows = _in_order(turns, "optimal_mean")
-        credit, square = rows["credit"], squared_scores(team, rows).fillna(1.0)
-        others, rest = elsewhere(rows, OWN, "episode", square), elsewhere(rows, AGENT, "task", square)
-        least = LEAST * square.groupby(rows["agent"], observed=True).transform("max")
-        own = elsewhere(rows, OWN, "episode", square * credit) / others.where(others > least)
-        prior = elsewhere(rows, AGENT, "task", square * credit) / rest.where(rest > least)
-        unit = square.groupby(rows["agent"], observed=True).transform("mean")
-        return _in_place(blended(own, prior, share_of_own(rows, others / unit, credit)), turns)
-
-
-@dataclass(frozen=True)
 class shrunken_mean:
     """Center: the agent's mean, with a prior from the team and the agent's other tasks.
 
@@ -209,18 +168,6 @@ class shrunken_mean:
         usual = elsewhere(rows, AGENT, "task", credit - of_task) / elsewhere(rows, AGENT, "task", one)
         own = elsewhere(rows, OWN, "episode", credit) / others
         return _in_place(blended(own, of_others + usual, share_of_own(rows, others, credit - of_task)), turns)
-
-
-def squared_scores(team: Team, rows: pd.DataFrame) -> pd.Series:
-    """Return |z|^2 of each row; NaN if its agent is frozen, or its back end keeps the gradient."""
-    require(rows, ["agent", *SAMPLED], "optimal_mean")
-    found = pd.Series(np.nan, rows.index)
-    with locked(learners(team)):
-        for name, policy in team.policies.items():
-            if policy.capabilities.gradients:
-                for row, square in row_scores(policy, rows[rows["agent"].isin(team.learners(name))]):
-                    found[row] = square
-    return found
 
 
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:

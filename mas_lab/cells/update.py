@@ -435,19 +435,6 @@ def share_table(parts: Sequence[pd.DataFrame], shares: Sequence[np.ndarray]) -> 
     return pd.concat(tables[1:] or tables, ignore_index=True)
 
 
-def row_scores(policy: Policy, rows: pd.DataFrame) -> Iterator[tuple[Any, float]]:
-    """Yield the label and |z|^2 of each row. Its score z is the gradient of its summed log-probability.
-
-    Until the next row, the policy's gradient is -z. |z|^2 says how much the row moves the weights. It is exact, over
-    all parameters that the policy trains, and costs a forward and a backward pass.
-    """
-    with restored_gradients(policy):
-        for label, sample in zip(rows.index, samples_of(rows, advantage=1.0, weight=1.0), strict=True):
-            policy.forward_backward([sample], reinforce())
-            yield label, policy.gradient_norm() ** 2
-            policy.set_gradients(None)
-
-
 @contextmanager
 def restored_gradients(policy: Policy) -> Iterator[None]:
     """Start without gradients, and put the policy's own back afterwards."""

@@ -1,10 +1,9 @@
-"""Measure what a baseline does to each agent's gradient: shares, counterfactual norms, the lemma on a batch.
+"""Measure what a row or a baseline does to each agent's gradient: shares, and counterfactual norms.
 
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,16 +17,12 @@ from mas_lab.cells.update import (
     policy_batches,
     require_finite,
     restored_gradients,
-    row_scores,
     share_table,
     token_shares,
 )
-from mas_lab.display.documented_frame import documented
-from mas_lab.explain.moments import both_baselines
 from mas_lab.locks import locked
 from mas_lab.losses import Loss, clipped
 from mas_lab.policy import PolicyError, samples_of
-from mas_lab.table import require
 from mas_lab.team import Team
 
 LEVELS = {"agent": ["agent"], "group": ["agent", "group"], "sample": ["agent", "group", "row"]}
@@ -117,56 +112,6 @@ def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
     return summed.sort_values("share", key=abs, ascending=False, ignore_index=True)
 
 
-def baseline_ratio(
-    team: Team,
-    turns: pd.DataFrame,
-    loss: Loss = clipped(0.2),  # noqa: B008 - a frozen value
-    aggregate: str = "token",
-    rows: int = 64,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Return for each agent the ratio of squared gradient norms, global over agent-wise baseline.
-
-    The ratio is measured on one batch and predicted from moments. The measurement costs two `update`s. |z|^2 costs one
-    pass per row, so it is taken from a sample of rows. No step is made.
-
-    Args:
-        team: The team whose gradients are measured.
-        turns: Table with the columns `task`, `episode`, `agent` and `credit`.
-        loss: Loss of the cell `update`. Default: `clipped(0.2)`.
-        aggregate: How `update` averages the token losses. Default: "token".
-        rows: The most rows per agent for |z|^2. Default: 64.
-        seed: Seed for the draw of these rows.
-
-    Returns:
-        A table with a row per policy and agent. `n` and `sampled` count all rows of the agent and those drawn.
-        `norm_global` and `norm_agent` are the norms of the agent's whole batch gradient G. `z_square`, `F`, `V`,
-        `delta_global` and `delta_agent` are the terms of the prediction.
-        `measured` = |G_global|^2 / |G_agent|^2.
-        `predicted` = (E|z|^2 F + delta_global) / (E|z|^2 V + delta_agent).
-        F and V are over all rows of the agent (see `moments`). E|z|^2 and its covariances with the squared advantages,
-        the deltas, are over the sampled rows.
-
-    Raises:
-        TableError: A column is missing or holds no number.
-    """
-    require(turns, ["task", "episode", "agent", "credit"], "baseline_ratio")
-    found = []
-    with locked(learners(team)):
-        for batch in chain(*policy_batches(team, turns, loss, aggregate)):
-            advantages = both_baselines(batch.table)
-            measured = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
-            for agent, own in batch.rows.groupby("agent", sort=False):
-                chosen = own.index if len(own) <= rows else own.sample(rows, random_state=seed).index.sort_values()
-                squared = pd.DataFrame({name: values.loc[own.index] ** 2 for name, values in advantages.items()})
-                moments = _prediction(pd.Series(squared_scores(batch, chosen), index=chosen), squared)
-                norms = {f"norm_{name}": norm[agent] for name, norm in measured.items()}
-                ratio = (norms["norm_global"] / norms["norm_agent"]) ** 2 if norms["norm_agent"] else np.nan
-                found.append({"policy": batch.name, "agent": agent, "n": len(own), "sampled": len(chosen), **moments,
-                              **norms, "measured": ratio})  # fmt: skip
-    return documented(pd.DataFrame(found), "baseline_ratio")
-
-
 def norm_without(batch: PolicyBatch, row: int) -> float:
     """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
     agent = batch.rows.loc[row, "agent"]
@@ -188,22 +133,3 @@ def norms_with(batch: PolicyBatch, advantages: pd.Series) -> tuple[float, dict[s
     with restored_gradients(batch.policy):
         compute_gradients(other)
         return batch.norm, other.norms
-
-
-def squared_scores(batch: PolicyBatch, rows: pd.Index) -> np.ndarray:
-    """Return |z|^2 of each row, where z, its weighted score, is the gradient of -log pi at advantage 1."""
-    squares = [square for _, square in row_scores(batch.policy, batch.rows.loc[rows])]
-    return np.array(squares) * batch.rows.loc[rows, "weight"].to_numpy() ** 2
-
-
-def _prediction(square_R: pd.Series, squared: pd.DataFrame) -> dict[str, Any]:
-    """Return the terms of the lemma from |z|^2 of some rows and both squared advantages of all rows."""
-    mean = square_R.mean()
-    terms: dict[str, Any] = {"z_square": mean}
-    for name, letter in (("global", "F"), ("agent", "V")):
-        terms[letter] = squared[name].mean()
-        drawn_R = squared.loc[square_R.index, name]
-        terms[f"delta_{name}"] = ((square_R - mean) * (drawn_R - drawn_R.mean())).mean()
-    below = mean * terms["V"] + terms["delta_agent"]
-    above = mean * terms["F"] + terms["delta_global"]
-    return terms | {"predicted": above / below if below > 0 else np.nan}

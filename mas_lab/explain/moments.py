@@ -71,22 +71,25 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
 
 
 def pooled_inflation(found: pd.DataFrame, by: Sequence[str] = ("agent",)) -> pd.DataFrame:
-    """Return a row per agent of `inflation`'s table: `n` rows in all, and over them `b`, `v`, `F` and `signal`.
+    """Return a row per agent of `inflation`'s table: `n` rows, and over them `b`, `v`, `F`, `signal` and `peerless`.
 
     `by` names the columns of that table to group by; with "step", there is a row for each step. b, v and F are the
     means of b_k, v_k and F_k over rows. The rows of a flat task count as 0 (see the top of this file).
 
     `signal` is computed from the pooled sigma_k^2 and (mu_k - mu)^2, in the units of the credit. A flat task adds
     nothing to them. A mean of the tasks' own ratios would give a task with almost equal credits the same weight as one
-    in which credits differ.
+    in which credits differ. `peerless` is the share of rows that are alone or among equal credits in their task, of
+    those in tasks whose credits vary. Only a global mean trains on them.
     """
     found = pd.DataFrame(found)
     squares = {"within": found["sigma_k"] ** 2, "offset": _offset(found) ** 2}
-    parts = found[["b_k", "v_k", "F_k"]].fillna(0.0).assign(**squares).mul(found["n_k"], axis=0)
+    counts = {"varied": ~found["flat"], "alone": ~found["flat"] & ((found["n_k"] == 1) | found["flat_k"])}
+    parts = found[["b_k", "v_k", "F_k"]].fillna(0.0).assign(**squares, **counts).mul(found["n_k"], axis=0)
     summed = parts.assign(n=found["n_k"]).groupby([found[name] for name in by], sort=False, observed=True).sum()
     means = summed[["b_k", "v_k", "F_k"]].div(summed["n"], axis=0).set_axis(["b", "v", "F"], axis=1)
     signal = _signal(summed["within"], summed["offset"])
-    return means.assign(signal=signal).reset_index().assign(n=summed["n"].to_numpy())
+    peerless = summed["alone"] / summed["varied"].where(summed["varied"] > 0)
+    return means.assign(signal=signal, peerless=peerless).reset_index().assign(n=summed["n"].to_numpy())
 
 
 def _offset(found: pd.DataFrame) -> pd.Series:

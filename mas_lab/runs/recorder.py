@@ -26,7 +26,6 @@ from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, is_litter, patiently, remedy, write_bytes, write_table
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, UPHILL, Checkpoint, Run
-from mas_lab.runs.trust import mark_own, refuse_untrusted
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
@@ -69,12 +68,11 @@ class Recorder(Run):
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
-            if is_there := self._was_started():
-                refuse_untrusted(self.folder)
-                if different := differences(decisive(self.config), decisive(config)):
-                    raise RunError(
-                        f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
-                    )
+            is_there = self._was_started()
+            if is_there and (different := differences(decisive(self.config), decisive(config))):
+                raise RunError(
+                    f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
+                )
             try:
                 if is_there:
                     self._goes_on_with = config
@@ -127,7 +125,6 @@ class Recorder(Run):
             self._remind(watch, new)
             self._write(staged, step, team, watch, states)
         self._claim()
-        mark_own(self.folder)
         return step, states
 
     def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
@@ -143,7 +140,6 @@ class Recorder(Run):
         checkpoint.load_into(team)
         self._forget_after(checkpoint.step)
         self._tidy()
-        mark_own(self.folder)
         self._remembered = checkpoint.state["watch"]
         self._remind(watch, self)
         return checkpoint.step, recorded

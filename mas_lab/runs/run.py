@@ -6,7 +6,6 @@
     runs/<name>/scores/000100-1f2e3d4c.parquet   scores on held-out tasks after 100 steps
     runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
     runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
-    runs/<name>/own.txt                          which computer wrote run.json, see `trust`
     runs/<name>/training.lock                    locked by the process that trains here
     runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
 
@@ -15,6 +14,7 @@ Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -40,9 +40,10 @@ from mas_lab.runs.disk import (
     write_json,
 )  # fmt: skip
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part
-from mas_lab.runs.trust import foreign, is_own, refuse_untrusted
-from mas_lab.team import Sampling, Team, describe_team
+from mas_lab.team import Team, describe_team
 
+LARGEST = 2 * 2**30
+"""Most bytes of an unpacked zip."""
 FORMAT = 4
 """The format of a run; others are refused."""
 MACHINE = ("save_every", "workers", "step_timeout", "check", "uphill")
@@ -135,30 +136,11 @@ class Checkpoint:
 
         return Tokenizer.from_file(str(path))
 
-    def team(self, base: str | Sequence[str] = (), trusted: bool = True) -> Team:
-        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters.
-
-        Tokenizers in a folder that is not `trusted` are first tried in a child process.
-        """
-        from mas_lab.backends.loading import restore_policies
-        from mas_lab.backends.torch.source import Source, read_record
-        from mas_lab.tool_calls import forget_patterns
-
-        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(self.state["team"]["policies"])}
-        tried = []
-        for place in () if trusted else places.values():
-            record = read_record(place)
-            where = Source(**record["source"]).location() if record["lora"] else place
-            tried += [(str(where), record["template"])] if Path(where).is_dir() else []
-        if tried:
-            foreign().refuse_chats(tried)
-        policies = restore_policies(places, base)
-        for policy in () if trusted else policies.values():
-            if policy.made_with is None:
-                forget_patterns(policy.tokenizer)
-        data = self.state["team"]
-        sampling = {agent: Sampling(**fields) for agent, fields in data["sampling"].items()}
-        return Team({agent: policies[name] for agent, name in data["agents"].items()}, sampling, data["frozen"])
+    def team(self, base: str | Sequence[str] = ()) -> Team:
+        """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
+        described = self.state["team"]
+        places = {name: self.folder / "policies" / str(i) for i, name in enumerate(described["policies"])}
+        return Team.restored(described, places, base)
 
 
 class Run:
@@ -299,21 +281,16 @@ class Run:
     def team(self, base: str | Sequence[str] = ()) -> Team:
         """Return the team of the newest checkpoint, rebuilt from the folder alone.
 
-        `base` lists the hub ids of models that its adapters need. A run may come from anybody, so no other model is
-        loaded (PolicyError names the one to list). The tokenizers of a run that was not written on this computer are
-        first tried in a child process, as `load_team` does; RunError names one that fails.
+        `base` lists the hub ids of models that its adapters need; no other model is fetched (PolicyError names the one
+        to list).
         """
-        trusted = self.is_exported or is_own(self.folder)
-        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base, trusted))
+        return self.with_checkpoint(lambda checkpoint: checkpoint.team(base))
 
 
 def load_run(path: str | Path) -> Run:
     """Open a run from its folder or from an exported zip.
 
-    A run may come from anybody. A zip, and a folder that was not written on this computer, are first read and checked
-    in a child process. It may unpack and take up to 2 GiB of memory, and some minutes; the environment variable
-    MAS_LAB_ZIP_GIB sets another number of GiB. macOS does not limit the memory. On Windows, and where there are no
-    processes, only the unpacked size is limited.
+    A run is JSON, safetensors and parquet, which run no code. A zip may unpack to 2 GiB.
 
     Args:
         path: Folder of the run, its name under `runs_dir()`, or an exported zip.
@@ -322,14 +299,14 @@ def load_run(path: str | Path) -> Run:
         The run, with `.turns`, `.stats`, `.recipe`, and, if it is a folder, `.team()`.
 
     Raises:
-        RunError: There is no run, a version with another format wrote it, or a file of somebody else's run is damaged,
-            too large, or not as training writes it.
+        RunError: There is no run, a version with another format wrote it, or a zip is damaged or too large.
     """
     check_arguments(load_run, locals())
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
-            refuse_untrusted(folder)
-            return open_run(folder)
+            run = Run(open_zip(folder) if folder.is_file() else folder)
+            refuse_format(run.folder)
+            return run
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
         f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
@@ -337,11 +314,27 @@ def load_run(path: str | Path) -> Run:
     )
 
 
-def open_run(path: Path) -> Run:
-    """Open a run unchecked; raise RunError if its format is another one."""
-    run = Run(path if path.is_dir() else foreign().open_zip(path))
-    refuse_format(run.folder)
-    return run
+def open_zip(path: Path) -> zipfile.Path:
+    """Return the top of an exported run's zip; a member is read only if the manifest names it.
+
+    Raises RunError if it would take more than `LARGEST` bytes, by what zip and parquet say of themselves.
+    """
+    from pyarrow import parquet
+
+    try:
+        archive = zipfile.ZipFile(path)
+        size = sum(member.file_size for member in archive.infolist())
+        if size <= LARGEST:
+            tables = [name for name in archive.namelist() if name.endswith(".parquet")]
+            footers = [parquet.read_metadata(archive.open(name)) for name in tables]
+            size += sum(one.row_group(i).total_byte_size for one in footers for i in range(one.num_row_groups))
+    except Exception as error:  # damaged bytes may raise anything
+        raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
+    if size > LARGEST:
+        raise RunError(f"{path} unpacks to {size / 2**30:,.2f} GiB, more than {LARGEST / 2**30:g}; no run was read")
+    if "run.json" not in archive.namelist():
+        raise RunError(f"{path} holds no run.json, so it was not made by export()")
+    return zipfile.Path(archive)
 
 
 def refuse_format(folder: Files) -> None:

@@ -12,14 +12,13 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.env import Env
-from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.runs.disk import RunError, read_json, read_table, write_json
 from mas_lab.runs.manifest import SCORES
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
-from mas_lab.table import TableError
+from mas_lab.table import TableError, trained
 from mas_lab.team import Team
 from mas_lab.train import train
 from mas_lab.train.budget import KINDS, Usage
@@ -125,14 +124,17 @@ def _agents(run: Run) -> pd.DataFrame:
     windows = []
     for window, steps in ends.items():
         turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
-        windows.append(_advised(turns).assign(window=window))
+        windows.append(_facts(turns).assign(window=window))
     return pd.concat(windows).merge(norms.join(_final_scores(run)).reset_index(), on="agent", how="left")
 
 
-def _advised(turns: pd.DataFrame) -> pd.DataFrame:
+def _facts(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per agent: share of the episodes in which it `spoke`, its `rows`, and the columns of its size."""
     try:
-        size = pooled_inflation(inflation(turns, once_per=baseline_unit(turns)))[["agent", "F"]]
-        return advise(turns).drop(columns="why").merge(size, on="agent", how="left")
+        size = pooled_inflation(inflation(turns, once_per=baseline_unit(turns))).rename(columns={"n": "rows"})
+        episode = turns.groupby(["step", "episode"]).ngroup()[trained(turns)]
+        spoke = (episode.groupby(turns["agent"]).nunique() / episode.nunique()).rename("spoke")
+        return size.merge(spoke.reset_index(), on="agent")
     except TableError:  # credits of a custom plan may not fit any baseline
         return pd.DataFrame({"agent": turns["agent"].unique()})
 

@@ -2,7 +2,7 @@
 
     runs.csv          a row per training: its `cell`, the digest of its code, the amounts spent, and its error
     curves.csv        its scores on held-out tasks, with the amounts spent until then
-    agents.csv        its agents: norms, and the columns of `lab.advise` for its first and last steps
+    agents.csv        its agents: norms, and facts about the rewards of its first and last steps
     rates.csv         the sweeps: every rate that was tried, and which was chosen
     provenance.json   command, date, the whole design, machine, versions
 
@@ -63,9 +63,9 @@ class Results:
         """Return a row per compared cell, agent and `window` (its first or its last steps).
 
         Columns: the agent's norms; its mean local reward per turn on held-out tasks before and after training, which
-        often is its share of right answers; the columns of `lab.advise`; and `F`, see `lab.inflation`. A design may
-        have a `quiz`, an env with the same agents. Then `quiz_before` and `quiz_after` are the agent's mean local
-        reward per episode, on 64 x 4 episodes of the quiz.
+        often is its share of right answers; `rows` and the share of episodes in which it `spoke`; and `signal`,
+        `peerless` and `F`, see `pooled_inflation`. A design may have a `quiz`, an env with the same agents. Then
+        `quiz_before` and `quiz_after` are the agent's mean local reward per episode, on 64 x 4 episodes of the quiz.
         """
         return self._rows("agents")
 

@@ -163,7 +163,7 @@ def _ranks(team: Team):
     """Return the processes of a launcher, or `None` for a single process, which then needs no import of `Ranks`."""
     if int(os.environ.get("WORLD_SIZE", "1")) < 2:
         return None
-    from mas_lab.backends.ranks import Ranks
+    from mas_lab.train.ranks import Ranks
 
     return Ranks.of(team)
 

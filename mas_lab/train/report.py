@@ -1,6 +1,6 @@
 """The result of a training step: its table, its statistics and its scores.
 
-Leaves out: the step itself (`loop`), and reports to other trackers (`contrib.tracking`).
+Leaves out: the step itself (`loop`).
 """
 
 from dataclasses import dataclass, field

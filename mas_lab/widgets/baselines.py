@@ -1,7 +1,7 @@
 """Draw figures that compare the global baseline with the agent's own baseline.
 
 They show what theory says of the gradient, and what was measured. This module leaves out the numbers themselves
-(`diagnostics`, `paired_watch`, `controlled`).
+(`moments`).
 """
 
 from collections.abc import Sequence
@@ -22,10 +22,9 @@ RATIO = "|G|² under the global over the own baseline"
 def controlled_curves(points: pd.DataFrame) -> Figure:
     """Draw the ratio of squared gradient norms over the shift of an agent's rewards, in one colour per number of calls.
 
-    `points`: rows of `controlled_inflation`. Lines show F_k, hollow dots the prediction with the deltas, and filled
-    dots the measurement.
+    `points` has `called`, `shift`, and the ratio as theory says it (`F`, lines) and as it was `measured` (dots).
     """
-    require(points, ["called", "shift", "F", "predicted", "measured"], "controlled_curves")
+    require(points, ["called", "shift", "F", "measured"], "controlled_curves")
     figure = Figure()
     for shade, (called, own) in zip(PALETTE, points.groupby("called"), strict=False):
         for column, (name, mode, symbol) in LOOKS.items():
@@ -41,7 +40,6 @@ def controlled_curves(points: pd.DataFrame) -> Figure:
 
 LOOKS = {
     "F": ("F by theory", "lines", "circle"),
-    "predicted": ("F with deltas", "markers", "circle-open"),
     "measured": ("measured", "markers", "circle"),
 }
 SAME = {"color": NEUTRAL, "width": 1, "dash": "dot"}
@@ -73,8 +71,8 @@ def ratio_dots(pairs: pd.DataFrame, agents: Sequence[str]) -> Figure:
 def theory_against_measurement(ratios: pd.DataFrame, agents: Sequence[str]) -> Figure:
     """Draw the measured ratio of squared norms over the predicted one: one dot per batch and agent, on log scales.
 
-    `ratios`: rows of `baseline_ratio`. The left panel predicts by the rewards alone, F / V. The right one adds the
-    covariances.
+    `ratios`: rows of data/results/ladder_spikes/ratios.csv. The left panel predicts by the rewards alone, F / V. The
+    right one adds the covariances.
     """
     require(ratios, ["agent", "F", "V"], "theory_against_measurement")
     known = ratios[(ratios["V"] > 0) & (ratios["predicted"] > 0) & (ratios["measured"] > 0)]

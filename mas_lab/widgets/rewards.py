@@ -14,7 +14,6 @@ from plotly.graph_objects import Figure
 
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
-from mas_lab.explain.advice import advise
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.table import ages, require, trained
@@ -27,7 +26,7 @@ from mas_lab.widgets.source import Source
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
-COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "F")
+COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "peerless", "F")
 CAPTION = "Who earned what"
 UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
@@ -42,8 +41,8 @@ def reward_table(
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
     has one row, or only equal credits. `malformed`, if tools were offered: share of its rows with a malformed tool
-    call. `age`, under an overlap: mean age of its rows in steps. `b`, `v`, `F` and `signal` are over all of its rows,
-    see `pooled_inflation`.
+    call. `age`, under an overlap: mean age of its rows in steps. `b`, `v`, `F`, `signal` and `peerless` are over all of
+    its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
     require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
@@ -101,7 +100,7 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
 class RewardInspector:
     """Show for each agent its credits, how often it spoke, and how the global and its own baseline would judge it.
 
-    A notebook shows the inspector as it is. Use `.figure()`, `.table`, `.advice` and `.to_html(path)`. `.turn_table`
+    A notebook shows the inspector as it is. Use `.figure()`, `.table` and `.to_html(path)`. `.turn_table`
     treats each turn of an agent separately.
 
     Args:
@@ -122,8 +121,6 @@ class RewardInspector:
         self.turns = self.source.turns(self.step)
         self.table = reward_table(self.turns, agents=self.source.agents)
         """One row per agent, see `reward_table`."""
-        self.advice = advise(self.turns, self.source.agents)
-        """What the rewards show of each agent, see `advise`."""
         self.uphill = self.source.uphill
         """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
 
@@ -189,7 +186,7 @@ class RewardInspector:
         drawn = [figure_html(*one) for one in self._harm()]
         drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 125 * len(agents)))
         curves = "".join(figure_html(*curve) for curve in self._curves())
-        keys = key_html("rewards", self.table.columns) + key_html("advise", self.advice.columns)
+        keys = key_html("rewards", self.table.columns)
         body = (
             f"{self._first()}{''.join(drawn)}{folded('Over training', curves) if curves else ''}{self._numbers()}"
             f"{folded('What the columns mean', keys)}"
@@ -225,9 +222,8 @@ class RewardInspector:
         return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"
 
     def _numbers(self) -> str:
-        behind = table_html(self.advice.drop(columns="why"), f"What the rewards show, step {self.step}")
         table = table_html(self.table, f"Per agent, step {self.step}")
-        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table + behind)
+        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table)
 
     def _curves(self) -> Iterator[tuple[Figure, str, pd.DataFrame]]:
         """Yield the other figures over several training steps, each with a description and its numbers."""

@@ -200,7 +200,7 @@ lab.inflation(credits)[["agent", "n_k", "mu_k", "sigma_k", "mu", "sigma", "b_k",
 #
 # ### What does an own mean give and take?
 #
-# An own mean removes the offset. It also shrinks the rest by $1 - 1/n_k$, and teaches nothing from lone and flat rows. `lab.advise` states both sides for every agent of a rollout: `signal`, and `peerless`, the share of its rows that are lone or flat. These are facts about rewards. **They do not tell which agent will learn more.** A rule made of them was tested twice on settings that were not built for it, and foretold nothing. Notebook 07 has an instrument that did: it looks at gradients.
+# An own mean removes the offset. It also shrinks the rest by $1 - 1/n_k$, and teaches nothing from lone and flat rows. The table of `RewardInspector` states both sides for every agent of a rollout: `signal`, and `peerless`, the share of its rows that are lone or flat. These are facts about rewards. **They do not tell which agent will learn more.** A rule made of them was tested twice on settings that were not built for it, and foretold nothing. Notebook 07 has an instrument that did: it looks at gradients.
 #
 # ### A team of coins
 #
@@ -221,9 +221,7 @@ def coin_help(pay, tasks=64, episodes=8, seed=0):
 
 def numbers(turns, agents):
     """Size and signal of these agents, and what else their rewards show."""
-    size = lab.inflation(turns).assign(F=lambda table: table["F_k"].fillna(0) * table["n_k"]).groupby("agent")
-    F = (size["F"].sum() / size["n_k"].sum()).rename("F")
-    told = lab.advise(turns).set_index("agent").join(F)
+    told = lab.RewardInspector(turns).table.set_index("agent")
     return told.loc[list(agents), ["spoke", "rows", "peerless", "F", "signal"]]
 
 

@@ -15,8 +15,8 @@ RECORDED = True  # False: train here, one seed, instead of loading the six recor
 
 # %%
 import json
-from functools import partial
 
+import numpy as np
 import pandas as pd
 import torch
 from IPython.display import display
@@ -90,7 +90,7 @@ pd.DataFrame({n: worst_case(n) for n in (4, 8, 16)}).T.rename_axis("N")
 #
 # The theory is about expectations over rows, but *one* vector moves the weights: the gradient of a batch. Do the two agree? We invent the rewards and keep everything else real: completions of the pocket model, log-probabilities, gradients.
 #
-# Solver and verifier answer 16 problems, with 8 trajectories each. `lab.controlled` leaves the verifier in only `called` of the 8. It pays every trajectory random noise, minus `shift` where the verifier spoke. With p = called/8 the theory says
+# Solver and verifier answer 16 problems, with 8 trajectories each. `paid` leaves the verifier in only `called` of the 8. It pays every trajectory random noise, minus `shift` where the verifier spoke. With p = called/8 the theory says
 #
 # $$F = \frac{1 + \mathrm{shift}^2 (1-p)^2}{1 + \mathrm{shift}^2\, p\, (1 - p)} .$$
 
@@ -103,19 +103,46 @@ team = lab.Team({agent: lab.load_policy(env.pocket) for agent in env.agents}, fr
 turns = lab.rollout(env, team, env.tasks(2 if SMOKE else 16, "train", seed=0), lab.episodes(8), seed=0)
 SHIFTS = (0, 4) if SMOKE else (0, 1, 2, 4, 8)
 
-measure = partial(lab.controlled_inflation, team, turns, "verifier", draws=1 if SMOKE else 4)
-controlled_curves(pd.DataFrame([measure(called, shift) for called in (2, 4, 6) for shift in SHIFTS]))
+
+def noise(rng, n):
+    drawn = rng.normal(size=n)
+    return (drawn - drawn.mean()) / drawn.std()  # mean 0 and deviation 1, whatever is drawn
+
+
+def paid(called, shift, seed):
+    """The same completions, with the verifier in `called` trajectories of each problem, and made-up rewards."""
+    rng, reward = np.random.default_rng(seed), {}
+    for _, episodes in turns.groupby("task")["episode"].unique().items():
+        reward |= dict(zip(episodes[:called], noise(rng, called) - shift, strict=True))
+        reward |= dict(zip(episodes[called:], noise(rng, 8 - called), strict=True))
+    heard = turns.groupby("task")["episode"].transform(lambda names: names.isin(names.unique()[:called]))
+    kept = turns[(turns["agent"] != "verifier") | heard]
+    return kept.assign(reward=kept["episode"].map(reward))
+
+
+def squared_norm(table, recipe):
+    """Of the verifier's gradient under a recipe; a learning rate of 0 moves nothing."""
+    compared = lab.RECIPES[recipe].replace(credit=lambda rows: rows["reward"]).advantages(table)
+    return lab.update(team, compared, lr_scale=0.0).set_index("agent").loc["verifier", "grad_norm"] ** 2
+
+
+def measured(called, shift):
+    tables = [paid(called, shift, seed) for seed in range(1 if SMOKE else 4)]
+    by_rewards = lab.inflation(tables[0].assign(credit=tables[0]["reward"])).set_index("agent").loc["verifier", "F_k"]
+    both = [sum(squared_norm(table, recipe) for table in tables) for recipe in ("grpo", "dr_mas")]
+    return {"called": called, "shift": shift, "F": by_rewards.mean(), "measured": both[0] / both[1]}
+
+
+controlled_curves(pd.DataFrame([measured(called, shift) for called in (2, 4, 6) for shift in SHIFTS]))
 
 # %% [markdown]
-# *Explain.* Filled dots are measured. They show the squared norm of the verifier's gradient under the global baseline, divided by the one under its own. Each is averaged over four draws of the noise. Hollow dots add the covariance terms Δ of the paper's lemma, estimated from the same rows:
-#
-# $$\frac{\mathbb E\|g_{\text{global}}\|^2}{\mathbb E\|g_{\text{own}}\|^2} = \frac{\mathbb E\|z\|^2\,F_k + \Delta_k^{\text{global}}}{\mathbb E\|z\|^2 + \Delta_k^{\text{own}}}, \qquad z = \nabla\log\pi .$$
+# *Explain.* Lines are F. Dots are measured: the squared norm of the verifier's gradient under the global baseline, divided by the one under its own, over four draws of the noise.
 #
 # - If it is called rarely (2 of 8), the gradient grows with the shift. It stops growing near 3 = (8 − 2)/2, because a rare agent's mean also enlarges σ.
 # - If it is called in half of the trajectories, it does not grow at all: p = 1/2 makes F = 1 exactly.
 # - If it is called often (6 of 8), the global baseline makes it *smaller*.
 #
-# The filled dots follow the theory, but they deviate more for larger shifts. The formula treats rows one by one; in one batch, the gradients of rows also align or cancel. So a large gradient takes a distant mean **and** rare calls.
+# The dots follow the theory, but they deviate more for larger shifts. The formula leaves out which rows get the large advantages, and treats rows one by one; in one batch, the gradients of rows also align or cancel. So a large gradient takes a distant mean **and** rare calls.
 
 # %% [markdown]
 # ## The ladder: eight agents, each called more rarely
@@ -135,13 +162,17 @@ def fresh_team():
 
 team = fresh_team()
 turns = lab.rollout(env, team, env.tasks(2 if SMOKE else 16, "train", seed=0), lab.episodes(8), seed=0)
-batch = lab.baseline_ratio(team, lab.RECIPES["grpo"].advantages(turns), rows=4 if SMOKE else 32)
-batch[["agent", "n", "F", "V", "norm_global", "norm_agent"]].round(2)
+compared = {name: lab.RECIPES[recipe].advantages(turns) for name, recipe in (("global", "grpo"), ("own", "dr_mas"))}
+facts = lab.RewardInspector(compared["global"], agents=env.agents).table.set_index("agent")[["rows", "F"]]
+for name, table in compared.items():
+    stats = lab.update(fresh_team(), table, lr_scale=0.0)  # the norms, without a step
+    facts[f"norm_{name}"] = stats.set_index("agent")["grad_norm"]
+facts.round(2)
 
 # %% [markdown]
-# *Explain.* `n` counts the agent's rows. `F` is their mean squared advantage under the global baseline, and `V` under the agent's own. Rows of lone or flat groups have advantage 0 and count as 0. `norm_global` and `norm_agent` are the norms of the whole gradient under each baseline, before clipping.
+# *Explain.* `F` is the mean squared advantage of the agent's `rows` under the global baseline. `norm_global` and `norm_own` are the norms of the whole gradient under each baseline, before clipping.
 #
-# From stage 2 on, the higher a stage, the larger its norm, up to some twenty times the norm of stage 1. But √F is at most 2.6, so the baseline is not the only cause. Look at `n`. A gradient is a mean over rows: 128 rows for stage 1, and a few for the last stage. A mean over few rows has a large norm under any baseline. The own baseline gives these stages 0, because a task has only one or two of their rows. **So the measured ratio has two causes: the offset of the global baseline, and the missing gradient of the own baseline.**
+# From stage 2 on, the higher a stage, the larger its norm, up to some twenty times the norm of stage 1. But √F is at most 2.6, so the baseline is not the only cause. Look at `rows`. A gradient is a mean over rows: 128 rows for stage 1, and a few for the last stage. A mean over few rows has a large norm under any baseline. The own baseline gives these stages 0, because a task has only one or two of their rows. **So the measured ratio has two causes: the offset of the global baseline, and the missing gradient of the own baseline.**
 
 # %% [markdown]
 # ### What those gradients say
@@ -176,7 +207,7 @@ lab.course.check("05.2", judged, praised)
 # %% [markdown]
 # ## Thirty steps
 #
-# The same team is trained twice, by `grpo` and by `dr_mas`, on the same seeds. Step t of both runs draws the same ladders. A `PairedWatch` acts between backward pass and optimizer step. It measures each agent's norm under *both* baselines on the batch of that step. The step itself follows the recipe. Three seeds are recorded (`python benchmarks/gradient_spikes.py --forms ladder`). With `RECORDED = False` you train seed 0 here.
+# The same team is trained twice, by `grpo` and by `dr_mas`, on the same seeds. Step t of both runs draws the same ladders. Three seeds are recorded (`python benchmarks/gradient_spikes.py --forms ladder`), with each agent's norm under *both* baselines on the batch of each step. With `RECORDED = False` you train seed 0 here, and see the norm under its own recipe.
 
 
 # %%
@@ -189,7 +220,7 @@ def said_of(reports):
 
 def learn(recipe, seed, steps):
     """One run, with the same tables as those that are shipped."""
-    team, watch, tokens = fresh_team(), lab.PairedWatch(), 0
+    team, watch, tokens = fresh_team(), lab.SpikeWatch(), 0
     held_out = env.tasks(8 if SMOKE else 128, "test", seed=0)
     scores = [(0, lab.evaluate(env, team, held_out, k=4)["success"].mean())]
     for report in lab.train(env, team, recipe, steps, seed=seed, watch=watch, tasks=4 if SMOKE else 16):
@@ -197,25 +228,25 @@ def learn(recipe, seed, steps):
         tokens += report.tokens
         if (report.step + 1) % 5 == 0 or report.step + 1 == steps:
             scores.append((tokens, lab.evaluate(env, team, held_out, k=4)["success"].mean()))
-    norms = watch.dated(pd.concat([report.stats.assign(step=report.step) for report in reports[recipe]]))
-    tables = norms, pd.DataFrame(scores, columns=["tokens", "success"]), batch, said_of(reports[recipe])
+    norms = pd.concat([report.stats for report in reports[recipe]]).rename(columns={"grad_norm": "norm"})
+    tables = norms, pd.DataFrame(scores, columns=["tokens", "success"]), said_of(reports[recipe])
     return *(table.assign(recipe=recipe, seed=seed) for table in tables), watch
 
 
 reports = {}
+pairs, ratios = (pd.read_csv(RECORDS / f"{name}.csv") for name in ("norms", "ratios"))
 if RECORDED:
-    names = ("norms", "scores", "ratios", "said")
-    norms, scores, ratios, said = (pd.read_csv(RECORDS / f"{name}.csv") for name in names)
+    scores, said = (pd.read_csv(RECORDS / f"{name}.csv") for name in ("scores", "said"))
+    norms = pairs.assign(norm=pairs["norm_global"].where(pairs["recipe"] == "grpo", pairs["norm_agent"]))
 else:
     *tables, watches = zip(*(learn(recipe, 0, 2 if SMOKE else 30) for recipe in ("grpo", "dr_mas")), strict=True)
-    norms, scores, ratios, said = (pd.concat(parts, ignore_index=True) for parts in tables)
+    norms, scores, said = (pd.concat(parts, ignore_index=True) for parts in tables)
 
 # %% [markdown]
 # *Predict:* there are two figures. The first shows the largest norm of the eight agents at each step, under the baseline of the run's own recipe. Where does `grpo` spike, early or late? The second shows success on held-out ladders. Which team climbs?
 
 # %%
-used = norms["norm_global"].where(norms["recipe"] == "grpo", norms["norm_agent"])
-by = norms.assign(policy_norm=used).groupby(["recipe", "seed", "step"], as_index=False, sort=False)
+by = norms.assign(policy_norm=norms["norm"]).groupby(["recipe", "seed", "step"], as_index=False, sort=False)
 norm_lines(by["policy_norm"].max())
 
 # %%
@@ -224,10 +255,10 @@ learning_curves(scores)
 # %% [markdown]
 # *Explain* (the recorded runs). Under `dr_mas` no norm passes 2.7, and the three teams climb to 0.55, 0.53 and 0.56. They do not reach 1: eight stages, each right in 93 of 100 cases, make 0.56. Under `grpo` the largest norms come first: 15.8, 21.9 and 13.6 within the first five steps. In the last five none passes 3.0, 7.0 and 0.8. The teams end at 0.01, 0.03 and 0.06: the norms fall, but success does not rise.
 #
-# Now look at single agents. A dot is one step of one `grpo` run: the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
+# Now look at single agents, in the recorded runs. A dot is one step of one `grpo` run: the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
 
 # %%
-ratio_dots(norms[norms["recipe"] == "grpo"], env.agents)
+ratio_dots(pairs[pairs["recipe"] == "grpo"], env.agents)
 
 
 # %%
@@ -240,7 +271,7 @@ def summary(norms):
     return told.join(by.agg(median_ratio=("ratio", "median"), silent=("silent", "mean"))).round(2)
 
 
-summary(norms)
+summary(pairs)
 
 # %% [markdown]
 # *Explain.* `rows` is the median number of the agent's rows in a step. `silent` is the share of steps in which its own baseline gives it no gradient at all. Stage 1 speaks once in every trajectory, so it has the same norm under both baselines, at every step. Stages 2 to 5 have *smaller* norms under the global one, 0.71 to 0.86 times. They are called often. Only stages 7 and 8 have larger ones, 1.27 and 1.90 times in the median, where there is a ratio. Their own baseline is silent in 30 and in 60 of 100 steps.
@@ -425,6 +456,6 @@ lab.course.check("05.5", token_norms)
 # - Few rows make a large norm under any baseline. A ratio of norms is also large if the own baseline gives almost no gradient.
 # - Ladder: large and harmful. `math`: large and harmless. `paid_help`: harmful and not large.
 #
-# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. `lab.train(..., watch=lab.PairedWatch())` measures both baselines in a run of yours. How would a run go on under the other baseline? `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine`, and changes one thing.
+# Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 and the lemma on gradient norms; GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), section 4.1. How would a run go on under the other baseline? `lab.train(env, team, "dr_mas", steps, run="other", fork="mine")` begins with the steps and weights of the run `mine`, and changes one thing.
 #
 # Next: `06_at_grpo`.

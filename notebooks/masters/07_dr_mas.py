@@ -7,7 +7,7 @@
 #
 # Afterwards you can
 #
-# - say, with a pencil or with `lab.advise`, how much of an agent's advantages is signal, and why this does not tell who will learn more;
+# - say, with a pencil or with `RewardInspector`, how much of an agent's advantages is signal, and why this does not tell who will learn more;
 # - explain why a low learning rate hides the harm of a global mean, and what happens at a higher rate;
 # - measure with `lab.uphill` which recipe's gradient points uphill, and predict with it who will learn more;
 # - report what the recorded studies found on math and search, the tasks of the paper;
@@ -88,7 +88,7 @@ def F(mu, sigma, mu_k, sigma_k):
 lab.course.check("07.1", F)
 
 # %% [markdown]
-# `lab.advise` states such facts for each agent of a rollout. Besides `signal`, it counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change.
+# `RewardInspector` states such facts for each agent of a rollout. Besides `signal`, its table counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change.
 
 
 # %%
@@ -100,12 +100,10 @@ def team_of(env, lr=3e-4):
 env = lab.make_env("paid_help", pay=0.2)
 turns = lab.rollout(env, team_of(env), env.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
 turns = lab.RECIPES["grpo"].advantages(turns)
-advice = lab.advise(turns)
-print(*advice["why"], sep="\n\n")
-advice[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
+lab.RewardInspector(turns).table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
 
 # %% [markdown]
-# These facts recommend nothing, as the last sentence says. What comes of such an offset in training?
+# These facts recommend nothing: rewards do not tell whether an own mean pays. What comes of such an offset in training?
 #
 # ## How much harm? It depends on the rate
 #
@@ -164,7 +162,7 @@ signals = {}
 for percent in range(20, 101):
     paid = turns["team_reward"].mask((turns["agent"] == "helper") & turns["success"], percent / 100)
     fresh = turns.drop(columns=["credit", "group", "center", "scale", "advantage"]).assign(team_reward=paid)
-    facts = lab.advise(lab.group(fresh, by="task", credit=lab.episode_return())).set_index("agent")
+    facts = lab.RewardInspector(lab.group(fresh, by="task", credit=lab.episode_return())).table.set_index("agent")
     signals[percent / 100] = facts.loc["helper", "signal"]
 pay = min(signals, key=lambda one: abs(signals[one] - 0.5))
 ### STARTER
@@ -205,7 +203,7 @@ for name, options in {"math": {}, "math with a fixer": {"fixer": True}, "search"
     env = lab.make_env(name.split()[0], **options)
     team = lab.Team.per_agent(lambda agent, env=env: lab.load_policy(env.pocket), env.agents)
     first = lab.rollout(env, team, env.tasks(8 if SMOKE else 48, "train", seed=0), lab.episodes(8), seed=0)
-    asked.append(lab.advise(lab.group(first, by="task", credit=lab.episode_return())).assign(team=name))
+    asked.append(lab.RewardInspector(lab.group(first, by="task", credit=lab.episode_return())).table.assign(team=name))
 pd.concat(asked)[["team", "agent", "spoke", "rows", "peerless", "signal"]].round(2)
 
 # %% [markdown]
@@ -236,11 +234,13 @@ pd.concat(pieces)[["global", "own mean", "own scale", "own", "pairs", "final_low
 stakes = lab.make_env("stakes")
 helped = lab.Team.per_agent(lambda agent: lab.load_policy(stakes.pocket), stakes.agents, frozen=("solver", "clerk"))
 first = lab.rollout(stakes, helped, stakes.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
-facts = lab.advise(lab.group(first, by="task", credit=lab.episode_return()))
-facts[["agent", "spoke", "rows", "peerless", "signal", "sigma_ratio"]].round(2)
+first = lab.group(first, by="task", credit=lab.episode_return())
+deviations = lab.inflation(first).query("agent == 'helper' and n_k >= 3 and not flat_k")["sigma_k"]
+print("the helper's own deviation, by task:", *deviations.quantile([0.1, 0.9]).round(3))
+lab.RewardInspector(first).table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
 
 # %% [markdown]
-# *Predict:* the helper's signal is low. `dr_mas` takes the helper's own mean, and also divides by its own deviation in each task. This deviation differs between tasks by a factor of 20 (`sigma_ratio`). `own_pooled` takes the same mean, and one deviation over the whole batch. Which of the three gradients, `grpo`, `dr_mas` or `own_pooled`, points towards more right answers of the helper?
+# *Predict:* the helper's signal is low. `dr_mas` takes the helper's own mean, and also divides by its own deviation in each task. This deviation differs between tasks by a factor of 20. `own_pooled` takes the same mean, and one deviation over the whole batch. Which of the three gradients, `grpo`, `dr_mas` or `own_pooled`, points towards more right answers of the helper?
 #
 # `lab.uphill` measures it. It plays twelve rollouts, and takes each recipe's gradient of each rollout. Then it asks how well that agrees with the gradient of the helper's own reward on the *other* rollouts. No step is made.
 
@@ -390,7 +390,7 @@ lab.course.progress("07")
 # ## What to remember
 #
 # 1. A global mean adds the same offset to all advantages of an agent that is called on a condition. The offset is noise. The agent's own *mean* removes it; its own deviation does not. `dr_mas` also leaves out rows that have no peer.
-# 2. Norms do not show it. `lab.advise(turns)` states how much is signal in a first rollout. Such facts do not foretell which agents learn more.
+# 2. Norms do not show it. `RewardInspector` states how much is signal in a first rollout. Such facts do not foretell which agents learn more.
 # 3. `lab.uphill(team, env)` measures before training, recipe by recipe, which way the gradient points. In a test that was fixed beforehand, this did foretell it.
 # 4. We found differences for agents with separate weights that are called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
 #

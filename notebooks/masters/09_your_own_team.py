@@ -617,22 +617,6 @@ for plan in (lab.tree(4), openings(4)):
 # *Explain:* the rows are the same, with sampled tokens and their log-probabilities. So the team can learn the same from them; if ten steps of the two end apart, their random draws differed. A program lacks a state to go back to. A tree, or eight openings of one task, would have to try something else in the middle of it. The five functions make that possible. They also make a resumed run equal bit for bit. For a program this holds only if it does not depend on time, chance or the network.
 
 # %% [markdown]
-# ## Take Ben's place
-#
-# You read Ben's prompt, answer, and see what you earned. The team plays Ann. In JupyterLab, VS Code, Colab or on Kaggle you get a box to type into. "Ask the policy" shows what Ben would have said.
-
-# %%
-seat = lab.play_as(env, team, "ben")
-seat
-
-# %% [markdown]
-# Where widgets do not work, `seat.say("5")` answers. `seat.turns` is the table of the game, as after any rollout:
-
-# %%
-seat.say(str(seat.turns["completion"].iloc[0]))  # Ben repeats what Ann has said
-seat.turns[["agent", "prompt", "completion", "team_reward", "local_reward", "policy"]]
-
-# %% [markdown]
 # ## Keep it, hand it in
 #
 # The run's folder has the recipe, every table and the weights. `lab.load_run` opens it, here or elsewhere, without running any of your code. `.team()` is the team after the last step. `lab.export` makes one zip of it, which the instruments can open.

@@ -5,13 +5,13 @@ All that students wrote is shown as text. Leaves out: grades, and reading the fi
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from handed_in import RAISED, HandedRun, Notebook, Student, Verdict, changed_files, students
 
-from mas_lab.contrib.leaderboard import in_forms
-from mas_lab.study.entries import Entry
+from mas_lab.study.entries import Entry, entries
 from mas_lab.widgets.ablation import AblationBoard
 from mas_lab.widgets.board import PANEL, SIDE
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
@@ -35,6 +35,8 @@ ZIPS = (
     "train again: run = lab.load_run(zip) has run.recipe, and run.config has the env, the team, the seed and the "
     "settings for lab.train. With the same number of threads, a CPU computes the same tables."
 )
+FORM = ("max_turns", "score_tasks", "score_episodes")
+"""Settings that make a task easier, or its score a matter of luck."""
 LONG = 120
 """Maximal number of characters that are shown of an option."""
 
@@ -184,14 +186,22 @@ def flat(asked: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def _board(found: Sequence[Entry]) -> AblationBoard | str:
     """Return the board of all runs, or the reason why there is none.
 
-    If some runs have held-out scores, the board is of these. They are scored and named as in `mas_lab board`.
+    If some runs have held-out scores, the board is of these. Only runs of one form of a task are compared: another
+    size, or another bound, is another form.
     """
     if not found:
         return "No run was handed in that can be read."
+    scored = [entry for entry in found if len(entry.held_out)]
     try:
-        return AblationBoard(in_forms([entry for entry in found if len(entry.held_out)] or found))
+        return AblationBoard([replace(entry, env=_form(entry)) for entry in entries(list(scored or found))])
     except ValueError as error:
         return f"They cannot be compared: {error}"
+
+
+def _form(entry: Entry) -> str:
+    settings = entry.config["settings"]
+    changed = (f"{name}={settings[name]}" for name in FORM if settings.get(name) is not None)
+    return ", ".join((entry.env, *changed))
 
 
 def _drawn(board: AblationBoard | str) -> str:

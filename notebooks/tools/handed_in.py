@@ -18,7 +18,6 @@ import answers
 import execution
 import forms
 
-from mas_lab.contrib.leaderboard import same_tables
 from mas_lab.course.exercises import Exercise, of_notebook
 from mas_lab.paths import PACKAGE
 from mas_lab.runs.disk import is_litter
@@ -121,9 +120,10 @@ def handed_run(path: Path, name: str, student: str) -> HandedRun:
     try:
         run = load_run(path)
         [entry] = entries(run)
+        digests = tuple(part.sha256 for part in run.parts("turns"))
     except Exception as error:  # any error in a student's file is reported in its own entry
         return HandedRun(name, trouble=_told(error))
-    return HandedRun(name, replace(entry, file=name if name == student else f"{student}: {name}"), same_tables(run))
+    return HandedRun(name, replace(entry, file=name if name == student else f"{student}: {name}"), digests)
 
 
 def notebook(path: Path, name: str, run: bool = False) -> Notebook:
@@ -207,8 +207,11 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
 
 def _raised(cells: list[dict[str, Any]], found: Mapping[str, Verdict]) -> list[str]:
     """Return the exercises without a verdict whose cell ended in an error."""
-    broken = (_text(cell.get("source")) for cell in cells
-              if any(isinstance(one, dict) and one.get("output_type") == "error" for one in _list(cell.get("outputs"))))
+    broken = (
+        _text(cell.get("source"))
+        for cell in cells
+        if any(isinstance(one, dict) and one.get("output_type") == "error" for one in _list(cell.get("outputs")))
+    )
     return [name for source in broken for name in CHECK.findall(source) if name not in found]  # fmt: skip
 
 

@@ -35,12 +35,16 @@ def test_mixed_by_hand():
 
 
 @pytest.mark.parametrize("kind", ["int8", "uint8", "float16", bool, object])
-@pytest.mark.parametrize("credit", [mixed(), episode_return(own=1.0), own_return(), return_to_go(), difference_return()])
+@pytest.mark.parametrize(
+    "credit", [mixed(), episode_return(own=1.0), own_return(), return_to_go(), difference_return()]
+)
 def test_narrow_rewards_neither_wrap_around_nor_round(kind, credit):
     """np.bool_ in an object column is a number too, as it comes from a comparison in pandas."""
     values = [np.True_, np.False_, np.True_] if kind in (bool, object) else [100, 0, 120]
     rewards = pd.Series(values, dtype=kind)
-    turns = table(episode=list("eef"), depth=[0, 1, 0], agent="a", team_reward=rewards, local_reward=rewards, removed="")
+    turns = table(
+        episode=list("eef"), depth=[0, 1, 0], agent="a", team_reward=rewards, local_reward=rewards, removed=""
+    )
     wide = turns.assign(team_reward=[float(one) for one in values], local_reward=[float(one) for one in values])
     found = credit(turns)
     assert found.tolist() == credit(wide).tolist() and found.dtype == float

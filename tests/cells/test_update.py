@@ -611,9 +611,11 @@ def test_rows_of_another_tokenizer_or_of_later_weights_are_refused(sampled, mode
     team = make_team("shared", models)
     for column, token in (("prompt_ids", 10**6), ("completion_ids", -1)):
         other = sampled.assign(**{column: sampled[column].map(lambda ids, token=token: [token, *ids[1:]])})
-        with pytest.raises(UpdateError, match=f"'{column}' of .*agent 'asker', turn 0.* has a token that policy 'shared'"):
+        with pytest.raises(
+            UpdateError, match=rf"'{column}' of .*agent 'asker', turn 0.* has a token that policy 'shared'"
+        ):
             update(team, other)
-    with pytest.raises(TableError, match="update: policy_version 9 is above the step, at step 0, .*agent 'asker'"):
+    with pytest.raises(TableError, match=r"update: policy_version 9 is above the step, at step 0, .*agent 'asker'"):
         update(team, sampled.assign(step=0, policy_version=9))
 
 

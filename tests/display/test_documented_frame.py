@@ -80,10 +80,9 @@ def test_every_column_has_its_meaning(found, spiky, models):
     run = lab.load_run(spiky)
     inspector = lab.RewardInspector(run)
     tables = {
-        "inflation": found, "group_stats": lab.group_stats(run.turns), "advise": inspector.advice,
+        "inflation": found, "group_stats": lab.group_stats(run.turns),
         "rewards": inspector.table, "update": report.stats,
         "dialogue": dialogue(report.turns, report.turns["episode"].iloc[0]),
-        "baseline_ratio": lab.baseline_ratio(team, report.turns, rows=4),
         "uphill": lab.uphill(team, env, ["grpo"], rollouts=2, tasks=2), "wrong_way": lab.wrong_way(report.turns),
         "rejudge": lab.rejudge(report.turns, ["grpo"]),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
+from mas_lab.explain.moments import pooled_inflation
 
 WORDS = 6
 
@@ -154,8 +155,7 @@ def test_9_a_lone_row_is_trained_on_by_a_global_mean_alone():
     rows = [(t, f"{t}.{e}", "solver", 1.0) for t in range(12) for e in range(3)]
     rows += [(t, f"{t}.3", agent, t % 2 / 2) for t in range(12) for agent in ("solver", "helper")]
     turns = pd.DataFrame(rows, columns=["task", "episode", "agent", "credit"])
-    found = lab.advise(turns).set_index("agent").loc["helper"]
-    assert found["peerless"] == 1 and "an own mean gives them no advantage" in found["why"]
+    assert pooled_inflation(lab.inflation(turns)).set_index("agent").loc["helper", "peerless"] == 1
     helper = turns["agent"] == "helper"
     for by, once, trained in ((["task"], "episode", 12), (["task", "agent"], None, 0)):
         judged = lab.normalize(turns.assign(group=turns[by].astype(str).agg(" ".join, axis=1)), once_per=once)

@@ -31,7 +31,7 @@ def cut(request, models, tmp_path_factory):
     """(kind, a run of `AT` steps, the bits of one that made all `STEPS`)."""
     root, kind = tmp_path_factory.mktemp("fork"), request.param
     train(models, root / "a", AT, kind)
-    small.copied(root / "a", root / "straight")
+    shutil.copytree(root / "a", root / "straight")
     train(models, root / "straight", STEPS, kind)
     return kind, root / "a", bits(root / "straight")
 
@@ -69,7 +69,7 @@ def first(models, tmp_path_factory):
 
 @pytest.fixture
 def a(first, tmp_path):
-    return small.copied(first, tmp_path / "a")
+    return shutil.copytree(first, tmp_path / "a")
 
 
 def test_fork_records_its_changes_and_resumes_by_them(a, models, tmp_path):
@@ -89,7 +89,7 @@ def test_fork_records_its_changes_and_resumes_by_them(a, models, tmp_path):
     assert ours.team()["asker"].lr == 5e-3 and theirs.team()["asker"].lr == 1e-2
     with pytest.raises(lab.RunError, match="cannot resume"):
         train(models, b, fork=a)
-    small.copied(b, tmp_path / "forks" / "c")
+    shutil.copytree(b, tmp_path / "forks" / "c")
     assert [report.step for report in train(models, b, AT + 2, fork=a, **asked)] == [AT + 1]
     shutil.rmtree(a)  # it needs the other run no more
     assert [report.step for report in train(models, tmp_path / "forks" / "c", AT + 2, **asked)] == [AT + 1]
@@ -221,7 +221,7 @@ def forged(run, name: str, sha256, payload: bytes = b"x"):
 @pytest.mark.parametrize("name", ["../payload.txt", "turns/../../payload.txt", "turns/payload.parquet"])
 @pytest.mark.parametrize("sha256", [digest(b"x"), "", []])
 def test_forged_manifest_is_refused_before_anything_is_written(cut, models, tmp_path, name, sha256):
-    small.copied(cut[1], tmp_path / "there" / "a")
+    shutil.copytree(cut[1], tmp_path / "there" / "a")
     forged(tmp_path / "there" / "a", name, sha256)
     with pytest.raises(lab.RunError, match=r"manifest\.txt was not written by mas_lab"):
         train(models, tmp_path / "here" / "b", fork=tmp_path / "there" / "a")
@@ -239,10 +239,10 @@ def piped(path):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes in folders, and links are for administrators")
-@pytest.mark.parametrize("name", ["turns/000000.parquet", "run.json", "manifest.txt", "own.txt", "checkpoints/x.json"])
+@pytest.mark.parametrize("name", ["turns/000000.parquet", "run.json", "manifest.txt", "checkpoints/x.json"])
 @pytest.mark.parametrize("change", [linked, piped])
 def test_link_or_pipe_in_a_run_is_refused_before_it_is_read(spiky, tmp_path, name, change):
-    run = small.copied(spiky, tmp_path / "run")
+    run = shutil.copytree(spiky, tmp_path / "run")
     (run / name).touch()
     change(run / name)
     with pytest.raises(lab.RunError, match=rf"{name} is a link, a device or a pipe|no run at"):

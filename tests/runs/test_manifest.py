@@ -14,7 +14,6 @@ from mas_lab.runs import recorder
 from mas_lab.runs.disk import read_arrow, read_tables
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
 from mas_lab.runs.scores import run_curve, score_curve
-from mas_lab.runs.trust import mark_own
 
 FLIPS = 50
 """Enough for every kind of file."""
@@ -44,7 +43,7 @@ def kept(models, tmp_path_factory):
 
 @pytest.fixture
 def run(kept, tmp_path):
-    return small.copied(kept, tmp_path / "run")
+    return shutil.copytree(kept, tmp_path / "run")
 
 
 def opened(folder: Path, with_team: bool = False) -> dict[str, object]:
@@ -87,14 +86,11 @@ def survey(folder: Path, count: int) -> dict[str, int]:
     files = [folder]
     if folder.is_dir():
         files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
-        files.remove(folder / "own.txt")  # without it, the run is read by a child process first
     judgements: dict[str, int] = {}
     for number in range(count):
         path = files[number % len(files)]
         before, bit = path.read_bytes(), rng.randrange(8 * path.stat().st_size)
         flipped(path, bit)
-        if folder.is_dir():
-            mark_own(folder)
         judgement = judged(folder, path, expected["checkpoints" in path.parts])  # the team takes its time
         path.write_bytes(before)
         if judgement not in ("named", "the same"):
@@ -261,7 +257,6 @@ def test_killed_at_any_write_of_joining_no_step_is_lost(models, tmp_path, monkey
     list(small.start("shared", models, run, 3))
     for number, told in enumerate((*deaths, survived)):
         copy = Path(told["copy"])
-        mark_own(copy)
         assert lab.load_run(copy).turns.equals(expected["turns"]) and lab.load_run(copy).stats.equals(expected["stats"])
         if number in (2, 8):
             list(small.start("shared", models, copy, 3))

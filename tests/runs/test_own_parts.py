@@ -1,5 +1,6 @@
 """A run whose every part is somebody's own: it trains, resumes, exports, and opens in every instrument."""
 
+import shutil
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -97,7 +98,7 @@ def test_run_of_own_parts_resumes_bit_for_bit_and_describes_them(models, runs):
 
 
 def test_parts_whose_source_changed_are_recorded_from_their_first_step_on(models, runs, tmp_path):
-    run, name = small.copied(runs / "cut", tmp_path / "run"), f"{__name__}.politeness"
+    run, name = shutil.copytree(runs / "cut", tmp_path / "run"), f"{__name__}.politeness"
     now = lab.load_run(run).config["sources"]
     small.recorded(run, sources=now | {name: "abcdef"})
     list(start(models, run, STEPS + 1))

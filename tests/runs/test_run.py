@@ -58,7 +58,7 @@ def runs(models, tmp_path_factory):
     for kind in small.KINDS:
         for report in small.start(kind, models, root / "straight" / kind, STEPS):
             if report.step + 1 < STEPS:
-                small.copied(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
+                shutil.copytree(root / "straight" / kind, root / "cut" / f"{kind}-{report.step + 1}")
     return root
 
 
@@ -105,7 +105,7 @@ def test_other_devices_are_recorded_from_the_first_step_they_made(models, tmp_pa
 
 
 def test_run_that_is_already_longer_only_sets_the_team(runs, models, tmp_path):
-    small.copied(runs / "straight" / "shared", tmp_path / "run")
+    shutil.copytree(runs / "straight" / "shared", tmp_path / "run")
     team = small.make_team("shared", models)
     before = team["doer"].model.get_input_embeddings().weight.clone()
     play(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", watch=small.Memory(), **small.SETTINGS))
@@ -241,7 +241,7 @@ def short(models, tmp_path_factory):
 
 @pytest.fixture
 def run(short, tmp_path):
-    return small.copied(short, tmp_path / "run")
+    return shutil.copytree(short, tmp_path / "run")
 
 
 def flip(path: Path, position: int = -1) -> None:

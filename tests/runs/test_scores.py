@@ -1,8 +1,10 @@
 """What a run scored: against the reports of its steps, against credits, and kept beside it."""
 
+import shutil
+
 import pandas as pd
 import pytest
-from small import RECIPE, SETTINGS, Relay, copied, make_team
+from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.runs.scores import episode_returns, grown, run_curve, score_curve, step_scores, training_curve
@@ -73,7 +75,7 @@ def test_branching_return_is_a_mean_over_branches():
 
 @pytest.fixture
 def run(spiky, tmp_path):
-    return lab.load_run(copied(spiky, tmp_path / "copy"))
+    return lab.load_run(shutil.copytree(spiky, tmp_path / "copy"))
 
 
 def test_curve_grows_by_the_new_steps(run):

@@ -5,7 +5,7 @@ import shutil
 import pandas as pd
 import pytest
 from own_parts import written_in
-from small import RECIPE, SETTINGS, Relay, copied, make_team
+from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.runs.scores import run_curve
@@ -21,7 +21,7 @@ def handed_in(models, tmp_path_factory):
         for student, seed in (("alice", 1), ("carol", 2)):
             run, settings = runs / f"{student} {name}", SETTINGS | {"seed": seed}
             list(lab.train(Relay(), make_team("shared", models), recipe, 1, run=run, **settings))
-        copied(runs / f"alice {name}", runs / f"bob {name}")
+        shutil.copytree(runs / f"alice {name}", runs / f"bob {name}")
     for run in runs.iterdir():
         lab.export(run, root / f"{run.name}.zip")
     return root
@@ -49,7 +49,7 @@ def test_folders_zips_lists_and_labels_are_compared_by_the_options_that_differ(h
 def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, tmp_path):
     runs = tmp_path / "runs"
     for run in (handed_in.parent / f"{handed_in.name} runs").iterdir():
-        copied(run, runs / run.name)
+        shutil.copytree(run, runs / run.name)
     scored = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0))
     first, *others = sorted(runs.iterdir())
     for place, path in enumerate((*others, first), start=1):

@@ -7,7 +7,6 @@ import pytest
 from small import SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
-from mas_lab.contrib.tracking import numbers
 from mas_lab.runs.scores import mean_scores, score_curve, scored_steps
 from mas_lab.train.__main__ import line
 
@@ -64,12 +63,10 @@ def test_scores_of_steps_that_a_kill_undid_do_not_count_until_they_are_made_agai
         assert score_curve(lab.load_run(run))["step"].tolist() == kept
 
 
-def test_scores_are_told_on_a_line_and_to_a_tracker(scored):
+def test_scores_are_told_on_a_line(scored):
     first, *_, unscored, _, _ = scored[1]
     success = mean_scores(first.held_out)["success"].iloc[-1]
     assert f"held out {success:.3f}" in line(first, 5) and "held out" not in line(unscored, 5)
-    assert numbers(first)["held_out/success"] == success
-    assert not [name for name in numbers(unscored) if name.startswith("held_out")]
 
 
 SCORES = {"score_tasks": 2, "score_episodes": 1}

@@ -1,5 +1,6 @@
 """Overlapping rollouts and updates: which version samples what, on which clock, and that a run goes on bit for bit."""
 
+import shutil
 import sys
 from dataclasses import dataclass, field, replace
 
@@ -272,7 +273,7 @@ class Copied(small.Relay):
 
     def tasks(self, n, split, seed):
         if MOMENTS:
-            MOMENTS.append(small.copied(MOMENTS[0], MOMENTS[0].with_name(f"killed{len(MOMENTS)}")))
+            MOMENTS.append(shutil.copytree(MOMENTS[0], MOMENTS[0].with_name(f"killed{len(MOMENTS)}")))
         return super().tasks(n, split, seed)
 
 

@@ -50,13 +50,13 @@ def test_a_tree_is_not_compared_with_episodes():
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"advantage": 0.0}, "From step 20 on no row had an advantage: all groups are flat, their rows earned the same."),
-    ({"valid": False}, "From step 20 on no answer was valid."),
-    ({"valid": False, "advantage": 0.0}, "From step 20 on no answer was valid: no answer is valid, so none is rewarded."),
+    ({"advantage": 0.0}, "no row had an advantage: all groups are flat, their rows earned the same."),
+    ({"valid": False}, "no answer was valid."),
+    ({"valid": False, "advantage": 0.0}, "no answer was valid: no answer is valid, so none is rewarded."),
 ])  # fmt: skip
 def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
     late = rows(-0.5, steps=30).query("step >= 20").assign(credit=0.0, **change)
-    assert verdict_of_table(pd.concat([rows(-0.5, steps=20), late])) == words
+    assert verdict_of_table(pd.concat([rows(-0.5, steps=20), late])) == f"From step 20 on {words}"
     assert verdict_of_table(pd.concat([rows(-0.5, steps=30), late.assign(step=30)])) == NOTHING, "a single dead step"
 
 

@@ -251,24 +251,3 @@ def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
     for caption in captions:
         assert page.get_by_text(caption).first.is_visible(), caption
     page.close()
-
-
-SEAT = """
-import mas_lab as lab
-env = lab.make_env("plan_path", max_turns=1)
-lab.play_as(env, lab.Team.shared(lab.load_policy("plan_path"), env.agents), "planner")
-"""
-
-
-def test_a_seat_is_taken_and_played_to_the_end(run_all):
-    page = run_all(notebook_of(SEAT), "seat.ipynb")
-    page.get_by_text("You are planner, in task plan_path-").wait_for()
-    page.get_by_role("button", name="Ask the policy").click()
-    page.wait_for_function("document.querySelector(\"textarea[placeholder='Your answer']\").value")
-    click_until(page.get_by_text("of at most 2"), page.get_by_role("button", name="Say", exact=True))
-    assert page.get_by_role("cell", name="executor").is_visible()
-    assert page.get_by_placeholder("Your answer").is_disabled()
-    page.get_by_role("button", name="Another task").click()
-    page.get_by_role("cell", name="executor").wait_for(state="detached")
-    assert page.get_by_placeholder("Your answer").is_enabled()
-    page.close()

@@ -16,7 +16,6 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
-from scripted import Ladder, team_of
 from widgets.test_names import DRAWN
 
 import mas_lab as lab
@@ -173,17 +172,12 @@ def training():
     controls.tell(1, "step 1 of 2", "running")
 
 
-def seat():
-    lab.play_as(Ladder(), team_of(Ladder(), lambda *_: "5"), "executor")._ipython_display_()
-
-
 WIDGETS = {
     "sliders": (
         lambda: interact(lambda pay: print(pay), pay=ipywidgets.FloatSlider(value=0.5)),
         "Here at pay = 0.5;",
     ),
     "live": (training, "step 1 of 2"),
-    "play": (seat, "executor hears t0 5"),
     "answers": (lambda: answers.connect("mas-lab-1", dict), ""),
 }
 """By its module: what shows a widget, and what is left of it where none lives."""
@@ -193,7 +187,6 @@ WIDGETS = {
 def test_a_widget_is_shown_with_its_static_form(module, monkeypatch):
     shown = []
     monkeypatch.setattr("IPython.display.display", lambda bundle, **how: shown.append(bundle))
-    monkeypatch.setattr("mas_lab.widgets.play.front_end", lambda: "jupyter")
     show, left = WIDGETS[module]
     show()
     [bundle] = [bundle for bundle in shown if WIDGET in bundle]

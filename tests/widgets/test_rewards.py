@@ -51,9 +51,9 @@ def test_the_age_of_rows_is_their_step_minus_their_version(turns):
 def test_the_facts_are_those_of_the_table(turns, tmp_path):
     """A silent agent has a row; no page says that an own baseline would pay."""
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
-    pd.testing.assert_frame_equal(inspector.advice, lab.advise(turns, ("solver", "fixer", "critic")))
+    assert inspector.table["agent"].tolist() == ["solver", "fixer", "critic"]
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "<summary>All numbers</summary>" in page and "What the rewards show, step 0" in page and "critic" in page
+    assert "<summary>All numbers</summary>" in page and "critic" in page
     assert "baseline pay" not in page and verdict_of_table(turns) in page
 
 
@@ -64,8 +64,9 @@ def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turn
     assert inspector.source.agents == ("solver", "fixer") and inspector.step == 1
     assert inspector.table.set_index("agent").loc["fixer", ["rows", "spoke"]].tolist() == [0, 0.0]
     assert [note.text for note in inspector.figure().layout.annotations] == ["solver", "fixer"]
-    norms = pd.DataFrame({"step": [0, 0, 1], "optimizer_step": 0, "policy": "shared", "agent": ["solver", "fixer", "solver"],
-                          "grad_norm": 1.0, "policy_norm": 1.0, "policy_norm_clipped": 1.0, "skipped": False})  # fmt: skip
+    who = {"step": [0, 0, 1], "optimizer_step": 0, "policy": "shared", "agent": ["solver", "fixer", "solver"]}
+    norms = dict.fromkeys(("grad_norm", "policy_norm", "policy_norm_clipped"), 1.0)
+    norms = pd.DataFrame({**who, **norms, "skipped": False})
     spikes = lab.SpikeInspector(norms)
     assert spikes.data()["agents"] == colors(["solver", "fixer"])
 

@@ -7,17 +7,15 @@ import hashlib
 import json
 import threading
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.encoding import AdapterBase
 from mas_lab.backends.torch.model import TorchModel
 from mas_lab.backends.torch.policy import TorchPolicy
-from mas_lab.backends.torch.source import RECORD, Source, model_config, options_of, read_record
+from mas_lab.backends.torch.source import RECORD, Source, options_of, read_record
 from mas_lab.backends.torch.state import ADAPTER
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
@@ -97,47 +95,6 @@ def restore(
     model = _model(make, record, weights=directory)
     model.files = record.get("files")
     return TorchPolicy(model, record["lr"])
-
-
-@dataclass(frozen=True)
-class SavedWeights:
-    """Weights from another user: a folder in Hugging Face form (`lora` is `None`), or in PEFT form over `source`."""
-
-    folder: Path
-    lr: float
-    template: dict[str, Any]
-    lora: dict[str, int] | None = None
-    source: Source | None = None
-
-
-def open_one(
-    make: type[TorchModel], name: str, one: SavedWeights, options: dict[str, Any], bases: Bases
-) -> TorchPolicy:
-    """Return a policy with these weights and a new optimizer; adapters that shared a base share it again."""
-    if one.lora is None:
-        _refuse_missing_weights(one.folder)
-        model = make(Source.find(one.folder), options_of(make.Options, options), one.template)
-        policy = TorchPolicy(model, one.lr)
-    else:
-        record = {"backend": make.backend, "name": name, "source": asdict(one.source), "lora": one.lora, "lr": one.lr,
-                  "template": one.template, "options": options}  # fmt: skip
-        policy = _restore_adapter(make, record, bases)
-        policy.load_weights(one.folder)
-    policy.name, policy.lr = name, one.lr
-    return policy
-
-
-def _refuse_missing_weights(folder: Path) -> None:
-    """Raise PolicyError if the config needs more weights than the files hold; transformers would draw the rest."""
-    try:
-        with torch.device("meta"):
-            net = AutoModelForCausalLM.from_config(model_config(folder), trust_remote_code=False)
-    except Exception as error:
-        raise PolicyError(f"{folder / 'config.json'} is of no model that transformers makes: {error}") from error
-    needed = sum(parameter.numel() for parameter in net.parameters())
-    size = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    if needed > 2 * size:  # each weight takes four bits or more
-        raise PolicyError(f"{folder}: config.json describes {needed} weights, and its files have {size} bytes")
 
 
 def _model(make: type[TorchModel], record: dict[str, Any], **others: Any) -> TorchModel:

@@ -3,11 +3,11 @@
 Leaves out: the folder around them (`export`).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.contrib.teams.load import HUB_ID
 from mas_lab.contrib.verl.reader import BRIDGE, CLOSE
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
@@ -19,6 +19,7 @@ NEVER = 1e9
 """Bound that never acts, such as a dual clip, since verl has no value that means none."""
 AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
 """Values of `aggregate`, with verl's names for the same means."""
+HUB_ID = re.compile(r"\w[\w.-]{0,95}/\w[\w.-]{0,95}", re.ASCII)
 
 
 @dataclass(frozen=True)

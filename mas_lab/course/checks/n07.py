@@ -7,8 +7,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
 from mas_lab.course.compare import close, need, result_of, same_names, same_rows, tables
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
-from mas_lab.explain.advice import LEAST_DIFFERENCE, advise
-from mas_lab.explain.moments import inflation
+from mas_lab.explain.moments import inflation, pooled_inflation
 from mas_lab.paths import data_dir
 
 NEAR = 0.02
@@ -30,7 +29,7 @@ def inflation_factor(answer):
 
 @exercise(
     "07.2",
-    "Change the `team_reward` of the helper's right answers, group by task, and look at the signal of `lab.advise`.",
+    "Change the `team_reward` of the helper's right answers, group by task, and look at the column `signal`.",
     "A higher pay makes the offset smaller and the signal larger. Halve the interval until it is near 0.5.",
     "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
 )
@@ -39,7 +38,9 @@ def pay_for_half_signal(turns: NotebookData, pay):
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
-    found = advise(group(paid, "task", episode_return())).set_index("agent").loc["helper", "signal"]
+    found = (
+        pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent").loc["helper", "signal"]
+    )
     message = f"at a pay of {pay:.2f} the helper's signal is {found:.2f}"
     need(abs(found - 0.5) <= NEAR, message)
     return message
@@ -55,7 +56,7 @@ def who_learns_more(answer):
     cosines = told.assign(agent=told["team"].astype(str) + " " + told["agent"])
     cosines = cosines.pivot(index="agent", columns="recipe", values="cos_own")
     apart = cosines["own_robust"] - cosines["grpo"]
-    right = apart.index[apart >= LEAST_DIFFERENCE].tolist()
+    right = apart.index[apart >= 0.1].tolist()
     same_names(answer, apart.index.tolist(), right, "subtract the two cosines of {}".format)
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from backends.drawn import same, weights
-from small import RECIPE, SETTINGS, Relay
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import mas_lab as lab
@@ -148,19 +147,6 @@ def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path)
     with pytest.raises(PolicyError, match=r"own\.gguf has sha256 .*, and .* needs "):
         restore_policies({"a": tmp_path / "a"})
     assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
-
-
-def test_a_team_over_a_file_names_no_place_and_is_loaded_with_the_file(file, tmp_path):
-    team = lab.Team.per_agent(lab.load_base(file, adapters=2, rank=2).adapter, Relay().agents)
-    list(lab.train(Relay(), team, RECIPE, 1, run=tmp_path / "run", **SETTINGS))
-    lab.save_team(tmp_path / "run", tmp_path / "team")
-    assert str(file) not in (tmp_path / "team" / "team.json").read_text(encoding="utf-8")
-    with pytest.raises(PolicyError, match=r"which is only loaded on request; .* base=<its id, folder or file>"):
-        lab.load_team(tmp_path / "team")
-    loaded = lab.load_team(tmp_path / "team", base=file)
-    for agent in Relay().agents:
-        assert same(weights(loaded[agent]), weights(team[agent]))
-        assert same(weights(lab.load_run(tmp_path / "run").team()[agent]), weights(team[agent]))
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])

@@ -169,11 +169,18 @@ class Own(lab.Loss):
     """A loss of somebody's own."""
 
 
+class NeedsTeam:
+    needs_team = True
+
+    def __call__(self, turns, team):
+        return turns["credit"]
+
+
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
         ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
-        ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* needs the team"),
+        ({"recipe": {"center": NeedsTeam()}}, "its center, .* needs the team"),
         ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
         ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
         ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
