@@ -5,7 +5,7 @@
     programs/     your own programs as episodes, behind a gateway that speaks OpenAI's interface
     teams/        save a team as a folder to share, and load one
     tasks/        tasks with tools, and envs of PettingZoo, TextArena and reasoning-gym
-    foreign/      read rollouts of other trainers, and check runs that somebody else made, in a child process
+    foreign/      check runs and teams that somebody else made, in a child process
     critics.py    credits that learn a value (IAC, MAAC)
     preferences.py    the credit of MADPO
     leaderboard.py    rank handed-in runs on one page
