@@ -119,10 +119,10 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
         files = _files(path, FILES[kind]) if path.is_dir() else [path]
         if files and files[0] not in seen:
             seen[files[0]] = list(_load(files[0]))
-        names = seen[files[0]] if files else []
-        # A table of ours may have the columns of TRL as well; TRL's files are known by their names.
-        is_sure = format or "team_reward" not in names or any(files[0].match(f"{one}*") for one in FILES[kind].split())
-        if ({*KEYS[kind]} <= {*names} and is_sure) or (kind == "table" and names and columns):
+        names = {*seen[files[0]]} if files else set()
+        # A table of turns may have the columns of TRL as well; TRL's files are known by their names.
+        fits = not {"episode", "team_reward"} & names or any(files[0].match(f"{one}*") for one in FILES[kind].split())
+        if ({*KEYS[kind]} <= names and (format or fits)) or (kind == "table" and names and columns):
             return kind, files
     lacks = "".join(f", without {name!r}" for name in KEYS[kind] if format and name not in names)
     looked = [f"{file} has the columns {', '.join(map(repr, names))}{lacks}" for file, names in seen.items() if names]

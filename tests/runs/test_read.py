@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.runs.read import FILES, text
+from mas_lab.runs.read import FILES, KEYS, text
 
 RECORDED = Path(__file__).parents[2] / "data/foreign"
 PLAIN = {"task": ["a", "a", "b", "b"], "episode": [0, 1, 2, 3], "role": list("xyxy"), "score": [1.0, 0.0, 0.5, 1.0]}
@@ -206,6 +206,19 @@ def test_verl_without_a_key(tmp_path):
     assert turns["acc"].tolist() == [True, True] and turns["gts"].tolist() == ["5", "5"]
 
 
+def test_tokens_and_an_advantage_for_each(tmp_path):
+    ids = {"prompt_ids": [1, 2], "completion_ids": [3, 4], "logprobs": [-0.5, -0.25]}
+    rows = [{"step": number // 2, "task": "a", "episode": number, "agent": agent, "prompt": "p", "completion": "c",
+             "local_reward": float(number % 2), "advantage": 2 * [number % 2 - 0.5], **ids}
+            for number in range(4) for agent in "xy"]  # fmt: skip
+    turns, line = said(written(tmp_path / "log.jsonl", rows), columns={"local_reward": "local_reward"})
+    assert "no advantages" not in line and "no token ids" not in line and turns["advantage"].iloc[0] == [-0.5, -0.5]
+    assert turns["logprobs"].tolist() == [[-0.5, -0.25]] * 8 and turns["prompt_ids"].tolist() == [[1, 2]] * 8
+    assert "reinforced" in lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
+    assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
+
+
 @pytest.mark.parametrize("packed", [".gz", ".zst", ".bz2"])
 def test_packed_files(packed, tmp_path):
     from pyarrow import output_stream
@@ -281,8 +294,11 @@ def test_a_table_of_ours_with_the_columns_of_trl_is_no_run_of_trl(tmp_path):
     turns.assign(episode="e" + turns["episode"]).to_parquet(tmp_path / "turns.parquet")
     again, line = said(tmp_path / "turns.parquet")
     assert "format 'table'" in line and set(again["episode"].str[:5]) == {"erow "}
-    turns.drop(columns="team_reward").to_parquet(tmp_path / "renamed.parquet")  # without rewards of ours, it is one
-    assert "format 'trl'" in said(tmp_path / "renamed.parquet")[1]
+    own = written(tmp_path / "own.jsonl", [{**dict.fromkeys(KEYS["trl"], 1), "episode": 1, "local_reward": 0.5}])
+    with pytest.raises(lab.TableError, match="no known format"):
+        lab.read(own)
+    logged = shutil.copy(RECORDED / "trl/completions/completions_00001.parquet", tmp_path / "renamed.parquet")
+    assert "format 'trl'" in said(logged)[1]
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
