@@ -36,7 +36,6 @@ from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
 from mas_lab.check import check_env as check_env
 from mas_lab.contrib.critics import critic as critic
-from mas_lab.contrib.foreign.reading import read as read
 from mas_lab.contrib.preferences import preference as preference
 from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
 from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv
@@ -68,6 +67,7 @@ from mas_lab.pocket.custom import make_pocket as make_pocket
 from mas_lab.policy import PolicyError as PolicyError
 from mas_lab.recipes import RECIPES as RECIPES
 from mas_lab.recipes import Recipe as Recipe
+from mas_lab.runs.read import read as read
 from mas_lab.runs.run import RunError as RunError
 from mas_lab.runs.run import load_run as load_run
 from mas_lab.runs.run import runs_dir as runs_dir

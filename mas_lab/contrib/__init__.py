@@ -4,7 +4,6 @@
     verl/         hand a run over to verl, or pack it into one zip
     programs/     your own programs as episodes, behind a gateway that speaks OpenAI's interface
     tasks/        tasks with tools, and envs of PettingZoo, TextArena and reasoning-gym
-    foreign/      read rollouts of other trainers
     critics.py    credits that learn a value (IAC, MAAC)
     preferences.py    the credit of MADPO
 

@@ -1,4 +1,4 @@
-"""Keep a run: its tables, its checkpoints, its scores.
+"""Keep a run: its tables, its checkpoints, its scores. Read the rollouts of other trainers (`read`).
 
 Leaves out: making a run (`train`) and comparing several (`study`).
 """

@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from mas_lab.contrib.foreign.forms import first_problem
 from mas_lab.env import Message, no_message, not_plain
 from mas_lab.tool_calls import fits
 
@@ -30,6 +29,13 @@ FORMAT = "response_format"
 """Name of the tool for a schema without a name."""
 MOST_DRAWS = 64
 """Largest `n`."""
+
+
+def first_problem(error: ValidationError) -> str:
+    """Return the first error of pydantic in words, with its place in the data."""
+    first = error.errors()[0]
+    place = ".".join(f"{one!s:.100}" for one in first["loc"])
+    return f"{place}: {first['msg']} (got {first['input']!r:.100})".removeprefix(": ")
 
 
 class RequestError(Exception):

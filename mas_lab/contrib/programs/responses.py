@@ -10,8 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from mas_lab.contrib.foreign.forms import first_problem
-from mas_lab.contrib.programs.chat import RequestError
+from mas_lab.contrib.programs.chat import RequestError, first_problem
 
 SAME = ("model", "temperature", "top_p", "parallel_tool_calls", "stream", "metadata", "store", "user")
 """Parameters that mean the same in both."""

@@ -2,11 +2,9 @@
 
 import json
 import os
+import re
 import shutil
-import sqlite3
-import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pandas as pd
@@ -14,11 +12,9 @@ import pytest
 import torch
 
 import mas_lab as lab
-from mas_lab.contrib.foreign.formats import FORMATS, text
+from mas_lab.runs.read import FILES, KEYS, text
 
-RECORDED = Path(__file__).parents[3] / "data/foreign"
-FILES = {name: name for name in ("trl", "verl", "tinker", "verifiers", "prime_rl", "slime")}
-FILES |= {"alone": "verifiers/alone", "trackio": "trackio/sums.db"}
+RECORDED = Path(__file__).parents[2] / "data/foreign"
 PLAIN = {"task": ["a", "a", "b", "b"], "episode": [0, 1, 2, 3], "role": list("xyxy"), "score": [1.0, 0.0, 0.5, 1.0]}
 NAMES = {"team_reward": "score", "agent": "role"}
 
@@ -34,6 +30,11 @@ def said(path, **arguments) -> tuple[pd.DataFrame, str]:
 def written(path: Path, rows: list) -> Path:
     path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8")
     return path
+
+
+def save(table: pd.DataFrame, path: Path) -> None:
+    {".csv": lambda: table.to_csv(path, index=False), ".parquet": lambda: table.to_parquet(path),
+     ".jsonl": lambda: table.to_json(path, orient="records", lines=True)}[path.suffix]()  # fmt: skip
 
 
 def train_with_trl(folder: Path) -> Path:
@@ -73,47 +74,6 @@ def test_a_run_of_trl_is_read(trl):
     assert turns["advantage"].tolist() == pytest.approx(scaled.tolist(), abs=1e-4)
 
 
-@pytest.fixture(params=["recorded", pytest.param("logged", marks=pytest.mark.slow)])
-def trackio(request, tmp_path) -> tuple[Path, Path]:
-    """A project of trackio and what TRL wrote beside it: the recorded ones, and those of a training of this test.
-
-    It is a process of its own, since trackio settles its folder when it is imported.
-    """
-    if request.param == "recorded":
-        return RECORDED / "trackio/sums.db", RECORDED / "trl"
-    pytest.importorskip("trl", reason="TRL is not installed")
-    pytest.importorskip("trackio", reason="trackio is not installed")
-    folders = [str(tmp_path / "trackio"), str(tmp_path / "run")]
-    code = "import sys; sys.path.insert(0, sys.argv[1]); import record; record.trackio(*map(record.Path, sys.argv[2:]))"
-    subprocess.run([sys.executable, "-c", code, str(RECORDED), *folders], check=True)
-    return tmp_path / "trackio/sums.db", tmp_path / "run"
-
-
-def test_what_trl_logs_to_trackio_is_what_it_writes(trackio):
-    """Its last table is logged twice, and NaN is a text there."""
-    (project, run), kept = trackio, {"sums.db", "sums.lock"}
-    logged, line = said(project)
-    assert "format 'trl', 1 file, 21 rows" in line and "3 rows without any reward are left out" in line
-    pd.testing.assert_frame_equal(logged, said(run)[0], rtol=1e-4)
-    assert {file.name for file in project.parent.iterdir()} <= kept  # SQLite left no file
-
-
-def test_one_run_of_a_project_of_trackio(tmp_path):
-    path = Path(shutil.copy(RECORDED / "trackio/sums.db", tmp_path))
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TEMP TABLE more AS SELECT * FROM metrics WHERE step < 3")
-        database.execute("UPDATE more SET id = id + 1000, run_id = 'x1', run_name = 'second', log_id = id")
-        database.execute("INSERT INTO metrics SELECT * FROM more")
-    for one in (path, path / "third"):
-        with pytest.raises(
-            lab.TableError, match=r"name one run, as in .*sums\.db/NAME.*: first \(\w+\), second \(x1\)"
-        ):
-            lab.read(one)
-    for name in ("second", "x1"):
-        assert set(said(path / name)[0]["step"]) == {1}
-    assert set(said(path / "first")[0]["step"]) == {1, 2, 3}
-
-
 def test_weights_and_own_rewards_are_named_by_the_caller(trl):
     turns, line = said(trl, columns={"team_reward": {"alike": 1.0, "longer": 0.1}, "local_reward": "alike"})
     assert "team_reward is" not in line and "no local_reward" not in line
@@ -141,17 +101,34 @@ def test_reward_functions_that_a_step_of_trl_lacks(tmp_path):
     assert "{'right': 1.0, 'short': 1.0}" in line
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_instruments_and_recipes_work_on_every_format(name, tmp_path):
-    turns, _ = said(RECORDED / FILES[name])
+@pytest.mark.parametrize("name", ["team_reward", "local_reward", "credit", "valid", "sum"])
+def test_a_reward_function_of_trl_may_have_a_name_of_ours(name, tmp_path):
+    row = {"step": 1, "prompt": "q", "completion": ["a", "b"], "advantage": [1.0, -1.0], name: [1.0, 0.0]}
+    path = tmp_path / "completions_00001.parquet"
+    pd.DataFrame(row).to_parquet(path)
+    assert said(path)[0]["team_reward"].tolist() == [1.0, 0.0]
+    pd.DataFrame(row | {"style": [0.5, None]}).to_parquet(path)
+    turns, line = said(tmp_path)
+    assert "format 'trl'" in line and turns["team_reward"].tolist() == [1.5, 0.0] and f"'{name}': 1.0" in line
+    pd.DataFrame(row | {"style": [0.5, 0.25]}).to_parquet(path)
+    turns, _ = said(tmp_path, columns={"team_reward": {name: 2.0, "style": 1.0}})
+    assert turns["team_reward"].tolist() == [2.5, 0.25]
+
+
+def test_a_reward_of_trl_that_the_caller_calls_the_agents_own_is_not_added(trl):
+    turns, line = said(trl, columns={"local_reward": "alike"})
+    assert turns["team_reward"].tolist() == turns["longer"].tolist() and "sum of rewards" not in line
+
+
+@pytest.mark.parametrize(("name", "columns"), [("trl", None), ("verl", None), ("verl", {"local_reward": "score"})])
+def test_instruments_and_recipes_work_on_every_format(name, columns, tmp_path):
+    turns, _ = said(RECORDED / name, columns=columns)
     inspector = lab.RewardInspector(turns)
     assert inspector.to_html(tmp_path / "rewards.html").stat().st_size > 10_000
     assert list(lab.advise(turns)["agent"]) == list(inspector.table["agent"])
     assert len(lab.group_stats(turns))
-    if name != "tinker":
-        assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").stat().st_size > 10_000
-    judged = lab.RECIPES["dr_mas"].advantages(turns)
-    own_rewards = name in ("verifiers", "prime_rl")
+    assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").stat().st_size > 10_000
+    judged, own_rewards = lab.RECIPES["dr_mas"].advantages(turns), columns is not None
     assert judged["advantage"].notna().all() and (judged["advantage"] != 0).any() == (not own_rewards)
     own = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
     assert not own_rewards or (own.advantages(turns)["advantage"] != 0).any()
@@ -215,6 +192,13 @@ def test_a_score_that_the_caller_calls_the_rows_own_is_not_the_teams(tmp_path):
     assert "no team reward" in line and "add up" not in line
 
 
+def test_the_reward_of_verl_is_its_score(tmp_path):
+    """Also beside a value of the reward function's own that has a name of ours."""
+    turns, line = said(written(tmp_path / "1.jsonl", [VERL_ROW | {"team_reward": 0.25}]))
+    assert "format 'verl'" in line and turns["team_reward"].tolist() == [1.0]
+    assert turns["verl.team_reward"].tolist() == [0.25]
+
+
 def test_verl_without_a_key(tmp_path):
     rows = [{"input": "q", "output": said, "gts": "5", "score": 1.0, "step": 1, "acc": True} for said in "ab"]
     turns, line = said(written(tmp_path / "1.jsonl", rows))
@@ -222,110 +206,17 @@ def test_verl_without_a_key(tmp_path):
     assert turns["acc"].tolist() == [True, True] and turns["gts"].tolist() == ["5", "5"]
 
 
-def test_trajectories_of_tinker_have_their_final_reward_at_the_end():
-    turns, line = said(RECORDED / "tinker")
-    assert "players of a game" in line and "no texts: RolloutViewer is not available" in line
-    own = turns[turns["episode"] == "train 0/0/2"]
-    assert own["team_reward"].tolist() == pytest.approx([0.1, 1.1]) and own["credit"].tolist() == pytest.approx(
-        [1.2, 1.2]
-    )
-    assert own["metrics/correct"].tolist() == [0.0, 1.0] and own["logs/answer"].tolist() == ["2", "2"]
-
-
-def test_traces_of_verifiers():
-    turns, line = said(RECORDED / "verifiers")
-    assert "no team reward: it is 0, and the credit is lab.own_return()" in line and "no token ids" not in line
-    first = turns[turns["episode"] == turns["episode"].iloc[0]]
-    assert first["agent"].tolist() == ["proposer", "proposer", "solver", "solver"] and set(first["team_reward"]) == {
-        0.0
-    }
-    assert first["turn"].tolist() == [0, 1, 0, 1] and first["depth"].tolist() == [0, 1, 2, 3]
-    assert first["local_reward"].tolist() == [0.0, 1.0, 0.0, 1.0]  # score times weight, at the end of each trace
-    assert first["prompt_ids"].iloc[1] == [11, 12, 3, 21, 22, 13, 3] and first["completion_ids"].iloc[1] == [23, 24]
-    assert first["prompt"].iloc[1].startswith("user: 2 + 3\nassistant: [{") and first["completion"].iloc[1] == "5"
-    alone, line = said(RECORDED / "verifiers/alone", format="verifiers")
-    assert alone["team_reward"].sum() == 2.0 and "format" not in line and "no local_reward" in line
-
-
-def test_a_trace_without_a_reward_is_left_out(tmp_path):
-    episodes = [json.loads(line) for line in (RECORDED / "verifiers/traces.jsonl").read_text().splitlines()]
-    episodes[0]["traces"][0]["rewards"] = {}
-    turns, line = said(written(tmp_path / "traces.jsonl", episodes))
-    assert len(turns) == 14 and "2 turns of traces without a reward are left out (proposer)" in line
-
-
-def test_advantages_that_a_consumer_wrote_into_traces(tmp_path):
-    episodes = [json.loads(line) for line in (RECORDED / "verifiers/traces.jsonl").read_text().splitlines()]
-    for number, episode in enumerate(episodes):
-        for node in [node for trace in episode["traces"] for node in trace["nodes"] if node["sampled"]]:
-            node["advantages"] = [0.5 - number % 2] * 2
-        episode["run"] = {"type": "train", "id": "r", "work": {"type": "train", "step": number // 2}}
-    turns, line = said(written(tmp_path / "traces.jsonl", episodes))
-    assert "no advantages" not in line and turns["advantage"].iloc[0] == [0.5, 0.5] and set(turns["step"]) == {0, 1}
+def test_tokens_and_an_advantage_for_each(tmp_path):
+    ids = {"prompt_ids": [1, 2], "completion_ids": [3, 4], "logprobs": [-0.5, -0.25]}
+    rows = [{"step": number // 2, "task": "a", "episode": number, "agent": agent, "prompt": "p", "completion": "c",
+             "local_reward": float(number % 2), "advantage": 2 * [number % 2 - 0.5], **ids}
+            for number in range(4) for agent in "xy"]  # fmt: skip
+    turns, line = said(written(tmp_path / "log.jsonl", rows), columns={"local_reward": "local_reward"})
+    assert "no advantages" not in line and "no token ids" not in line and turns["advantage"].iloc[0] == [-0.5, -0.5]
+    assert turns["logprobs"].tolist() == [[-0.5, -0.25]] * 8 and turns["prompt_ids"].tolist() == [[1, 2]] * 8
     assert "reinforced" in lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
     assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
-
-
-def test_the_batches_of_prime_rl(tmp_path):
-    turns, line = said(RECORDED / "prime_rl")
-    assert "format 'verifiers', 2 files, 32 rows" in line and "no advantages" not in line
-    assert turns["step"].tolist() == [1] * 16 + [2] * 16  # the folder's; each episode says it too
-    solver = turns[(turns["agent"] == "solver") & (turns["step"] == 2)]
-    assert solver["advantage"].tolist()[:4] == [[0.5, 0.5], [0.5, 0.5], [-0.5, -0.5], [-0.5, -0.5]]
-    every = RECORDED / "prime_rl/rollouts/step_1/train/all/traces.jsonl"
-    copied = tmp_path / "rollouts/step_10/train/all"
-    copied.mkdir(parents=True)
-    shutil.copy(every, copied)
-    turns, line = said(tmp_path)
-    assert "1 episodes without a sampled message are left out" in line and set(turns["step"]) == {10}
-
-
-def test_the_samples_of_slime(tmp_path):
-    turns, line = said(RECORDED / "slime")
-    assert "format 'slime', 2 files, 12 rows" in line and "no token ids" in line  # some samples hold those of a tool
-    assert turns["step"].tolist() == [0] * 6 + [1] * 6 and turns["task"].tolist() == list("000111222333")
-    assert turns["team_reward"].tolist() == [0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 1, 0]
-    assert turns["prompt"].iloc[[0, 3]].tolist() == ["user: 2 + 3", "user: 4 + 4"]
-    assert turns["completion"].iloc[3] == "<call>88" and set(turns["metadata/level"]) == {0, 1}
-    saved = torch.load(RECORDED / "slime/rollout_0.pt", weights_only=True)
-    torch.save(saved | {"rollout_id": 9, "samples": saved["samples"][:3]}, tmp_path / "data_9.pt")
-    torch.save(saved, tmp_path / "data_eval_9.pt")
-    plain, line = said(tmp_path)
-    assert "1 file, 3 rows" in line and "no token ids" not in line
-    assert plain["prompt_ids"].tolist() == [[11, 12]] * 3 and plain["completion_ids"].tolist() == [[21, 22]] * 3
-    assert plain["logprobs"].tolist() == [[-0.5, -0.25]] * 3
-
-
-def test_rewards_of_slime_with_names(tmp_path):
-    saved = torch.load(RECORDED / "slime/rollout_0.pt", weights_only=True)
-    for number, sample in enumerate(saved["samples"]):
-        sample["reward"] = {"right": float(number), "short": 0.5} if number else None
-    torch.save(saved, tmp_path / "data_0.pt")
-    with pytest.raises(lab.TableError, match=r"has no reward; the columns are .*'reward/right', 'reward/short'"):
-        lab.read(tmp_path)
-    turns, line = said(tmp_path, columns={"team_reward": {"reward/right": 1.0, "reward/short": 2.0}})
-    assert turns["team_reward"].tolist() == [2.0, 3.0, 4.0, 5.0, 6.0] and "1 rows without any reward" in line
-
-
-class Harmful:
-    """An object whose loading runs code."""
-
-    def __reduce__(self):
-        return Path.touch, (Path("ran"),)
-
-
-def test_no_code_of_a_file_of_torch_is_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    torch.save({"rollout_id": 0, "samples": [Harmful()]}, "data_0.pt")
-    with pytest.raises(
-        lab.TableError, match=r"data_0\.pt is not a readable pt file: it holds more than numbers, texts"
-    ):
-        lab.read("data_0.pt")
-    assert not Path("ran").exists()
-    torch.save({"step": 0}, "data_0.pt")
-    with pytest.raises(lab.TableError, match=r"data_0\.pt is not .*: it lacks rollout_id and samples"):
-        lab.read("data_0.pt")
 
 
 @pytest.mark.parametrize("packed", [".gz", ".zst", ".bz2"])
@@ -365,8 +256,7 @@ def test_a_csv_file_of_our_own_turns_is_read(tmp_path):
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 def test_any_table_by_the_names_of_its_columns(ending, tmp_path):
     table, path = pd.DataFrame(PLAIN), tmp_path / f"log.{ending}"
-    {"csv": lambda: table.to_csv(path, index=False), "parquet": lambda: table.to_parquet(path),
-     "jsonl": lambda: table.to_json(path, orient="records", lines=True)}[ending]()  # fmt: skip
+    save(table, path)
     turns, line = said(path, columns=NAMES)
     assert turns["team_reward"].tolist() == PLAIN["score"] and turns["agent"].tolist() == PLAIN["role"]
     assert "format 'table'" in line and "no turns" in line and "no texts" in line
@@ -399,6 +289,40 @@ def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
     assert again["credit"].equals(turns["credit"]) and again["group"].tolist() == turns["group"].tolist()
 
 
+def test_a_table_of_ours_with_the_columns_of_trl_is_no_run_of_trl(tmp_path):
+    turns, _ = said(RECORDED / "trl")
+    turns.assign(episode="e" + turns["episode"]).to_parquet(tmp_path / "turns.parquet")
+    again, line = said(tmp_path / "turns.parquet")
+    assert "format 'table'" in line and set(again["episode"].str[:5]) == {"erow "}
+    own = written(tmp_path / "own.jsonl", [{**dict.fromkeys(KEYS["trl"], 1), "episode": 1, "local_reward": 0.5}])
+    with pytest.raises(lab.TableError, match="no known format"):
+        lab.read(own)
+    logged = shutil.copy(RECORDED / "trl/completions/completions_00001.parquet", tmp_path / "renamed.parquet")
+    assert "format 'trl'" in said(logged)[1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("more", "joined"), [
+    ({}, False), ({"turn": 0}, False), ({"step": 1}, False), ({"task": "of the file"}, False),
+    ({"step": "of the file"}, True), ({"agent": "of the file"}, True), ({"turn": "of the file"}, True),
+    ({"episode": "of the file"}, True),
+], ids=str)  # fmt: skip
+def test_episodes_that_each_file_numbers_anew_stay_apart(ending, more, joined, tmp_path):
+    """If no call is in two files, the files may share an episode, such as files of one agent or of one turn each."""
+    for number in (1, 2):
+        rows = [{"task": "a", "episode": 10 * number * ("episode" in more) + episode, "agent": "s",
+                 "team_reward": 2.0 * number - 2.0 + episode} for episode in (0, 1)]  # fmt: skip
+        rows = [{**row, **{name: number if one == "of the file" else one for name, one in more.items()
+                           if name != "episode"}} for row in rows]  # fmt: skip
+        table, path = pd.DataFrame(rows), tmp_path / f"worker.{number}.{ending}"
+        save(table, path)
+    turns, line = said(tmp_path)
+    assert ("number their episodes anew" in line) == (not joined)
+    apart = not joined or {"step", "episode"} & more.keys()
+    assert turns["credit"].tolist() == ([0.0, 1.0, 2.0, 3.0] if apart else [2.0, 4.0, 2.0, 4.0])
+    assert turns["episode"].iloc[0] == f"worker.1.{ending}/0" or joined
+
+
 def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
     rows = [{"input": "q", "output": "a", "score": 1.0, "step": 1, "credit": "paid"}]
     turns, _ = said(written(tmp_path / "1.jsonl", rows))
@@ -415,12 +339,22 @@ def test_messages_become_text():
     )
 
 
-VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
+VERL_ROW, HUGE = {"input": "q", "output": "a", "score": 1.0, "step": 1}, 10**400
 
 
 @pytest.mark.parametrize(("name", "rows", "arguments", "message"), [
     ("1.jsonl", [VERL_ROW, '{"input": "q", "out'], {}, r"1\.jsonl, line 2 is not a JSON object .*remove this line"),
     ("1.jsonl", [VERL_ROW, "[1]"], {}, r"1\.jsonl, line 2 is not a JSON object"),
+    ("1.jsonl", [VERL_ROW, '[["input", "q"]]'], {}, r"line 2 is not a JSON object \('list' object is not a map"),
+    ("1.jsonl", [VERL_ROW, VERL_ROW | {"output": "cut \ud83d"}], {}, r"line 2 is not .*surrogates not allowed"),
+    ("1.jsonl", [VERL_ROW, VERL_ROW | {"\ud83d": 1}], {}, r"line 2 is not .*surrogates not allowed"),
+    ("1.jsonl", [VERL_ROW, '{"output": ' + 200_000 * "[" + 200_000 * "]" + "}"], {}, "line 2 is not .*recursion"),
+    *(("1.jsonl", [VERL_ROW | {name: 1}, VERL_ROW | {name: HUGE}], {"columns": columns},
+       f"line 2: column '{name}' .*1000")
+      for name, columns in (("score", None), ("step", None), ("turn", None), ("old", {"advantage": "old"}))),
+    ("1.jsonl", [VERL_ROW | {"uid": "u_0_0"}, VERL_ROW | {"uid": f"u_0_{HUGE}"}], {}, "line 2: column 'uid_output'"),
+    ("1.jsonl", [VERL_ROW | {"old": [1]}, VERL_ROW | {"old": [HUGE]}], {"columns": {"prompt_ids": "old"}},
+     "line 2: column 'old' \\(prompt_ids\\) is not a list, which .* finite numbers"),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": "good"}], {},
      r"1\.jsonl, line 2: column 'score' \(team_reward\) is not a finite number \('good'\); correct .*columns="),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": float("nan")}], {}, r"line 2: column 'score' .*\(nan\)"),
@@ -428,7 +362,7 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("1.jsonl", [VERL_ROW], {"columns": {"agent": "rolle"}},
      r"1\.jsonl, line 1: column 'rolle' for 'agent' is missing; the columns are 'input', .*columns=\{'agent': "),
     ("1.jsonl", [VERL_ROW], {"columns": {"reward": "score"}}, r"'reward': .* is no column of ours; lab\.schema"),
-    ("1.jsonl", [VERL_ROW], {"format": "varl"}, "'varl' is unknown; known are table, trl, verl, tinker, verifiers"),
+    ("1.jsonl", [VERL_ROW], {"format": "varl"}, "'varl' is unknown; known are trl, verl, table"),
     ("1.jsonl", [VERL_ROW | {"score": [1.0]}], {}, r"line 1: column 'score' .* not a finite number \(\[1\.0\]\)"),
     ("1.jsonl", [VERL_ROW | {"step": 0.5}], {}, r"line 1: column 'step' \(step\) is not a whole number \(0\.5\)"),
     ("1.jsonl", [VERL_ROW], {"format": "trl", "columns": {"agent": "gts"}}, r"has another format: .*'input'"),
@@ -437,17 +371,13 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("1.jsonl", [VERL_ROW], {"columns": {"team_reward": {}}}, "line 1: a column for 'team_reward' is missing"),
     ("1.jsonl", ["", ""], {}, "no file has a known name, or all are empty"),
     ("1.jsonl.gz", [VERL_ROW], {}, r"1\.jsonl\.gz, line 1 is not a JSON object \(zlib"),
-    ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet, \.pt, \.db; convert it"),
+    ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet; convert it"),
     ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
     ("log.csv", ["task,team_reward,valid", "a,1,maybe"], {}, r"row 1: column 'valid' .*neither True nor .*'maybe'"),
     ("log.csv", ["task,team_reward", "a,1", ",1"], {}, r"row 2: column 'task' \(task\) is empty"),
     ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
     ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
      "several kept actions at task 'a', episode '0', agent 'x', turn 0"),
-    ("sums.db", ["no database"], {}, r"sums\.db is not a readable db file: file is not a database"),
-    ("data_0.pt", ["no file of torch"], {}, r"data_0\.pt is not a readable pt file"),
-    ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"id": "t", "agent": {"name": "a"}, "nodes": [
-     {"parent": 0, "sampled": True, "message": {}, "timestamp": 0.0}]}]}], {}, "node 0 has parent 0"),
     ("log.jsonl", [{"text": "a", "r": 1.0}], {},
      r"no known format: .*log\.jsonl has the columns 'text', 'r'\. Known are .*trl .*columns=\{'team_reward': "),
     ("log.csv", ["a,score", "x,1", "y,bad"], {"columns": {"team_reward": "score", "task": "a"}},
@@ -455,10 +385,6 @@ VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
     ("log.csv", ["a,score", "x,1"], {"columns": {"task": "a"}}, r"log\.csv, row 1 has no reward; .*'team_reward'"),
     ("log.csv", ["a,score", "x,1"], {"columns": {"team_reward": "score"}}, r"no tasks and no prompts; .*'task'"),
     ("log.parquet", ["no parquet"], {}, r"log\.parquet is not a readable parquet file"),
-    ("traces.jsonl", [{"id": "e", "task": {}, "env": {}, "traces": [{"nodes": []}]}], {},
-     r"traces\.jsonl, line 1: the record cannot be read \('agent' is missing"),
-    ("train_rollout_summaries.jsonl", [{"split": "train", "iteration": 0, "group_idx": 0, "traj_idx": 0, "tags": [],
-     "steps": [{"reward": 0.0, "metrics": {}, "logs": {}}], "final_reward": None}], {}, "line 1: the record cannot be"),
 ])  # fmt: skip
 def test_a_file_that_cannot_be_read_is_named_with_its_line(name, rows, arguments, message, tmp_path):
     with pytest.raises(lab.TableError, match=message):
@@ -484,10 +410,41 @@ def test_files_are_read_in_the_order_of_their_numbers_and_stay_as_they_are(tmp_p
 
 def test_the_page_names_every_format_and_its_blocks_run(tmp_path, monkeypatch):
     page, names = (RECORDED.parents[1] / "docs/foreign.md").read_text(encoding="utf-8"), {}
-    assert all(f'| `"{name}"` |' in page for name in FORMATS)
+    assert all(f'| `"{name}"` |' in page for name in FILES)
     shutil.copytree(RECORDED, tmp_path / "data/foreign")
     monkeypatch.chdir(tmp_path)
     with pytest.warns(UserWarning, match="format 'table', 1 file, 2 rows"):
         for block in page.split("```python\n")[1:]:
             exec(block.partition("```")[0], names)
     assert names["turns"]["team_reward"].tolist() == pytest.approx([1.05, 0.1])
+
+
+def rewards(right: float, hard: float) -> dict:
+    return {"correct": {"score": right, "weight": 1.0}, "hard": {"score": hard, "weight": 2.0}}
+
+
+TRACES = [{"id": f"e{number}", "traces": [
+    {"task": {"key": "k", "data": {"prompt": "2 + 3"}}, "agent": {"name": agent}, "rewards": rewards(right, 0.5),
+     "nodes": [{"message": {"role": "user", "content": "2 + 3"}}, {"message": {"role": "assistant", "content": "5"}}]}
+    for agent, right in (("a", 1.0), ("b", 0.0))]} for number in range(2)]  # fmt: skip
+SAMPLES = [{"group_index": 0, "rollout_id": None, "prompt": "2 + 3", "response": "5", "reward": reward,
+            "tokens": [1, 2], "metadata": {"level": 1}} for reward in (1.0, 0.0)]  # fmt: skip
+SUMMARIES = [{"iteration": 3, "group_idx": 0, "traj_idx": number, "total_reward": float(number),
+              "steps": [{"reward": 0.0}, {"reward": 0.0}]} for number in range(2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("trainer", "name", "credit"), [
+    ("of verifiers", "flat.jsonl", [2.0, 1.0, 2.0, 1.0]), ("of slime", "flat.jsonl", [1.0, 0.0]),
+    ("of tinker", "train_rollout_summaries.jsonl", [0.0, 1.0]),
+])  # fmt: skip
+def test_the_lines_of_the_page_flatten_the_files_of_other_trainers(trainer, name, credit, tmp_path, monkeypatch):
+    """The files are made up; the lines were also tried on those of the trainers' own writers."""
+    page = (RECORDED.parents[1] / "docs/foreign.md").read_text(encoding="utf-8")
+    _, code, columns = re.search(rf"^\| .*{trainer}.* \|$", page, re.MULTILINE)[0].split(" | ")
+    monkeypatch.chdir(tmp_path)
+    written(Path("traces.jsonl"), TRACES)
+    written(Path("train_rollout_summaries.jsonl"), SUMMARIES)
+    torch.save({"rollout_id": 4, "samples": SAMPLES}, "rollout_0.pt")
+    exec("\n".join(re.findall("`(.+?)`", code)), {"pd": pd, "torch": torch})
+    turns, _ = said(name, columns=eval(re.search("`columns=(.+?)`", columns)[1]))
+    assert turns["credit"].tolist() == credit
