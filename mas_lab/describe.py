@@ -149,16 +149,10 @@ def without_modules(recipe: Mapping[str, Any], known: Mapping[str, str]) -> dict
             for key, part in recipe.items()}  # fmt: skip
 
 
-YOUNGER = ("files", "digest")
-"""Keys that earlier versions did not record, or as null. They are compared if both descriptions have a value."""
-
-
 def differing(there: Any, here: Any, name: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Yield the dotted name and both values of each option in which two descriptions differ."""
     if isinstance(there, dict) and isinstance(here, dict) and there.get("is") == here.get("is"):
         for key in dict.fromkeys([*there, *here]):
-            if key in YOUNGER and None in (there.get(key), here.get(key)):
-                continue
             yield from differing(there.get(key), here.get(key), f"{name}.{key}" if name else key)
     elif there != here:
         yield name, there, here

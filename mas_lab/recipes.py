@@ -31,7 +31,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
-from mas_lab.describe import describe, learns
+from mas_lab.describe import learns
 from mas_lab.lazy import Entry, Registry
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import COMPARED, has_several_steps, selected, step_by_step
@@ -283,17 +283,3 @@ def typed(data: Any) -> str:
         arguments = ", ".join(f"{name}={typed(value)}" for name, value in data.items() if name != "is")
         return f"{data['is']}({arguments})"
     return repr(data)
-
-
-def completed(data: Any) -> Any:
-    """Return recorded data with the arguments that the kit's parts have got since then, at their defaults.
-
-    A record of an earlier version then equals the record that this version makes of the same recipe.
-    """
-    if not isinstance(data, dict):
-        return [completed(one) for one in data] if isinstance(data, list) else data
-    data = {key: completed(value) for key, value in data.items()}
-    if data.get("is") not in PARTS:
-        return data
-    defaults = {field.name: field.default for field in dataclasses.fields(PARTS[data["is"]])}
-    return {name: describe(value) for name, value in defaults.items() if value is not dataclasses.MISSING} | data

@@ -1,9 +1,11 @@
-"""Imports of the package run downwards only and in no circle, and nothing in it is missing on macOS or Windows."""
+"""The package grows no further, its imports run downwards only and in no circle, and it has all it needs on macOS or
+Windows."""
 
 import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib.util import find_spec
@@ -75,6 +77,45 @@ def used(path: Path, known: dict[str, Path]) -> Iterator[tuple[int, str]]:
         yield from ((line, part) for part in parts)
         if len(parts) < max(1, len(names)):
             yield line, within or "__init__"
+
+
+def code_lines(*paths: Path) -> int:
+    """Count the lines of code: no blank ones, no comments, no docstrings."""
+    total = 0
+    for path in paths:
+        text, skipped = path.read_text(encoding="utf-8"), set()
+        for node in ast.walk(ast.parse(text)):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                skipped |= {*range(node.lineno, node.end_lineno + 1)}
+        lines = enumerate(text.splitlines(), 1)
+        total += sum(bool(line.strip()) and number not in skipped and line.strip()[0] != "#" for number, line in lines)
+    return total
+
+
+def words(*paths: Path) -> int:
+    return sum(len(path.read_text(encoding="utf-8").split()) for path in paths)
+
+
+@pytest.mark.skipif(not (ROOT.parent / "docs").is_dir(), reason="no checkout")
+def test_the_house_does_not_grow():
+    """tests/house.toml has the most of each. Who makes something smaller lowers its number."""
+    top, package = ROOT.parent, [path for path in ROOT.rglob("*.py") if "_data" not in path.parts]
+    size = {
+        "mas_lab": code_lines(*package),
+        "core": code_lines(*(one for one in package if one.relative_to(ROOT).parts[0] not in ("contrib", "course"))),
+        "tests": code_lines(*(top / "tests").rglob("*.py")),
+        "names": len(mas_lab.__all__),
+        "docs": words(*(top / "docs").rglob("*.md")),
+        "readme": words(top / "README.md"),
+    }
+    most = tomllib.loads((top / "tests" / "house.toml").read_text(encoding="utf-8"))
+    grown = {name: f"{size[name]}, at most {most[name]}" for name in most if size[name] > most[name]}
+    assert not grown, "take as much away as you add (CONTRIBUTING, 'Less is better')"
+    assert size.keys() == most.keys()
 
 
 def test_imports_run_downwards_only():

@@ -10,7 +10,7 @@ import small
 
 import mas_lab as lab
 from mas_lab.describe import describe
-from mas_lab.recipes import PARTS, Recipe, completed, find, from_data, learning
+from mas_lab.recipes import PARTS, Recipe, find, from_data, learning
 
 TASK, ROLE, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 RETURN, TO_GO = lab.episode_return(), lab.return_to_go()
@@ -97,11 +97,6 @@ def test_a_recipe_prints_as_the_code_that_makes_it():
     recipe = lab.RECIPES["at_grpo"]
     made = eval(repr(recipe), {"Recipe": Recipe, **vars(lab)})
     assert made == recipe
-
-
-def test_a_record_gets_the_defaults_of_arguments_that_were_added_later():
-    recorded = {"is": "joint", "g": 2, "mode": "aligned", "limit": 256}
-    assert completed({"plan": recorded})["plan"] == describe(lab.joint(2))
 
 
 PURE = dict(lab.RECIPES) | {

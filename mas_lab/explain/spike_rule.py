@@ -218,11 +218,7 @@ class SpikeWatch:
 
         Args:
             state: A result of `state()`.
-
-        Raises:
-            ValueError: Another rule recorded it, see `rule_of`.
         """
-        rule_of(state)
         self._calls = dict(state["calls"])
         self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]
@@ -238,16 +234,6 @@ class SpikeWatch:
             stats: Statistics of the run so far.
         """
         self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
-
-
-def rule_of(state: Mapping[str, Any]) -> SpikeRule:
-    """Return the rule of a watch's `state()`. Raises ValueError if it is that of an earlier version of mas_lab."""
-    if set(state["rule"]) != set(asdict(SpikeRule())):
-        raise ValueError(
-            f"spikes: the watch has the rule {state['rule']} of another version of mas_lab; train again, or pass "
-            "SpikeInspector the statistics (run.stats), in which this version marks spikes by its own rule"
-        )
-    return SpikeRule(**state["rule"])
 
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

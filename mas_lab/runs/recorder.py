@@ -22,7 +22,6 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.describe import differences
-from mas_lab.recipes import completed
 from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, is_litter, patiently, remedy, write_bytes, write_table
 from mas_lab.runs.manifest import TABLES, Manifest, Part, digest
 from mas_lab.runs.run import KEEPING, UPHILL, Checkpoint, Run
@@ -290,14 +289,14 @@ def decisive(config: Mapping[str, Any], without: Collection[str] = KEEPING) -> d
     """Return the part of a config that decides the results, without how it is kept and what it runs on.
 
     `without` lists the settings that are left out. A custom env is identified by class and options, since it may move
-    from a notebook to a file. Arguments that a plan, credit or loss has gained since then have their defaults.
+    from a notebook to a file.
     """
     env = dict(config.get("env") or {})
     if ":" in env.get("name", ""):
         env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
     settings = {key: value for key, value in (config.get("settings") or {}).items() if key not in without}
     same = {key: config.get(key) for key in ("curriculum", "seed", "threads")}
-    return {"env": env, "recipe": completed(config.get("recipe")), **same, "settings": settings}
+    return {"env": env, "recipe": config.get("recipe"), **same, "settings": settings}
 
 
 def merge(manifest: Manifest, until: int, sweep: Callable[[], None]) -> None:

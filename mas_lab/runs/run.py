@@ -46,8 +46,8 @@ LARGEST = 2 * 2**30
 """Most bytes of an unpacked zip."""
 FORMAT = 4
 """The format of a run; others are refused."""
-MACHINE = ("save_every", "workers", "step_timeout", "check", "uphill")
-"""Settings that change neither a training nor its scores. Earlier versions recorded `step_timeout`."""
+MACHINE = ("save_every", "workers", "check", "uphill")
+"""Settings that change neither a training nor its scores."""
 KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")

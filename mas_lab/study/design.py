@@ -24,9 +24,9 @@ OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
 SCORES = ("success", "return")
-SCORE_EVERY, ENDS_ALONE = 0.25, 10**9
-"""Default of `score_every`, which draws a curve, and the former one, which stays in the digests of cells: the scores
-along the way change no training and no final score."""
+SCORE_EVERY, UNSCORED = 0.25, 10**9
+"""Default of `score_every`, which draws a curve, and the value in the digests of cells, since scores along the way
+change no training and no final score."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Cell:
 
         It is computed once: playing may change an env that was passed as an object.
         """
-        config = _scored(self.config, ENDS_ALONE)
+        config = _scored(self.config, UNSCORED)
         return sha256(json.dumps(config, sort_keys=True, default=describe_with_source).encode()).hexdigest()[:10]
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.describe import without_modules
-from mas_lab.recipes import completed, typed
+from mas_lab.recipes import typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import run_curve, score_curve
@@ -110,7 +110,7 @@ def _of_run(run: Run) -> Entry:
     config, curve = run.config, run_curve(run)
     path = Path(str(run.folder).rstrip("/"))
     try:
-        recipe = completed(without_modules(config["recipe"], config.get("sources") or {}))
+        recipe = without_modules(config["recipe"], config.get("sources") or {})
     except TypeError as error:
         raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
     compared = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}

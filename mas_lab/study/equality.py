@@ -44,7 +44,7 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
             if value != begun.get(name):
                 found[name] = f"{found.get(name, begun.get(name, 'unknown'))}, from step {later['step']} on {value}"
                 begun[name] = value
-    return found | {f"untold.{part}": None for part in config.get("untold") or ()}
+    return found
 
 
 def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -110,8 +110,6 @@ def equality(found: Sequence[Any], runs: pd.DataFrame, over: str, held_out: bool
 
 def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
     """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
-    if name.startswith("untold."):
-        return UNKNOWN, "an earlier version could not record it in run.json"
     known = pd.Series(values, recipes, dtype=object).dropna()
     if missing := len(values) - len(known):
         if name.startswith("spent."):

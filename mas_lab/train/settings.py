@@ -20,8 +20,6 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda done: 0.5 * (1.0 + cos(pi * min(1.0, done))),
 }
 """Learning rate schedules by name: the factor as a function of the share of `horizon` that is done."""
-FORMER = {"step_timeout": None}
-"""Settings that runs of earlier versions record, with the only value that is left."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +143,6 @@ class Settings:
             TypeError: A name is no setting.
         """
         known = [f.name for f in fields(cls)]
-        options = {name: value for name, value in options.items() if name not in FORMER or value != FORMER[name]}
         if isinstance(options.get("schedule"), Overlap):
             if options.get("overlap") is not None:
                 raise TypeError("train: schedule= and overlap= both give an overlap; leave one out")

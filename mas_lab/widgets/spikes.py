@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, rule_of, spike_scores, spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
 from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
@@ -137,7 +137,7 @@ class SpikeInspector:
         self.source = Source(x, agents, team)
         remembered = watch.state() if watch is not None else self.source.watched()
         self.watched = bool(remembered)
-        self.rule = rule = rule_of(remembered) if remembered else SpikeRule(warmup, window, threshold)
+        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)

@@ -1,4 +1,4 @@
-"""Settings: schedules by hand, what reaches the optimizer, and those of earlier runs."""
+"""Settings: schedules by hand, and what reaches the optimizer."""
 
 import itertools
 import json
@@ -45,9 +45,3 @@ def test_settings_reach_the_optimizer(models):
     assert [same(one, two) for one, two in itertools.pairwise(seen)] == [False, False, False, True]
     assert report.held_out["turns"].max() == 1  # the bound holds in scores, too
     assert team["asker"].lr == 0.01
-
-
-def test_settings_that_runs_of_earlier_versions_record_are_read():
-    assert Settings.of({"tasks": 3, "step_timeout": None}) == Settings(tasks=3)
-    with pytest.raises(TypeError, match="unknown setting 'step_timeout'"):
-        Settings.of({"step_timeout": 5})
