@@ -1,13 +1,8 @@
-"""Lines of a filter and what they find: for the kernel's reading of them (Python) and the page's (JavaScript).
+"""Lines of a filter of the RolloutViewer's page, and what they find.
 
 An episode is a row of the index with all that is searched in it; a case is a line and the numbers of the episodes that
 it finds. All of it is plain JSON data.
 """
-
-import numpy as np
-import pandas as pd
-
-from mas_lab.widgets.answers import MARKED, Answers
 
 EPISODES = [
     {"run": 0, "step": 0, "task": "maze-7", "episode": "maze-7#0", "agents": "planner, executor", "success": False,
@@ -38,13 +33,3 @@ CASES = [
     ('agent:""', [0, 1, 2, 3]), ("agent:", [1]), ("walls\u00a0b2", [0]), ("walls\u3000b2", [0]), ('a"1', []),
     ("failed walls task:maze step:0-3", [0]),
 ]  # fmt: skip
-
-
-def filtered(terms):
-    """The numbers of the episodes that the kernel finds."""
-    index = pd.DataFrame(EPISODES).astype({"success": "boolean"})
-    answers = Answers(index, [])
-    answers.marks = index[index["marked"]].reindex(columns=MARKED)
-    texts = ["\n".join([one["task"], one["episode"], *one["texts"]]).lower() for one in EPISODES]
-    answers.have = lambda places, word: np.array([word in texts[place] for place in places], bool)
-    return np.flatnonzero(answers.matching(terms)).tolist()

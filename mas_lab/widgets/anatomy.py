@@ -14,7 +14,7 @@ from mas_lab.table import TableError, require
 from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import PATIENCE, States
+from mas_lab.widgets.states import States
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import visible_data
 
@@ -92,7 +92,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
         return None
     opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
     index = index_of(opened)
-    reading = Reading(source, states=States(source, patience=PATIENCE), shares=spike_shares(spikes))
+    reading = Reading(source, states=States(source), shares=spike_shares(spikes))
     names = list(zip(index["step"], index["episode"], strict=True))
     largest = []
     for spike in spikes:

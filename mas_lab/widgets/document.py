@@ -147,10 +147,9 @@ def write(path: str | Path, page: str) -> Path:
     return path
 
 
-def frame(page: str, title: str, height: int, name: str = "") -> str:
-    """Return a frame called `name`; its scripts run and may offer a download, but cannot read the notebook."""
-    named = f' name="{escape(name)}"' if name else ""
+def frame(page: str, title: str, height: int) -> str:
+    """Return a frame; its scripts run and may offer a download, but cannot read the notebook."""
     return (
-        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}"{named} width="100%" '
+        f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" '
         f'height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
     )

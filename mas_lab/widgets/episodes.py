@@ -180,10 +180,6 @@ class Reading:
         groups = {f"{self.run}|{step}|{group}": _largest(rows, most, name) for group, rows in found.items()}
         return episode, groups
 
-    def group(self, step: int, name: str, most: int) -> list[Data]:
-        """Return at most `most` members of a comparison group; `name` is its name as a page shows it."""
-        return [member for rows in self._members(step, {name}).values() for member in _largest(rows, most)]
-
     def _members(self, step: int, names: set[str]) -> dict[str, list[Row]]:
         """Return the rows of groups, by the names of the groups as a page shows them."""
         found: dict[str, list[Row]] = {}
@@ -266,16 +262,6 @@ def index_of(source: Source, run: int = 0) -> pd.DataFrame:
     else:
         tables = source.arrow(READ, trained_only=False)
     return indexed(pd.concat(list(map(reduced, tables)), ignore_index=True), source.order, run)
-
-
-def ranks(index: pd.DataFrame, by: str) -> np.ndarray:
-    """Return a column as numbers to sort by: |advantage|, a text's rank by words and numbers, NaN if missing."""
-    values = index[by]
-    if not pd.api.types.is_numeric_dtype(values):
-        padded = values.str.lower().str.replace("[0-9]+", lambda found: found[0].zfill(20), regex=True)
-        return padded.rank(method="dense").to_numpy(float) - 1
-    values = values.astype("Float64").to_numpy(float, na_value=np.nan)
-    return np.abs(values) if by == "advantage" else values
 
 
 def plain(index: pd.DataFrame) -> dict[str, list[Any]]:

@@ -5,7 +5,6 @@ telling episodes of all steps up to a limit. It works offline and by keyboard, a
 module leaves out gradients (`spikes`).
 """
 
-import uuid
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,18 +14,15 @@ from urllib.parse import parse_qsl, urlencode
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from mas_lab.display.progress import front_end
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
-from mas_lab.widgets.answers import Answers, connect
 from mas_lab.widgets.document import beside as in_notebook
 from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
 from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
 from mas_lab.widgets.figures import LAYOUT, colors
-from mas_lab.widgets.live import LIVE
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import PATIENCE, States
+from mas_lab.widgets.states import States
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
@@ -106,7 +102,7 @@ class RolloutViewer:
     ):
         sources = [Source(one, agents, team) for one in ([x] if beside is None else [x, beside])]
         self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
-        self._states = [States(source, env, tasks, PATIENCE) for source in sources]
+        self._states = [States(source, env, tasks) for source in sources]
         found = [token_shares(source, own) for source, own in zip(sources, (shares, None), strict=False)]
         self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
         self._limit, self._at = limit_mb * 1e6, ""
@@ -155,10 +151,7 @@ class RolloutViewer:
     def _content(self) -> dict[str, Any]:
         """Return the content of the page."""
         first = [] if self._opened is None else [self._opened]
-        content = page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
-        for states in self._states:  # later requests come one by one and may take longer
-            states.patience = float("inf")
-        return content
+        return page_data(self.index, self._read, in_rounds(self.index), self._limit, first)
 
     def _read(self, place: int) -> tuple[dict[str, Any], dict[str, list[dict[str, Any]]]]:
         """Return the episode of an index row, and its comparison groups under the names that a page gives them."""
@@ -245,27 +238,5 @@ class RolloutViewer:
         """
         return write(path, self.page())
 
-    def _repr_html_(self, name: str = "") -> str:
-        return live_or_static(frame(self.page(), repr(self), HEIGHT, name), in_notebook(self.static()))
-
-    def _ipython_display_(self) -> None:
-        """Show the page; if widgets are live, it can reach the whole run.
-
-        Elsewhere, NotImplementedError makes IPython show the page alone.
-        """
-        if front_end() not in LIVE:
-            raise NotImplementedError
-        from IPython.display import display
-
-        name = f"mas-lab-{uuid.uuid4().hex[:12]}"
-        display({"text/plain": repr(self), "text/html": self._repr_html_(name)}, raw=True)
-        connect(name, self._answers.answer)
-
-    @cached_property
-    def _answers(self) -> Answers:
-        return Answers(self.index, self._readings)
-
-    @property
-    def marks(self) -> pd.DataFrame:
-        """Return the marks and notes that were made on the page, if a live kernel received them."""
-        return self._answers.marks
+    def _repr_html_(self) -> str:
+        return live_or_static(frame(self.page(), repr(self), HEIGHT), in_notebook(self.static()))

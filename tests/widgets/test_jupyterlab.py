@@ -182,41 +182,6 @@ def open_a_spike(inspector):
         assert switched.inner_text() != before
 
 
-REACH = """
-import mas_lab as lab
-viewer = lab.RolloutViewer({run!r}, limit_mb=0.001)
-viewer
-"""
-
-
-def test_a_viewers_index_reaches_the_whole_run_and_its_kernel_hears_marks(run_all, server, spiky):
-    page = run_all(notebook_of(REACH.format(run=str(spiky))), "reach.ipynb")
-    viewer, known = page.frame_locator("iframe[title^=RolloutViewer]"), lab.RolloutViewer(spiky, limit_mb=0.001)
-    assert len(known.episodes) == 1 < len(known.index) == 10
-    viewer.get_by_role("button", name="all episodes").click()  # folded in a narrow notebook
-    viewer.locator(".count", has_text="10 episodes").wait_for()
-    assert viewer.get_by_text("more are not on this page").count() == 0
-    row = known.index.iloc[-1]
-    viewer.locator("tbody:not(.space) tr").nth(9).locator("a").click()
-    viewer.locator(".named", has_text=f"step {row['step']} ·").filter(has_text=row["episode"]).wait_for()
-    viewer.locator("body").press("m")
-    page.get_by_role("button", name="Insert a cell below (B)").first.click()
-    page.locator(".jp-CodeCell").last.locator(".cm-content").fill("print('marked', viewer.marks['episode'].tolist())")
-    page.keyboard.press("Shift+Enter")
-    page.get_by_text(f"marked ['{row['episode']}']").wait_for()
-    page.keyboard.press("Control+s")
-    stored = server[2] / "reach.ipynb"
-    until = time.monotonic() + 60 * MINUTES
-    while "marked" not in stored.read_text(encoding="utf-8") and time.monotonic() < until:
-        time.sleep(0.2)
-    outputs = [output for cell in nbformat.read(stored, 4).cells for output in cell.outputs]
-    assert not any("widget" in kind for output in outputs for kind in output.get("data", {})), "a widget is left behind"
-    page.reload()
-    viewer.get_by_role("button", name="all episodes").click()
-    viewer.locator(".count", has_text="10 episodes").wait_for()  # what relayed is there again
-    page.close()
-
-
 def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
     notebook = nbformat.read(notebooks_dir() / "03_normalization.ipynb", 4)
     page = run_all(execution.with_parameters(notebook, {"SMOKE": True}), "normalization.ipynb")

@@ -19,7 +19,7 @@ from plotly.subplots import make_subplots
 from widgets.test_names import DRAWN
 
 import mas_lab as lab
-from mas_lab.widgets import answers, drawing
+from mas_lab.widgets import drawing
 from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.live import Controls, interact
 from mas_lab.widgets.picture import description, numbers, show
@@ -178,7 +178,6 @@ WIDGETS = {
         "Here at pay = 0.5;",
     ),
     "live": (training, "step 1 of 2"),
-    "answers": (lambda: answers.connect("mas-lab-1", dict), ""),
 }
 """By its module: what shows a widget, and what is left of it where none lives."""
 

@@ -1,13 +1,10 @@
-"""The RolloutViewer's page in headless Chromium: the index, the moves, the address, the marks, the kernel behind it."""
-
-import html
+"""The RolloutViewer's page in headless Chromium: the index, the moves, the address, the marks."""
 
 import pandas as pd
 import pytest
-from filter_cases import CASES, EPISODES, filtered
+from filter_cases import CASES, EPISODES
 
 import mas_lab as lab
-from mas_lab.widgets.answers import Term
 
 pytestmark = pytest.mark.browser
 
@@ -119,14 +116,12 @@ FOUND = """([cases, episodes]) => cases.map(([line, _]) => {
   const terms = parse(line);
   const has = (row) => matches(terms, { row, marked: () => row.marked,
     text: () => [row.task, row.episode, ...row.texts].join("\\0").toLowerCase() });
-  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : [])), terms];
+  return [line, episodes.flatMap((row, place) => (has(row) ? [place] : []))];
 })"""
 
 
-def test_a_line_finds_the_same_on_the_page_and_in_the_kernel(opened):
-    for (line, places, terms), case in zip(opened().evaluate(FOUND, [CASES, EPISODES]), CASES, strict=True):
-        assert (line, places) == case
-        assert filtered([Term.model_validate(term) for term in terms]) == places, line
+def test_what_a_line_finds(opened):
+    assert list(map(tuple, opened().evaluate(FOUND, [CASES, EPISODES]))) == CASES
 
 
 def test_each_key_moves_and_the_address_follows(opened):
@@ -224,60 +219,6 @@ def test_marks_and_notes_are_kept_and_exported(opened):
     lines = saved.value.path().read_text(encoding="utf-8").splitlines()
     assert lines[0] == "step,episode,task,node,note" and lines[1] == "0,maze-a#1,maze-a,maze-a#1/0,"
     assert lines[2].endswith(''',"'=1+1, said ""so"""''')
-
-
-PARENT = """<!doctype html><body><script>
-const count = 32000, asked = [];
-const row = (place) => ({ run: 0, step: place, task: "far", episode: "e" + place, agents: "asker", return: 0,
-  success: place % 2 === 0, advantage: 1, surprise: 1, tokens: 1, rows: 1, truncated: 0, invalid: 0, lone: 0,
-  reinforced: 0, telling: 1 });
-const columns = (all) => Object.fromEntries(Object.keys(row(0)).map((name) => [name, all.map((one) => one[name])]));
-addEventListener("message", ({ source, data }) => {
-  if (!data.ask) return;
-  asked.push(data);
-  const answer = (told) => source.postMessage({ id: data.id, ...told }, "*");
-  if (data.ask === "index" && data.filter.some((one) => one.value === "broken")) answer({ error: "the run is gone" });
-  else if (data.ask === "index") {
-    const length = Math.max(0, Math.min(data.count, count - data.from));
-    const all = Array.from({ length }, (_, at) => row(data.from + at));
-    answer({ rows: columns(all), found: count, total: count });
-  } else if (data.ask === "episode") {
-    const candidate = { index: 0, action: "a", kept: true, valid: true, finish: "eos", said: "told by the kernel",
-      numbers: {}, group: "g", info: "", tokens: [], ids: [], shades: {}, tell: false };
-    const node = { node: data.episode + "/0", parent: "", depth: 0, agent: "asker", turn: 0, heard: "" };
-    const nodes = [{ ...node, candidates: [candidate] }];
-    answer({ groups: {}, episode: { run: 0, step: data.step, name: data.episode, task: "far", success: true, nodes } });
-  } else if (data.ask === "group") answer({ members: [] });
-});
-</script>FRAME</body>"""
-
-
-def test_a_kernel_answers_for_the_whole_run_from_a_sandboxed_frame(open_page, turns, tmp_path):
-    inner = html.escape(lab.RolloutViewer(turns).page(), quote=True)
-    frame = f'<iframe sandbox="allow-scripts allow-downloads" width="1200" height="640" srcdoc="{inner}"></iframe>'
-    (tmp_path / "outer.html").write_text(PARENT.replace("FRAME", frame), encoding="utf-8")
-    page = open_page(tmp_path / "outer.html")
-    inside = page.frames[1]
-    assert inside.locator(".count").inner_text() == "12 episodes"  # the page's own, until a kernel answers
-    page.evaluate("frames[0].postMessage({hello: true, total: count}, '*')")
-    inside.locator(".count", has_text="32,000 episodes").wait_for()
-    assert inside.locator(".rows tr").count() < 80
-    inside.locator(".rows").evaluate("one => { one.scrollTop = one.scrollHeight; }")
-    last = inside.locator(".rows a").last
-    inside.locator(".rows tr", has_text="31,999").wait_for()
-    windows = page.evaluate("asked.filter((one) => one.ask === 'index').map((one) => [one.from, one.count])")
-    assert windows[0] == [0, 100] and windows[-1] == [31900, 100] and len(windows) < 8, "each window was asked for"
-    last.click()
-    inside.get_by_text("told by the kernel").wait_for()
-    inside.locator("body").press("m")
-    inside.locator("body").press("k")
-    inside.locator(".quiet", has_text="step 31998").wait_for()
-    marks = page.evaluate("asked.filter((one) => one.ask === 'marks').at(-1).marks")
-    assert [(one["step"], one["episode"], one["node"]) for one in marks] == [(31999, "e31999", "e31999/0")]
-    with page.expect_download():
-        inside.get_by_role("button", name="export 1 mark").click()
-    inside.locator(".filter").fill("broken")
-    inside.get_by_text("the run is gone: these are the page's own episodes").wait_for()
 
 
 def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):

@@ -74,10 +74,10 @@ function reveal(pane, target, under = 0, full = target) {
 const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episode: episode.name });
 
 class Viewer {
-  constructor(root, data, alone, signal) { // `alone`: the page is the viewer's, its address and all of its keys
-    Object.assign(this, { root, data, alone, parts: [], turn: null, shade: (data.shades || [])[0] || "surprise", most: 0 });
+  constructor(root, data, alone) { // `alone`: the page is the viewer's, its address and all of its keys
+    Object.assign(this, { root, data, alone, parts: [], shade: (data.shades || [])[0] || "surprise", most: 0 });
     this.marks = marksOf(data, () => this.markChanged());
-    this.source = sourceOf(data, this.marks, (top) => this.listed(top), signal);
+    this.source = sourceOf(data, this.marks, (top) => this.listed(top));
     this.context = {
       data, source: this.source, marks: this.marks, shade: () => this.shade, most: () => this.most,
       show: (where) => this.open(where, {}, true),
@@ -123,24 +123,16 @@ class Viewer {
 
   // An episode, and a spot in it.
 
-  async open(target, spot = {}, brought = false) {
-    const turn = (this.turn = {});
-    if (!this.source.isHere(target)) this.say(`Reading ${target.episode} …`);
-    try {
-      const episode = await this.source.open(target);
-      const other = spot.beside ? await this.source.open(addressOf(spot.beside)) : null;
-      if (turn !== this.turn) return; // asked for another meanwhile
-      if (!episode) {
-        if (!this.part) await this.open(this.source.first());
-        this.say(`Episode ${target.episode} of step ${target.step} is not on this page.`);
-        return;
-      }
-      this.render(episode, spotOf(episode, spot), other);
-      if (spot.node) this.reveal();
-      else if (brought) reveal(this.root, this.pane);
-    } catch (trouble) {
-      this.say(trouble.message);
+  open(target, spot = {}, brought = false) {
+    const episode = this.source.open(target);
+    if (!episode) {
+      if (!this.part) this.open(this.source.first());
+      this.say(`Episode ${target.episode} of step ${target.step} is not on this page.`);
+      return;
     }
+    this.render(episode, spotOf(episode, spot), spot.beside ? this.source.open(addressOf(spot.beside)) : null);
+    if (spot.node) this.reveal();
+    else if (brought) reveal(this.root, this.pane);
   }
 
   render(episode, spot, other) {
@@ -192,7 +184,7 @@ class Viewer {
     this.open(where, where, true);
   }
 
-  listed(top) { // the index changed: it is sorted, filtered, or the kernel's
+  listed(top) { // the index changed: it is sorted or filtered
     if (!this.index) return;
     this.index.changed(top);
     if (this.part && this.index.place() >= 0) this.tellPosition();
@@ -211,20 +203,14 @@ class Viewer {
       count > 1 && `candidate ${now} of ${count}`];
     this.say(parts.filter(Boolean).join(" · "));
     if (this.alone) replaceAddress(address(this.where()));
-    this.toldGroup();
+    const members = this.members(), next = groupMove(episode, spot, members, 1);
+    this.moves.set("group", next, groupMove(episode, spot, members, -1).to, next.to);
   }
 
-  async toldGroup() {
-    const { part } = this, { episode, spot } = part, members = await this.members();
-    if (part !== this.part || spot !== part.spot) return;
-    const on = groupMove(episode, spot, members, 1);
-    this.moves.set("group", on, groupMove(episode, spot, members, -1).to, on.to);
-  }
-
-  async members() {
+  members() {
     const { episode, spot } = this.part;
     const found = episode.nodes[spot.place].candidates.find((one) => one.index === spot.candidate);
-    return this.source.members(episode, found.group).catch(() => []);
+    return this.source.members(episode, found.group);
   }
 
   say(text) {
@@ -248,8 +234,8 @@ class Viewer {
     return this.goto(this.part, to, firstOf(episode.nodes[to]));
   }
 
-  async moveInGroup(by) {
-    const { episode, spot } = this.part, { to } = groupMove(episode, spot, await this.members(), by);
+  moveInGroup(by) {
+    const { episode, spot } = this.part, { to } = groupMove(episode, spot, this.members(), by);
     if (!to) return;
     const where = { ...nameOf(episode), ...to }, { place, candidate } = spotOf(episode, to);
     const advantage = typeof to.advantage === "number" ? signed(to.advantage) : "unknown";
@@ -263,8 +249,8 @@ class Viewer {
     if (row) this.open(row);
   }
 
-  async failure() {
-    const row = await this.source.nextFailure(this.index.place());
+  failure() {
+    const row = this.source.nextFailure(this.index.place());
     if (row) this.open(row);
     else this.say("No other failure in this list.");
   }
@@ -276,20 +262,16 @@ class Viewer {
     this.legend.replaceChildren(...legendOf(name, this.most));
   }
 
-  async sideBySide(row = null) {
+  sideBySide(row = null) {
     const { episode, spot } = this.part;
     if (this.parts.length > 1 && !row) return this.render(episode, spot, null);
     // Another outcome first, then another step or run, then the nearest step.
     const far = (one) => [one.success === episode.success, one.step === episode.step && one.run === (episode.run || 0),
       Math.abs(one.step - episode.step)];
     const nearer = (one, other) => far(one).map((value, at) => value - far(other)[at]).find((value) => value !== 0) || 0;
-    try {
-      const [first] = row ? [row] : (await this.sameTask(episode)).sort(nearer);
-      if (!first) return this.say("Nothing else of this task is on this page.");
-      return this.render(episode, spot, await this.source.open(first));
-    } catch (trouble) {
-      return this.say(trouble.message);
-    }
+    const [first] = row ? [row] : this.sameTask(episode).sort(nearer);
+    if (!first) return this.say("Nothing else of this task is on this page.");
+    return this.render(episode, spot, this.source.open(first));
   }
 
   sameTask(episode) {
@@ -300,12 +282,11 @@ class Viewer {
     const runs = this.data.runs || [], select = h("select", { "aria-label": "Beside it" });
     const label = (row) => [`${tick(row.success)} step ${row.step}`, runs.length > 1 && runs[row.run],
       row.episode !== row.task && row.episode];
-    this.sameTask(episode).then((rows) => {
-      const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) },
-        label(row).filter(Boolean).join(", "));
-      select.append(...rows.map(option));
-      select.addEventListener("change", () => this.sideBySide(rows[select.selectedIndex]));
-    }, () => {});
+    const rows = this.sameTask(episode);
+    const option = (row) => h("option", { value: keyOf(row), selected: keyOf(row) === keyOf(nameOf(other)) },
+      label(row).filter(Boolean).join(", "));
+    select.append(...rows.map(option));
+    select.addEventListener("change", () => this.sideBySide(rows[select.selectedIndex]));
     return h("div.picker", select, button("close", () => this.sideBySide(), { class: "plain" }));
   }
 
@@ -313,7 +294,6 @@ class Viewer {
     const all = this.marks.all();
     this.saving.textContent = all.length ? `export ${counted(all.length, "mark")}` : "export marks";
     this.saving.disabled = !all.length;
-    this.source.tellMarks(all);
     this.index.redraw();
     this.showMark();
   }
@@ -351,7 +331,7 @@ function mount(root, data, alone = false) {
   const gone = new AbortController(), { signal } = gone;
   mounted.set(root, gone);
   root.classList.add("viewer");
-  const made = new Viewer(root, data, alone, signal), opened = (alone && addressOf(location.hash)) || addressOf(data.at || "");
+  const made = new Viewer(root, data, alone), opened = (alone && addressOf(location.hash)) || addressOf(data.at || "");
   (alone ? document : root).addEventListener("keydown", (event) => made.pressed(event), { signal });
   if (alone) addEventListener("hashchange", () => {
     const where = addressOf(location.hash);

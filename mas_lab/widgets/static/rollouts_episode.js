@@ -262,7 +262,7 @@ function membersOf(context, episode, node, candidate) { // who was compared with
   const label = (listed) => (listed < size ? `of its ${size} rows the ${listed} with the largest advantages`
     : "the advantage of each");
   return folded(h("summary", { title: `group ${candidate.group}` }, `compared with ${who}`), async () => {
-    const all = await context.source.members(episode, candidate.group).catch(() => []);
+    const all = context.source.members(episode, candidate.group);
     if (!all.length) return h("p.quiet", "Its members are not on this page.");
     const most = Math.max(0, ...all.map(({ advantage }) => Math.abs(advantage) || 0));
     const lines = all.map((one) => memberOf(context, episode, isMember(one, episode, node, candidate.index), one, most));

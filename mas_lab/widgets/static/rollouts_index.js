@@ -101,11 +101,10 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   const height = () => parseFloat(getComputedStyle(part).getPropertyValue("--row")) || 30;
 
   function line(place) {
-    const row = source.row(place), now = row && keyOf(row) === current;
-    const show = (event) => row && !event.target.closest("a") && context.show(row);
-    return h("tr", { "aria-rowindex": place + 2, "aria-current": now ? "true" : null, class: row ? null : "unread",
-      onclick: show },
-      row ? columns.map((column) => cell(row, column, place, now)) : h("td", { colspan: columns.length }, "…"));
+    const row = source.row(place), now = keyOf(row) === current;
+    const show = (event) => !event.target.closest("a") && context.show(row);
+    return h("tr", { "aria-rowindex": place + 2, "aria-current": now ? "true" : null, onclick: show },
+      columns.map((column) => cell(row, column, place, now)));
   }
 
   function draw(anew) {
@@ -123,7 +122,7 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
       button("Clear the filter", () => setFilter("")))));
   }
 
-  function changed(top = true) { // another view: sorted, filtered, or read on
+  function changed(top = true) { // another view: sorted or filtered
     const { sort, descending } = source.query, words = search.value.split(/\s+/), all = source.found();
     heads.forEach((head, at) => {
       if (columns[at].name === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
@@ -135,10 +134,10 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
     chips.forEach((one, at) => pressed(one, words.includes(CHIPS[at])));
     if (top) scroller.scrollTop = 0;
     draw(true);
-    const within = source.complete ? source.total : source.onPage, away = source.complete ? 0 : data.left_out || 0;
-    more.textContent = away ? `${rounded(away)} more are not on this page: open it from the run in a notebook.` : "";
+    const within = source.onPage, away = data.left_out || 0;
+    more.textContent = away ? `${rounded(away)} more are not on this page: raise limit_mb, or open one with at=.` : "";
     count.replaceChildren(h("b", all === within ? rounded(all) : `${rounded(all)} of ${rounded(within)}`),
-      ` ${within === 1 ? "episode" : "episodes"}`, source.note ? h("span.trouble", ` ${source.note}`) : "");
+      ` ${within === 1 ? "episode" : "episodes"}`);
     table.setAttribute("aria-rowcount", all + 1);
   }
 

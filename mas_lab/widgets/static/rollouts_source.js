@@ -1,7 +1,7 @@
 "use strict";
-// Where the viewer reads from: the episodes of the page and, once a kernel has answered, the whole run. And its marks.
+// Where the viewer reads from: the episodes of the page. And its marks.
 
-// The filter: `parse` makes terms of a line; `matches` says whether an episode has them. A kernel takes the same terms.
+// The filter: `parse` makes terms of a line; `matches` says whether an episode has them.
 const PART = /(-?)(?:([a-zA-Z]+):)?(?:"([^"]*)"?|(\S+))/gu;
 const FLAGS = ["failed", "succeeded", "invalid", "truncated", "lone", "reinforced", "marked"];
 
@@ -40,7 +40,7 @@ function rowsOf(columns) {
   return Array.from({ length }, (_, at) => Object.fromEntries(names.map((name) => [name, columns[name][at]])));
 }
 
-// A view: the rows of the index that a query finds, in its order. This one is of the page's own episodes.
+// A view: the rows of the index that a query finds, in its order.
 function pageView(data, rows, marks, { sort, descending, filter }) {
   const terms = parse(filter), way = descending ? -1 : 1;
   const textOf = ({ name, task, nodes }) =>
@@ -53,176 +53,47 @@ function pageView(data, rows, marks, { sort, descending, filter }) {
     if (!known(a) || !known(b)) return known(b) - known(a) || one - other; // what is not known stands last
     return way * (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b) || one - other;
   });
-  return { found: places.length, row: (place) => rows[places[place]] ?? null, read: async (place) => rows[places[place]],
+  return { found: places.length, row: (place) => rows[places[place]] ?? null,
     find: (key) => places.findIndex((at) => keyOf(rows[at]) === key) };
 }
 
-// The same of the whole run, whose kernel is asked for a window of rows at a time.
-const WINDOW = 100;
-
-async function kernelView(ask, { sort, descending, filter }, changed) {
-  const windows = new Map(), view = { found: 0, total: 0, row, find, read };
-
-  function windowAt(from) {
-    if (!windows.has(from)) {
-      const question = ask({ ask: "index", sort, descending, filter: parse(filter), from, count: WINDOW });
-      windows.set(from, question.then((reply) => {
-        Object.assign(view, { found: reply.found, total: reply.total });
-        windows.set(from, rowsOf(reply.rows));
-        return windows.get(from);
-      }));
-      windows.get(from).catch(() => windows.delete(from));
-    }
-    return windows.get(from);
-  }
-
-  async function read(place) {
-    return (await windowAt(place - (place % WINDOW)))[place % WINDOW];
-  }
-
-  function row(place) { // null: not read yet; it will be, and `changed` is called
-    const from = place - (place % WINDOW), rows = windows.get(from);
-    if (!rows) windowAt(from).then(changed, () => {});
-    return Array.isArray(rows) ? (rows[place % WINDOW] ?? null) : null;
-  }
-
-  function find(key) {
-    for (const [from, rows] of windows) {
-      const at = Array.isArray(rows) ? rows.findIndex((one) => keyOf(one) === key) : -1;
-      if (at >= 0) return from + at;
-    }
-    return -1;
-  }
-
-  await windowAt(0);
-  return view;
-}
-
-// A live kernel behind the page: asked by messages to the page around it, which an invisible widget relays.
-function kernelOf(greeted, signal) {
-  const waiting = new Map();
-  let number = 0;
-
-  const ask = (question) => new Promise((done, failed) => {
-    const id = (number += 1), late = setTimeout(() => settled(id).failed(new Error("the kernel gave no answer")), 20000);
-    waiting.set(id, { done, failed, late });
-    parent.postMessage({ id, ...question }, "*");
-  });
-
-  function settled(id) {
-    const question = waiting.get(id);
-    waiting.delete(id);
-    clearTimeout(question?.late);
-    return question;
-  }
-
-  function received({ source, data }) {
-    if (source !== parent || data === null || typeof data !== "object") return;
-    if (data.hello) greeted(data);
-    const question = settled(data.id);
-    if (data.error) question?.failed(new Error(String(data.error)));
-    else question?.done(data);
-  }
-
-  if (parent !== window) {
-    addEventListener("message", received, { signal });
-    parent.postMessage({ ask: "hello" }, "*");
-  }
-  return ask;
-}
-
-function sourceOf(data, marks, changed, signal) {
+function sourceOf(data, marks, changed) {
   const rows = rowsOf(data.index), places = new Map(rows.map((row, place) => [keyOf(row), place]));
-  const episodes = new Map(), groups = new Map(Object.entries(data.groups || {})), waits = 400;
-  const source = { query: { sort: "telling", descending: true, filter: "" }, total: data.total ?? rows.length,
-    onPage: rows.length,
-    complete: false, live: false, note: "" };
+  const groups = new Map(Object.entries(data.groups || {})), nameOf = ({ run, step }, group) => `${run || 0}|${step}|${group}`;
+  const source = { query: { sort: "telling", descending: true, filter: "" }, onPage: rows.length };
   let view = pageView(data, rows, marks, source.query);
 
-  const kernel = kernelOf((hello) => {
-    source.live = true;
-    source.total = hello.total ?? source.total;
-    request(20 * waits);
-  }, signal);
-
-  function show(next, isComplete, note, top) {
-    [view, source.complete, source.note] = [next, isComplete, note];
-    changed(top);
-  }
-
-  // The kernel's view replaces the page's own when its first window is here; while a cell runs, the page's own stands.
-  async function request(patience) {
-    const { query } = source, isNew = () => query === source.query;
-    const fallBack = (why) => isNew() && show(pageView(data, rows, marks, query), false,
-      `${why}: these are the page's own episodes`, true);
-    const late = setTimeout(fallBack, patience, "the kernel is busy");
-    try {
-      const next = await kernelView(kernel, query, () => changed(false));
-      if (isNew()) show(next, true, "", patience === waits);
-    } catch (trouble) {
-      fallBack(trouble.message);
-    }
-    clearTimeout(late);
-  }
-
-  const groupName = ({ run, step }, group) => `${run || 0}|${step}|${group}`;
-  const hasOwn = (where) => places.has(keyOf(where));
   return Object.assign(source, {
     row: (place) => view.row(place),
     find: (key) => view.find(key),
     found: () => view.found,
     first: () => rows[0],
-    rowOf: (key) => view.row(view.find(key)) ?? rows[places.get(key)] ?? null,
-    isHere: (where) => hasOwn(where) || episodes.has(keyOf(where)),
-    has: (where) => source.live || hasOwn(where),
+    rowOf: (key) => rows[places.get(key)] ?? null,
+    has: (where) => places.has(keyOf(where)),
 
     ask(next) {
       source.query = { ...source.query, ...next };
-      if (source.live) request(waits);
-      else show(pageView(data, rows, marks, source.query), false, "", true);
+      view = pageView(data, rows, marks, source.query);
+      changed(true);
     },
 
-    async open(where) { // the episode's data, or null where nobody has it
-      const key = keyOf(where), { run = 0, step, episode } = where;
-      if (hasOwn(where)) return data.episodes[places.get(key)];
-      if (!episodes.has(key) && source.live) {
-        const reply = await kernel({ ask: "episode", run, step, episode });
-        for (const [name, members] of Object.entries(reply.groups || {})) groups.set(name, members);
-        episodes.set(key, reply.episode);
-      }
-      return episodes.get(key) ?? null;
-    },
+    open: (where) => data.episodes[places.get(keyOf(where))] ?? null, // null where the page does not have it
+    groupSize: (episode, group) => groups.get(nameOf(episode, group))?.length ?? 0, // 0: not known
+    members: (where, group) => groups.get(nameOf(where, group)) || [],
+    sameTask: (current) => rows.filter((one) => one.task === current.task && keyOf(one) !== keyOf(current)),
 
-    groupSize: (episode, group) => groups.get(groupName(episode, group))?.length ?? 0, // 0: not known
-
-    async members({ run = 0, step }, group) {
-      const name = groupName({ run, step }, group);
-      if (!groups.has(name) && group && source.live) groups.set(name,
-        (await kernel({ ask: "group", run, step, group })).members);
-      return groups.get(name) || [];
-    },
-
-    async sameTask(current) { // rows of the same task, elsewhere
-      const filter = [{ kind: "task", value: current.task.toLowerCase(), negated: false }];
-      const question = { ask: "index", sort: "step", descending: false, filter, from: 0, count: WINDOW };
-      const all = source.live ? rowsOf((await kernel(question)).rows) : rows;
-      return all.filter((one) => one.task === current.task && keyOf(one) !== keyOf(current));
-    },
-
-    async nextFailure(place) { // the first failure after a place, and from the start again; null: there is no other
-      const many = Math.min(place < 0 ? view.found : view.found - 1, 40 * WINDOW);
+    nextFailure(place) { // the first failure after a place, and from the start again; null: there is no other
+      const many = place < 0 ? view.found : view.found - 1;
       for (let step = 1; step <= many; step += 1) {
-        const one = await view.read((place + step) % view.found);
+        const one = view.row((place + step) % view.found);
         if (one.success === false) return one;
       }
       return null;
     },
-
-    tellMarks: (all) => source.live && parent.postMessage({ ask: "marks", marks: all }, "*"),
   });
 }
 
-// Marks and notes of episodes: kept where the browser keeps things, told to the kernel, written out as CSV.
+// Marks and notes of episodes: kept where the browser keeps things, written out as CSV.
 
 function csvCell(value) { // a spreadsheet runs what begins like a formula
   const text = String(value ?? ""), isFormula = /^[=+\-@\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text);
