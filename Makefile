@@ -6,7 +6,7 @@
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make check           what a change must pass before it is shown: lint and the fast tests
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
-#   make test-long       runs killed, interrupted and handed in broken, hundreds of times; an hour or so, not in CI
+#   make test-long       runs killed, interrupted and with flipped bits, hundreds of times; an hour or so, not in CI
 #   make test-vllm       the vLLM back end on the real engine, in an environment of its own; the same: test-unsloth
 #   make test-sandbox    programs of a model in CPython in WebAssembly; the same, where a Python 3.12 or later is found
 #   make games           adds TextArena and PettingZoo, which `make test-all` then tries
