@@ -32,6 +32,7 @@ JUDGED = r"""## Who judges what
 | said in full size | judged by |
 |---|---|
 | a number: `1,000`, `1e3`, `3/4`, `10\%` | the kit, exactly: 0.3333 is not 1/3, and 10 is not 10 % |
+| numbers apart by spaces: `1 2 3`, a grid | the kit, in order, whatever separates them; never as a product |
 | words: `Evelyn` for `\text{Evelyn}` | the kit, by letters and digits; only a single letter has a case |
 | a unit: `4\text{ cm}` | the kit: either may lack it, another is wrong; `cm` is `centimeters`, `square m` is `m^2` |
 | a numeral in a base: `2516_8` | math-verify; the kit writes the base as a symbol, or it would be passed over |
@@ -53,7 +54,7 @@ it: only the text after the last `</think>` counts, and a thought without an end
 `make_env(..., grade_thoughts=True)` grades and shows thoughts as well. If the chat template opens the thought and the
 text ends before `</think>`, nobody can see that it is a thought, and all of it is graded.
 
-`tests/answer_pairs.py` has 735 pairs of answers with the verdict of mathematics, all of which are judged so, and the
+`tests/answer_pairs.py` has 1004 pairs of answers with the verdict of mathematics, all of which are judged so, and the
 known limits.
 """
 OUT_THERE = """## Environments out there

@@ -249,8 +249,9 @@ class Search(SizedTask):
 
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return each text between tags of one of `kinds`, with its kind."""
-    found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL)
-    outputs = [(kind, " ".join(inner.split())) for kind, inner in found if inner.strip()]
+    found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL | re.IGNORECASE)
+    outputs = [(kind.lower(), " ".join(inner.split())) for kind, inner in found if inner.strip()]
+    outputs = [(kind, inner.lower() if kind == "verdict" else inner) for kind, inner in outputs]
     return [(kind, inner) for kind, inner in outputs if kind != "verdict" or inner in VERDICTS]
 
 

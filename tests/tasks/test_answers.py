@@ -73,7 +73,9 @@ def test_rows_of_mathematics(row, gold):
     ({"solution": r"So \boxed{5"}, "cannot be read"), ({"answer": "7" * 301}, "at most 300"),
     ({"answer": "$$"}, "cannot be read"), ({"answer": float("nan")}, "cannot be read: nan"),
     ({"answer": {"a": 1}}, r"cannot be read: \{'a': 1\}; give a text or a number"),
-    ({"answer": ["5"]}, r"cannot be read: \['5'\]; give a"), ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
+    ({"answer": ["5"]}, r"cannot be read: \['5'\]; give a"), ({"answer": "['5', '5.0']"}, "cannot be read"),
+    ({"answer": "5}"}, "cannot be read: '5}'.*braces"), ({"answer": "#### {5"}, "cannot be read"),
+    ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
     ({"problem": [*CHAT, {"role": "assistant", "content": "a"}], "answer": 5}, "a chat with one message of the user"),
     ({}, r"a row needs problem.* this one has \['problem'\]"),
 ])  # fmt: skip
@@ -89,6 +91,8 @@ def test_a_row_that_could_never_be_answered_is_refused_with_its_line(tmp_path, r
     ({"answer": True}, ["yes", "true"]), ({"answer": False}, ["no", "false"]), ({"answer": 1972}, ["1972"]),
     ({"answer": 1972.0}, ["1972"]), ({"answer": 0.5}, ["0.5"]), ({"answer": 10**400}, [str(10**400)]),
     ({"golden_answers": ["Ann", 3]}, ["Ann", "3"]), ({"answer": "Ann", "answer_aliases": ["Anne"]}, ["Ann", "Anne"]),
+    ({"answers": '["Ann", "O\\u0027Neil"]'}, ["Ann", "O'Neil"]), ({"answers": "['Ann', 3]"}, ["Ann", "3"]),
+    ({"answers": "{'text': ['Ann'], 'answer_start': [1]}"}, ["Ann"]), ({"answers": "[sic] Ann"}, ["[sic] Ann"]),
     ({"answer": "Ann", "answer_aliases": []}, ["Ann"]), ({"answer": "Ann", "answer_aliases": "Anne"}, ["Ann", "Anne"]),
 ])  # fmt: skip
 def test_rows_of_questions(row, answers):
@@ -97,7 +101,8 @@ def test_rows_of_questions(row, answers):
 
 @pytest.mark.parametrize(
     "answer", [float("nan"), {"text": []}, {"start": [1]}, [None], {"text": [["a", {}]]}, ["..."[:0]], [" "],
-               {"value": "<unk>", "aliases": []}, {"value": "<unk>"}],
+               {"value": "<unk>", "aliases": []}, {"value": "<unk>"},
+               "['Ann' 'Bob']", "array(['Ann'], dtype=object)", "[]"],
 )  # fmt: skip
 def test_a_question_without_an_answer_is_refused(answer):
     with pytest.raises(EnvError, match="a row needs question and golden_answers"):

@@ -98,6 +98,8 @@ def test_published_the_first_of_several_queries_counts():
 
 @pytest.mark.parametrize(("agent", "text", "said"), [
     ("verifier", "so <verdict> answer </verdict>", ("verdict", "answer")),
+    ("verifier", "<verdict>\nAnswer </verdict>", ("verdict", "answer")),
+    ("verifier", "<Verdict>SEARCH</Verdict>", ("verdict", "search")),
     ("verifier", "<verdict>maybe</verdict>", None),
     ("verifier", "<verdict>answer</verdict><verdict>answer</verdict>", None),
     ("verifier", "<answer>answer</answer>", None),

@@ -29,7 +29,11 @@ _INNER = re.compile(r"\\(?:boxed|fbox)\s*\{([^{}]*)\}")
 
 _NUMBER = re.compile(r"([+-]?(?=\.?\d)(?:\d{1,3}(?: \d{3})+|\d+)?(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?:/(\d+))?", re.ASCII)
 _PREFIXED = re.compile(r"[+-]?0(?:[xX][\da-fA-F]+|[bB][01]+|[oO][0-7]+)", re.ASCII)
-_BRACKETS = re.compile(r"(?!\([^()]*\)\s*,\s*\()(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_BRACKETS = re.compile(r"(?!\([^()]*\)\s*,\s*\(|.*\\c[au]p\b)(?:.*\\in(?![a-z]))?\s*([(\[]|\\\{).*,.*([)\]]|\\\})")
+_APART = re.compile(
+    r"(?=[-+\d./ ,|&()\[\]{}\\]*$).*\d[ |&\[\]{}]+[-+]?\.?\d|.*(?<![A-Za-z_^] )(?<![\w^.])[\d.]*\d \.?\d"
+)
+"""Numbers in a row or a grid, which spaces, bars or brackets separate, and not the base and the 4 of `\\log_2 4`."""
 _LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
 """A space that does not stand between two names or numbers."""
 _PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:['\"]|\\ldots ?)+$")
@@ -41,7 +45,7 @@ _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?
 """A word that is no term of mathematics, as in `ab + bc = 1`."""
 
 TEXT = (
-    r"\\(?:text(?:bf|it|rm|sf|tt|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph|underline|bm|boldsymbol"
+    r"\\(?:text(?:bf|it|rm|sf|tt|up|sl|sc|md|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph|underline|bm|boldsymbol"
     r"|bf|rm|it)\s*\{"
 )
 SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
@@ -174,6 +178,8 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
     texts = [_LOOSE.sub("", answer.text) for answer in (one, other)]
     if texts[0].casefold() == texts[1].casefold():  # `math-verify` would count A as a
         return texts[0] == texts[1] or ("".join(one.words).isalpha() and one.words == other.words)
+    if any(_APART.match(answer.text) for answer in (one, other)):
+        return _in_order(one.text, other.text)  # it would count 30 20 10 as 10 20 30
     if (":" in texts[0] and ":" in texts[1]) or _PASSED_OVER.findall(texts[0]) != _PASSED_OVER.findall(texts[1]):
         return False  # it would count 1:3:2 as 1:2:3, and 12' as 12
     if numbers != (None, None) and any(map(_LIST.fullmatch, texts)):
@@ -188,6 +194,16 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return workers("math").ask(exact, timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
+
+
+def _in_order(*texts: str) -> bool:
+    """Return whether two texts have equal numbers in the same order, and equal brackets if both have brackets."""
+    brackets = r"[()\[\]{}]|" if all(re.search(r"[()\[\]{}]", text) for text in texts) else ""
+    parts = [re.findall(brackets + r"[^\s,|&\\()\[\]{}]+", text) for text in texts]
+    rows = [
+        [part if re.match(r"0\d", part) or _number(part) is None else _number(part) for part in row] for row in parts
+    ]  # 000 is no 0: it may end 1 000
+    return rows[0] == rows[1]
 
 
 def _same_unit(one: str, other: str) -> bool:
@@ -217,15 +233,16 @@ def _number(text: str) -> Fraction | None:
 
 
 def is_readable(gold: str) -> bool:
-    """Return whether an answer can be the same as `gold`: it is not too long, and says something."""
-    return len(gold) <= LONGEST and spelled(gold).text.strip("?!-{} ") != ""
+    """Return whether `gold` is right when it is given in a box, and says something."""
+    return is_right(last_boxed(rf"\boxed{{{gold}}}"), gold) and spelled(gold).text.strip("?!-{} ") != ""
 
 
 def is_short(gold: str) -> bool:
-    """Return whether a gold without a mark is an answer, and no sentence such as "So the answer is 5."."""
+    """Return whether a gold without a mark is an answer, and no list of texts or sentence such as "So it is 5."."""
     bare = _LATEX.sub(" ", gold).strip()
     begins = _WORD.match(bare) and re.search(r"[\d\\]", gold)
-    return "boxed" not in gold and len(_WORD.findall(bare)) <= (8 if not begins else 1 if gold.endswith(".") else 2)
+    marked = "boxed" in gold or re.match(r"\[\s*['\"]", gold)
+    return not marked and len(_WORD.findall(bare)) <= (8 if not begins else 1 if gold.endswith(".") else 2)
 
 
 def plain_answer(text: str) -> str:

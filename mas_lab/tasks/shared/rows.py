@@ -4,12 +4,14 @@ Splits are disjoint by content, not by row number: the same problem is never in 
 holds it twice. `docs/data_sets.md` lists data sets of the hub whose columns a task reads unchanged.
 """
 
+import ast
 import hashlib
 import json
 import math
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -219,7 +221,8 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     boxed, (_, mark, last) = last_boxed(text), text.rpartition("####")
     gold = boxed or last.strip()
     if not is_readable(gold) or not (boxed or mark or is_short(gold)):
-        remedy = f"give a text or a number, alone, in \\boxed{{}} or after ####, of at most {LONGEST} characters"
+        limits = f"braces in pairs and at most {LONGEST} characters"
+        remedy = f"give a text or a number, alone, in \\boxed{{}} or after ####, with {limits}"
         raise EnvError(f"its answer cannot be read: {text[-200:] or worked!r}; {remedy}")
     return problem, gold
 
@@ -231,18 +234,24 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
     """Return `n` different problems of a full-size math task, each with its answer.
 
     `data` is a file, a folder or a data set (`rows.read`), or `reasoning_gym:<task>` for generated problems. `None`
-    means `reasoning_gym:gsm_symbolic`. Raises EnvError for a generator whose answers are lists of words in order.
+    means `reasoning_gym:gsm_symbolic`. Raises EnvError for a generator whose answers are lists of words in order, and
+    for an answer that nobody can give.
     """
     if (data or GENERATOR).startswith(GENERATOR):
         task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
         number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
         entries = generator(task, number, 1000 + 100 * n)
+        remedy = f"use lab.make_env('reasoning_gym', dataset={task!r})"
         for entry in map(entries.__getitem__, range(8)):
             turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
             if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
-                other = f"lab.make_env('reasoning_gym', dataset={task!r})"
-                raise EnvError(f"{env}: the order counts in answers such as {answer!r}, but not here; use {other}")
-        return [(question, answer) for _, question, answer in generated(entries, n, split, env)]
+                raise EnvError(f"{env}: the order counts in answers such as {answer!r}, but not here; {remedy}")
+        found = generated(entries, n, split, env)
+        for place, _, answer in found:
+            if entries[place]["answer"] is None or not is_readable(answer):
+                why = f"nobody can give its answer {answer!r:.80} in a box, with at most {LONGEST} characters"
+                raise EnvError(f"{env}: {GENERATOR}{task}, problem {place}: {why}; {remedy}")
+        return [(question, answer) for _, question, answer in found]
     return sample(data, n, split, seed, problem_and_answer, env)
 
 
@@ -251,7 +260,8 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
 
     The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has them,
     `answer_aliases` (as in MuSiQue) and `supporting_facts` with the titles of the needed passages (as in HotpotQA). An
-    answer is a text, a number, True or False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA).
+    answer is a text, a number, True or False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA). A list
+    or a dict may be written as a text (as in PopQA).
     """
     columns = "question and golden_answers|answers|answer"
     answers = _column(row, "golden_answers", "answers", "answer")
@@ -259,7 +269,8 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     titles = _titles(_column(row, "supporting_facts") or [])
     accepted = _accepted([answers, _column(row, "answer_aliases") or []])
     if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in accepted):
-        raise EnvError(f"a row needs {columns} as text, numbers, True or False; its answer is {answers!r:.200}")
+        kinds = "text, numbers, True or False, or a list of them in JSON"
+        raise EnvError(f"a row needs {columns} as {kinds}; its answer is {answers!r:.200}")
     return question.strip(), accepted, list(dict.fromkeys(titles))
 
 
@@ -276,6 +287,8 @@ def _titles(facts: Any) -> list[str]:
 
 def _accepted(answer: Any) -> list[Any]:
     """Return the accepted answers in a column: texts, and what cannot be read as it is."""
+    if isinstance(answer, str) and re.match(r"\s*(?:array\()?[\[{][\s\[]*['\"\]]", answer):
+        return _accepted(_listed(answer.strip()))
     if isinstance(answer, Mapping):  # SQuAD: text, TriviaQA: value (<unk> if unlabelled) and aliases
         named = [answer[name] for name in ("text", "value", "aliases") if answer.get(name, "<unk>") != "<unk>"]
         return _accepted(named) if named else [answer]
@@ -284,6 +297,17 @@ def _accepted(answer: Any) -> list[Any]:
     if isinstance(answer, int) or (isinstance(answer, float) and math.isfinite(answer)):
         return [str(int(answer) if answer == int(answer) else answer)]
     return [text for part in answer for text in _accepted(part)] if isinstance(answer, list) else [answer]
+
+
+def _listed(text: str) -> Any:
+    """Return the list or dict that a text spells in JSON or as Python prints it; `None` if it is in another spelling.
+
+    Python would join the two names of `['Paris' 'Lyon']`, as NumPy prints them.
+    """
+    with suppress(ValueError):
+        return json.loads(text)
+    with suppress(ValueError, SyntaxError):
+        return found if str(found := ast.literal_eval(text)) == text else None
 
 
 def post(row: Row) -> str:

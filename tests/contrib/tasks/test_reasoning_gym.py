@@ -64,6 +64,13 @@ def test_math_refuses_a_generator_whose_lists_of_words_have_an_order(dataset):
         make_env("math", size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
 
 
+@pytest.mark.parametrize("dataset", ["tower_of_hanoi", "modulo_grid", "graph_color"])
+def test_math_refuses_a_problem_whose_answer_nobody_can_give(dataset):
+    why = rf"math: reasoning_gym:{dataset}, problem \d+: nobody can give its answer .* dataset='{dataset}'"
+    with pytest.raises(EnvError, match=why):
+        make_env("math", size="full", data=f"reasoning_gym:{dataset}").tasks(8, "train", 0)
+
+
 @pytest.mark.parametrize("dataset", ["cryptarithm", "knights_knaves", "polynomial_equations"])
 def test_math_takes_a_generator_whose_lists_have_none(dataset):
     assert make_env("math", size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
