@@ -95,7 +95,6 @@ from mas_lab.train.overlap import Costs as Costs
 from mas_lab.train.overlap import overlap as overlap
 from mas_lab.train.verdict import verdict as verdict
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
-from mas_lab.widgets.baseline_inspector import BaselineInspector as BaselineInspector
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard
 from mas_lab.widgets.rewards import RewardInspector as RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer as RolloutViewer

@@ -12,21 +12,30 @@ from typing import Any
 import pandas as pd
 from plotly.graph_objects import Figure
 
+from mas_lab.cells.credits import own_return
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
+from mas_lab.explain.rejudge import rejudge
 from mas_lab.explain.wrong_way import wrong_way
-from mas_lab.table import ages, require, trained
+from mas_lab.recipes import RECIPES
+from mas_lab.table import TableError, ages, require, trained
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import uphill_dots
+from mas_lab.widgets.live import interact
 from mas_lab.widgets.source import Source
 
 OF_TURN = ("agent", "turn")
 CURVE_STEPS = 100
 """Steps in the curves of a long run, evenly spread."""
+WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
+         "nobody": "none"}  # fmt: skip
+"""Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
 COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "peerless", "F")
+OWN = ("the agent in the task", "the agent in the task")
+"""Whose mean and whose deviation are compared with the global ones at first: those of `dr_mas`."""
 CAPTION = "Who earned what"
 UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
@@ -172,6 +181,38 @@ class RewardInspector:
         table = pd.DataFrame(wrong_way(turns)).drop(columns=["recipe", "wrong"])
         return table.merge(own.reset_index(), on=["step", "agent"])
 
+    def judged(self, mean: str = "the agent in the task", deviation: str = "the agent in the task") -> pd.DataFrame:
+        """Judge the rows of the step by `grpo` ("global") and by another baseline ("chosen"); it needs no model.
+
+        The credit is the episode's return, or the agent's own return if the team earned nothing.
+
+        Args:
+            mean: Whose mean is subtracted, a key of `WHOSE`.
+            deviation: Whose standard deviation divides, a key of `WHOSE`.
+
+        Returns:
+            Table with a row per agent and side, see `lab.rejudge`.
+
+        Raises:
+            KeyError: A label is not in `WHOSE`.
+            TableError: The table lacks a column, or its episodes branch.
+        """
+        unit, sides = baseline_unit(self.turns), []
+        for name, *labels in (("global", "the task", "the task"), ("chosen", mean, deviation)):
+            once = {part: unit if label == "the task" else None
+                    for part, label in zip(("center", "scale"), labels, strict=True)}  # fmt: skip
+            center, scale = (WHOSE[label] for label in labels)
+            side = RECIPES["dr_mas"].replace(name=name, center=center, scale=scale, once_per=once)
+            sides.append(side if self.turns["team_reward"].any() else side.replace(credit=own_return()))
+        return rejudge(self.turns, sides)
+
+    def _compared(self, mean: str, deviation: str) -> str:
+        """Return the table of `judged` as HTML, with a sentence on the agent whose rows change most."""
+        table = self.judged(mean, deviation)
+        most = table.loc[table["other_sign"].idxmax()]
+        told = f"{most['agent']} changes most: {most['other_sign']:.0%} of its rows get the other sign."
+        return f"<p>{escape(told)}</p>" + table_html(table, f"Mean of {mean}, deviation of {deviation}")
+
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
 
@@ -223,7 +264,15 @@ class RewardInspector:
 
     def _numbers(self) -> str:
         table = table_html(self.table, f"Per agent, step {self.step}")
-        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table)
+        other = folded("By another baseline", self._compared(*OWN)) if self._can_be_judged else ""
+        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table) + other
+
+    @cached_property
+    def _can_be_judged(self) -> bool:
+        try:
+            return bool(len(self.judged()))
+        except TableError:  # a tree, or a table without rewards
+            return False
 
     def _curves(self) -> Iterator[tuple[Figure, str, pd.DataFrame]]:
         """Yield the other figures over several training steps, each with a description and its numbers."""
@@ -237,6 +286,7 @@ class RewardInspector:
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
+        from ipywidgets import Dropdown
 
         display(HTML(beside(self._first())))
         harm = [figure for figure, *_ in self._harm()]
@@ -245,3 +295,7 @@ class RewardInspector:
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
         counts = folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
         display(HTML(beside(self._numbers() + counts)))
+        if self._can_be_judged:
+            menus = {name: Dropdown(options=list(WHOSE), value=own, description=f"whose {name}?")
+                     for name, own in zip(("mean", "deviation"), OWN, strict=True)}  # fmt: skip
+            interact(lambda **labels: display(HTML(beside(self._compared(**labels)))), **menus)

@@ -132,7 +132,7 @@ def test_instruments_and_recipes_work_on_every_format(name, columns, tmp_path):
     assert judged["advantage"].notna().all() and (judged["advantage"] != 0).any() == (not own_rewards)
     own = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
     assert not own_rewards or (own.advantages(turns)["advantage"] != 0).any()
-    assert set(lab.BaselineInspector(turns).table["silent"]) != {1.0}
+    assert set(lab.RewardInspector(turns).judged()["silent"]) != {1.0}
 
 
 def test_the_key_of_verl_gives_task_episode_and_output():

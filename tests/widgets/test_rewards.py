@@ -5,8 +5,10 @@ Also tests `credit_figures`.
 
 import re
 
+import ipywidgets
 import pandas as pd
 import pytest
+from small import Relay, make_team
 
 import mas_lab as lab
 from mas_lab.table import TableError
@@ -71,6 +73,54 @@ def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turn
     assert spikes.data()["agents"] == colors(["solver", "fixer"])
 
 
+@pytest.fixture(scope="module")
+def played(models):
+    """Three tasks of four episodes each."""
+    env = Relay()
+    turns = lab.rollout(env, make_team("per_agent", models), env.tasks(3, "train", 0), lab.episodes(4), seed=0)
+    return lab.RECIPES["grpo"].advantages(turns)
+
+
+def test_the_first_baseline_is_that_of_dr_mas_and_a_choice_changes_its_side_alone(played):
+    inspector = lab.RewardInspector(played)
+    expected = pd.DataFrame(lab.rejudge(inspector.turns, ["grpo", "dr_mas"]))
+    expected = expected.replace({"grpo": "global", "dr_mas": "chosen"})
+    pd.testing.assert_frame_equal(pd.DataFrame(inspector.judged()), expected)
+    other = inspector.judged("the task", "nobody").set_index(["recipe", "agent"])["size"]
+    first = expected.set_index(["recipe", "agent"])["size"]
+    assert other["global"].equals(first["global"]) and not other["chosen"].equals(first["chosen"])
+    with pytest.raises(KeyError, match="half"):
+        inspector.judged("half")
+
+
+@pytest.mark.parametrize(("whose", "size"), [
+    (("the task", "nobody"), 0.4), (("nobody", "nobody"), 0.7), (("nobody", "the task"), 0.7 / (1 / 6) ** 0.5),
+])  # fmt: skip
+def test_an_episode_counts_once_in_the_tasks_mean_and_deviation(whose, size):
+    """Credits 1 (three rows), 0 and 0.5: mean 0.5, variance 1/6."""
+    rows = [("e0", 0, 1.0), ("e0", 1, 0.0), ("e0", 2, 0.0), ("e1", 0, 0.0), ("e2", 0, 0.5)]
+    table = pd.DataFrame([{"task": "t", "episode": episode, "agent": "a", "turn": turn, "depth": turn, "valid": True,
+                           "team_reward": reward} for episode, turn, reward in rows])  # fmt: skip
+    grouped = lab.group(table, by="task", credit=lab.episode_return())
+    found = lab.RewardInspector(grouped).judged(*whose).set_index("recipe")
+    assert found.loc["chosen", "size"] == pytest.approx(size, abs=1e-5)
+
+
+def test_a_notebook_shows_two_menus_that_recompute(played, monkeypatch):
+    shown, made, interactive = [], [], ipywidgets.interactive
+    monkeypatch.setattr(
+        "ipywidgets.interactive", lambda *args, **menus: made.append(interactive(*args, **menus)) or made[0]
+    )
+    monkeypatch.setattr("IPython.display.display", lambda *parts, **_: shown.extend(map(str, parts)))
+    inspector = lab.RewardInspector(played)
+    inspector._ipython_display_()
+    mean, deviation = made[0].kwargs_widgets
+    assert mean.value == deviation.value == "the agent in the task"
+    before = inspector._compared(mean.value, deviation.value)
+    deviation.value = "nobody"
+    assert inspector._compared(mean.value, deviation.value) != before and "of its rows get the other sign" in before
+
+
 def test_turns_are_taken_for_agents_of_their_own(spiky):
     inspector = lab.RewardInspector(spiky)
     table, turns = inspector.turn_table.set_index(["agent", "turn"]), inspector.turns
@@ -121,7 +171,7 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
 
 
-@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer, lab.BaselineInspector, lab.Timeline])
+@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer, lab.Timeline])
 def test_a_table_without_rows_is_refused(made, turns):
     rows = turns.assign(policy="p", prompt_ids=[[1]] * len(turns), completion_ids=[[1]] * len(turns), completion="")
     for empty in (rows[:0], rows.assign(step=0)[:0]):
@@ -170,9 +220,10 @@ def test_the_page_works_offline(spiky, tmp_path):
 
 def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", lambda one, **_: shown.append(one))
     lab.RewardInspector(spiky)._ipython_display_()
-    assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
+    kinds = ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
+    assert [type(one).__name__ for one in shown][:6] == kinds, "and then the menus"
     assert lab.verdict(spiky) in shown[0].data
     assert ">asker</td>" in shown[5].data and "baseline pay" not in shown[5].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:5]]
