@@ -21,8 +21,8 @@ from typing import Any
 
 READY = '"ready"\n'
 RESULT = "_mas_lab_result"
-RECURSION = 500
-"""Most calls within each other, on monty."""
+RECURSION = 1000
+"""Most calls within each other, on monty: CPython's limit, so that only what CPython refuses too is an error."""
 MOST_PRINTED = 16 << 20
 """Bytes that a program may print on monty."""
 LONGEST_OUTPUT = 1 << 18

@@ -6,6 +6,7 @@ Leaves out: running a tool, which is up to the environment or the program.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -30,6 +31,8 @@ UNFIT = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, Re
 """Errors of the library for a text that does not fit its response template."""
 END = "\0"
 """A character that no model writes; what it follows is at its end."""
+QUOTED = r'"(?:[^"\\\x00-\x1f]|\\[^\x00-\x1f])*+"'
+"""Pattern of a text in JSON, for the module `regex`, with which transformers reads templates."""
 
 
 def response_template(tokenizer: Any) -> Mapping[str, Any]:
@@ -72,6 +75,8 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
         calls = template["fields"].get("tool_calls", {})
         typed = calls.get("content") == "json"
         offered = [] if typed else [dict(tool) for tool in tools]  # for them the library casts every text to its type
+        changed = {"tool_calls": _with_whole_arguments(calls)} if calls else {}
+        template = {**template, "fields": {**template["fields"], **changed}}
         parser = ResponseParser(template, prefix=prompt, tools=offered)
         events = [*parser.initial_events, *parser.feed(text + END)]
         last = next((event for event in reversed(events) if event["type"] != "region_chunk"), {})
@@ -88,6 +93,16 @@ def read_answer(text: str, tools: Tools, template: Mapping[str, Any] = QWEN3, pr
         if problem := _problem(call["function"], tools):
             return plain, problem
     return message, status
+
+
+def _with_whole_arguments(calls: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a template's field of calls; in it, the mark that ends a call does not count inside an argument."""
+    how, close = calls.get("content_args", {}), calls.get("close", [])
+    ends = calls.get("close_pattern") or "|".join(map(re.escape, [close] if isinstance(close, str) else close))
+    quoted = "|".join(f"{re.escape(begin)}.*?{re.escape(end)}" for begin, end in how.get("string_delims", ()))
+    skipping = f"(?:{quoted or how.get('tag_pattern', QUOTED)})(*SKIP)(*FAIL)|{ends}"
+    rest = {name: part for name, part in calls.items() if name != "close"}
+    return rest | {"close_pattern": skipping} if ends else calls
 
 
 def _keep_types(cast: Message, read: Message) -> None:

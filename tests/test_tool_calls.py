@@ -55,6 +55,33 @@ def test_each_answer_has_its_status_and_a_malformed_call_is_plain_content(text, 
         assert message == {"role": "assistant", "content": text + end}
 
 
+EDIT = {"type": "function", "function": {"name": "edit", "parameters": {"properties": {"text": {"type": "string"}}}}}
+
+
+@pytest.mark.parametrize("text", ["a </tool_call> b", '"</tool_call>\\"', "<tool_call></tool_call>", "</tool_call>\n{"])
+def test_the_mark_that_ends_a_call_may_stand_in_an_argument(text):
+    call = written({"name": "edit", "arguments": {"text": text}})
+    message, status = read_answer(f"<think>{call}</think>Now {call}{call}<|im_end|>", [EDIT])
+    assert status == "ok" and [one["function"]["arguments"]["text"] for one in message["tool_calls"]] == [text, text]
+    assert message["reasoning_content"] == call and message["content"] == "Now"
+    begun = call[: call.index("edit") + 2]
+    message, status = read_answer(call.removeprefix(begun), [EDIT], QWEN3, f"<|im_start|>assistant\n{begun}")
+    assert status == "ok" and message["tool_calls"][0]["function"]["arguments"] == {"text": text}
+
+
+@pytest.mark.parametrize(("name", "call"), [
+    ("qwen3_5_template", written("<function=edit>\n<parameter=text>\na </tool_call> b\n</parameter>\n</function>")),
+    ("lfm2_2_5_template", "<|tool_call_start|>[edit(text='a )]<|tool_call_end|> b')]<|tool_call_end|>"),
+    ("gemma4_template", '<|tool_call>call:edit{text:<|"|>a <tool_call|> b<|"|>}<tool_call|><turn|>'),
+])  # fmt: skip
+def test_the_mark_that_ends_a_call_may_stand_in_an_argument_of_each_form(name, call):
+    trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
+    message, status = read_answer(call, [EDIT], getattr(trl, name))
+    (made,) = message["tool_calls"]
+    assert status == "ok" and made["function"]["arguments"]["text"].startswith("a ")
+    assert made["function"]["arguments"]["text"].endswith(" b")
+
+
 def deep(levels):
     return f'{{"a": {"[" * levels + "]" * levels}}}'
 

@@ -84,6 +84,8 @@ def run(
 ) -> Outcome:
     """Run `source`, then call its function `entry` on each of `inputs`.
 
+    With an `entry`, what stands under `if __name__ == "__main__":` does not run, as in a module that is imported.
+
     All calls share the limits. `fuel` decides on pyeryx, allocations and recursion decide on monty. So a program ends
     in the same way on any machine, and `timeout_s` is only a backstop. On monty, `timeout_s` alone ends a loop that
     allocates nothing. `random` starts at the same seed in every run, and sleeping takes no time. Several threads may

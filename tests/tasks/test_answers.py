@@ -183,9 +183,19 @@ LANGUAGES = ("", "python", "python3", "py", "Python 3.11", "{.python}", "python 
     f"```python\n{GOOD}\n```\nIt prints:\n```\n3\n```", f"```\n{GOOD}\n```\nIt prints:\n```\n3\n```",
     f"```bash\nls\n```\n```python\n{GOOD}\n```", f"```python\ndef add(x, y): 0\n```\nBetter:\n```python\n{GOOD}\n```",
     "1. Code:\n   ```python\n   def add(x, y):\n       return x + y\n   ```",
+    f"```python\ndef add(x, y):\n    \'\'\'Cut\n```\nBetter:\n```python\n{GOOD}\n```",
 ])  # fmt: skip
 def test_the_program_of_an_answer(text):
     assert code_in(text, "def add") == GOOD
+
+
+@pytest.mark.parametrize("answer", ["{}", "```python\n{}\n```\nDone.", "1. ```python\n{}\n```", "~~~\n{}\n~~~"])
+@pytest.mark.parametrize("indent", ["    ", "  ", "\t"])
+@pytest.mark.parametrize("fence", ["```", "~~~"])
+def test_a_fence_in_a_docstring_or_a_comment_does_not_end_the_program(answer, indent, fence):
+    lines = ["def add(x, y):", f"{indent}# {fence}", f'{indent}"""Add.', "", f"{indent}{fence}", f"{indent}add(1, 2)",
+             f"{indent}{fence}", f'{indent}"""', f"{indent}return x + y"]  # fmt: skip
+    assert code_in(answer.format("\n".join(lines)), "def add") == "\n".join(lines)
 
 
 def test_cases_and_printing_programs_are_found_among_blocks():

@@ -220,6 +220,15 @@ def test_values_are_compared_as_in_python_and_floats_within_a_tolerance(value, e
     assert programs.same(value, expected) is programs.same(expected, value) is equal
 
 
+@pytest.mark.parametrize(("printed", "expected", "equal"), [
+    ("0.333333333", "0.333333333333", True), ("1.0", "1", True), ("x 2.00001\n", "x 2.0", True),
+    ("0.3334", "0.3333", False), ("1000001", "1000000", False), ("-1000001", "-1000000", False),
+    ("0.5 1", "0.5", False), ("no", "0.5", False), ("7", "inf", False),
+])  # fmt: skip
+def test_printed_numbers_are_close_as_in_apps_and_whole_ones_equal(printed, expected, equal):
+    assert programs.prints_the_same(printed, expected) is equal
+
+
 def test_only_what_a_program_decided_itself_is_remembered(monkeypatch):
     ended = [sandbox.Outcome("killed"), sandbox.Outcome("timeout", backstop=True), sandbox.Outcome("timeout")]
     monkeypatch.setattr(programs, "_known", {})

@@ -66,6 +66,23 @@ def test_apps_by_call():
     assert found.confirm(found.hidden).share == method.confirm(method.hidden).share == 1
 
 
+def test_apps_counts_a_result_with_and_without_its_list_where_it_lists_all():
+    (first, second) = ([[k] for k in range(1, 4)], [[k, k] for k in range(1, 4)])
+    for outputs, passed in ((first, {"[a]": 1, "a": 1, "[[a]]": 0, "[a, a]": 0}), (second, {"[a, a]": 1, "a": 0})):
+        io = {"fn_name": "more", "inputs": first, "outputs": outputs}
+        found = problem(apps(7, input_output=json.dumps(io)))
+        shares = {result: found.grade(f"def more(a):\n    return {result}", found.hidden).share for result in passed}
+        assert shares == passed
+
+
+@pytest.mark.parametrize(
+    "guard", ["if __name__ == '__main__':", 'if "__main__" == __name__:', "if __name__ in ('__main__',):"]
+)
+def test_what_a_program_does_as_a_script_is_not_graded(guard):
+    found = problem(human(1, canonical_solution=f"    return a in b\n\n{guard}\n    print(nothing)\n"))
+    assert found.hidden == problem(human(1)).hidden and found.confirm(found.hidden).passed == (True, True)
+
+
 @pytest.mark.parametrize("gold", [
     "def more(a, b):\n    return sum(collections.Counter({1: a, 2: b}).values())",
     "from __future__ import division\ndef more(a, b):\n    return floor(a + b)",

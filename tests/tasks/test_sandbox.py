@@ -199,7 +199,17 @@ LACKING = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("source", LACKING)
+LONG = [
+    f"def f(): return {' + '.join(['1'] * 300)}", f"def f(): return max({', '.join(['1'] * 300)})",
+    f"def f(): return len([{'1, ' * 70_000}])", "import re\ndef f(): return re.search(r'\\w{1,1000}', 'a')[0]",
+    f"import re\ndef f(): return re.search('{'(' * 90}a{')' * 90}', 'a')[0]",
+    "import re\ndef f(): return re.match('(a+)+(?=c)', 'a' * 50)",
+    "def f(): return range(10 ** 20)[5]", "def f(): return pow(2, -1, 7)",
+]  # fmt: skip
+"""Programs that CPython runs, beyond a limit of monty."""
+
+
+@pytest.mark.parametrize("source", LACKING + LONG)
 def test_what_monty_lacks_is_neither_right_nor_wrong(use, source):
     use("monty")
     outcome = sandbox.run(source, "f", [[]])
@@ -211,6 +221,28 @@ def test_pyeryx_runs_what_monty_lacks(use, source):
     use("pyeryx")
     outcome = sandbox.run(source, "f", [[]])
     assert outcome.status in {"ok", "error"}  # a generator is no plain data
+
+
+def test_a_result_beyond_what_a_sandbox_writes_is_neither_right_nor_wrong(tier):
+    deep = "def f(n):\n    x = []\n    for _ in range(n):\n        x = [x]\n    return x"
+    long = "def f(n): return {1: -(10 ** n)}"
+    assert value(deep, 199) and value(long, 4299) == {1: -(10**4299)}
+    for source, n in ((deep, 200), (deep, 300), (long, 4300), (long, 6000)):
+        outcome = sandbox.run(source, "f", [[1], [n]])
+        assert (outcome.status, outcome.failed) == ("unsupported", (False, True)), outcome
+
+
+def test_a_function_may_recurse_as_deep_as_in_cpython(tier):
+    source = "def f(n): return n and 1 + f(n - 1)"
+    assert value(source, 980) == 980
+    assert sandbox.run(source, "f", [[1000]]).status == "error"
+
+
+@pytest.mark.parametrize("guard", ["if __name__ == '__main__': ", 'if ("__main__"==__name__):\n    '])
+def test_what_a_script_does_is_left_out_if_a_function_is_called(tier, guard):
+    source = f"def f(x): return x\n{guard}print('main')"
+    assert sandbox.run(source).stdout == "main\n"
+    assert sandbox.run(source, "f", [[1]]) == sandbox.Outcome("ok", (1,), failed=(False,))
 
 
 def test_threads_and_processes_are_not_there(use):
@@ -225,6 +257,8 @@ def test_threads_and_processes_are_not_there(use):
     ("NameError: name 'heapq' is not defined", "error"), ("NameError: name 'input' is not defined", "unsupported"),
     ("AttributeError: module 'sys' has no attribute 'exit'", "unsupported"),
     ("AttributeError: module 'antigravity' has no attribute 'fly'", "error"),
+    ("SyntaxError: invalid syntax (x, line 255)", "error"), ("SyntaxError: too many nested parentheses", "error"),
+    ("PatternError: Parsing error at position 1: Invalid back reference", "error"),
     ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
 ])  # fmt: skip
 def test_the_status_of_an_error(error, status):

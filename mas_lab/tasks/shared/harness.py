@@ -29,18 +29,20 @@ TYPES = {**vars(builtins), "function": types.FunctionType, "generator": types.Ge
 
 HARNESS = """
 import json as _mas_lab_json
-def _mas_lab_plain(v):
+def _mas_lab_plain(v, n=200, most=10 ** 4300):
     t = type(v)
+    if n == 0 or t is int and not -most < v < most:
+        raise NotImplementedError("a result this deep or this long is not supported in this environment")
     if v is None or t is bool or t is int or t is float or t is str:
         return v
     if t is list:
-        return ["list", [_mas_lab_plain(p) for p in v]]
+        return ["list", [_mas_lab_plain(p, n - 1) for p in v]]
     if isinstance(v, tuple):
-        return ["tuple", [_mas_lab_plain(p) for p in v]]
+        return ["tuple", [_mas_lab_plain(p, n - 1) for p in v]]
     if t is set or t is frozenset:
-        return ["set", [_mas_lab_plain(p) for p in v]]
+        return ["set", [_mas_lab_plain(p, n - 1) for p in v]]
     if isinstance(v, dict):
-        return ["dict", [[_mas_lab_plain(k), _mas_lab_plain(v[k])] for k in v]]
+        return ["dict", [[_mas_lab_plain(k, n - 1), _mas_lab_plain(v[k], n - 1)] for k in v]]
     raise TypeError("returned a " + t.__name__ + ", which is no plain data")
 def _mas_lab_call(f, a):
     try:
@@ -48,6 +50,8 @@ def _mas_lab_call(f, a):
     except BaseException as e:
         return _mas_lab_json.dumps([None, type(e).__name__ + ": " + str(e)])
 """
+MAIN = re.compile(r"""(['"])__main__\1""")
+"""The name of a script, with which `__name__` is compared."""
 CONTAINERS = {"list": list, "tuple": tuple, "set": set}
 MOST_BITS = 14_000
 """Most bits of an int: Python writes and reads 4300 digits."""
@@ -57,8 +61,9 @@ def program(source: str, entry: str | None, inputs: Sequence[Sequence[Any]], mar
     """Return `source` followed by the calls of `entry`; its last expression is `mark` and their answers.
 
     The mark is a secret of the run. So a program that returns early from its module (which monty allows) gives no
-    answer.
+    answer. What stands under `if __name__ == "__main__":` does not run before calls, as in a module that is imported.
     """
+    source = MAIN.sub(r"\1_mas_lab_main\1", source) if entry else source
     literals = [_literals(arguments, f"inputs[{i}]") for i, arguments in enumerate(inputs)]
     calls = ", ".join(f"_mas_lab_call({entry}, {arguments})" for arguments in literals)
     return f"{source}\n{HARNESS}\n{RESULT} = '{mark}[' + ', '.join([{calls}]) + ']'\n{RESULT}"
@@ -146,21 +151,22 @@ def status_of(error: str) -> str:
 
 
 def is_lacking(error: str) -> bool:
-    """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, or a name."""
-    if "monty" in error and error.startswith(("NotImplementedError", "RuntimeError")):
-        return True
-    if "is not supported in this environment" in error or error == "RuntimeError: can't start new thread":
-        return True
-    if error.startswith("AttributeError: 'module' object"):  # CPython says this of no module
-        return True
+    """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, a name, or a size."""
     matches = ((re.match(pattern, error), exists) for pattern, exists in EXISTS.items())
-    return next((exists(*found.groups()) for found, exists in matches if found), False)
+    return bool(LACKING.match(error)) or any(exists(*found.groups()) for found, exists in matches if found)
 
 
 def _has(module: str, name: str) -> bool:
     return module in HALF_THERE and hasattr(importlib.import_module(module), name)
 
 
+LACKING = re.compile(
+    r"(?s)(NotImplementedError|RuntimeError).*monty|.*is not supported in this environment"
+    r"|RuntimeError: can't start new thread$|AttributeError: 'module' object"
+    r"|(Syntax|Pattern)Error: .*(too (deeply nested|large|many (?!st|nested p))|more than 255|NFA|executing regex)"
+    r"|OverflowError: Python int too large to convert to C ssize_t|ValueError: pow\(\) 2nd argument cannot be negative"
+)
+"""Errors that CPython does not raise in such a place: what monty leaves out, and its limits for code and patterns."""
 EXISTS = {
     r"ModuleNotFoundError: No module named '(\w+)": lambda module: module in sys.stdlib_module_names,
     r"NameError: name '(\w+)' is not defined": lambda name: hasattr(builtins, name),

@@ -150,11 +150,11 @@ def _apps(text: str, io: dict, golds: list[str]) -> Problem:
         texts = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
                  for both in zip(inputs, outputs, strict=True)]  # fmt: skip
         return _made(text, SOLVE, [[[x], y] for x, y in texts], _with_header(next(filter(parsed, golds), "")), True)
-    if all(isinstance(one, list) and len(one) == 1 for one in outputs):
+    if wrapped := all(isinstance(one, list) and len(one) == 1 for one in outputs):
         outputs = [one for [one] in outputs]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(inputs, outputs, strict=True)]
     gold = next(filter(None, (_plain(gold, entry) for gold in golds)), "")
-    return _made(text, entry, cases, _with_header(gold), False)
+    return _made(text, entry, cases, _with_header(gold), wrapped=wrapped)
 
 
 def _human_columns(row: Row) -> tuple[str, str, str]:
@@ -166,7 +166,7 @@ def _human_columns(row: Row) -> tuple[str, str, str]:
 
 def _human_eval(text: str, entry: str, solution: str, test: str) -> Problem:
     gold = f"{text}{solution}"
-    return _made(text, entry, recorded(gold, test, entry), gold, False)
+    return _made(text, entry, recorded(gold, test, entry), gold)
 
 
 @lru_cache(maxsize=512)
@@ -179,7 +179,7 @@ def recorded(gold: str, test: str, entry: str) -> list[Case]:
     return [[list(arguments), answer] for arguments, answer in cases if arguments is not None]
 
 
-def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool) -> Problem:
+def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool = False, wrapped: bool = False) -> Problem:
     if not gold:
         raise LeftOut("without a solution in Python 3")
     found: dict[str, str] = {}  # keyed by its call, so that each counts once
@@ -194,7 +194,7 @@ def _made(text: str, entry: str, cases: list[Case], gold: str, stdin: bool) -> P
     if not hidden:
         raise LeftOut("without a case that is hidden and can be written down")
     examples = "\n".join(found[call] for call in visible[:MOST_EXAMPLES])
-    return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin)
+    return Problem(text.strip(), entry, examples, "\n".join(hidden), gold, stdin, wrapped)
 
 
 FORMS = {
@@ -219,11 +219,16 @@ class ProgramTask(SizedTask):
             found = sample(self.data, n, split, seed, self.name)
         else:
             found = self.drawn(random.Random(f"{self.name} {self.number} {split} {seed}"), n, split)
-        return [(f"{problem.text} {problem.entry}", asdict(problem)) for problem in found]
+        return [(f"{problem.text} {problem.entry}", _data(problem)) for problem in found]
 
     def shorten(self, text: str) -> str:
         """Return the part of a draft that is shown."""
         return text[:LONGEST_DRAFT] if self.full else " ".join(text.split()[: self.max_tokens])
+
+
+def _data(problem: Problem) -> dict:
+    """Return the task's data; `wrapped` is written only where it holds, so that other tasks keep the data they had."""
+    return {name: value for name, value in asdict(problem).items() if name != "wrapped" or value}
 
 
 def _stands_in(text: str, call: str, stdin: bool) -> bool:

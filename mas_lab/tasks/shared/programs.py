@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared.harness import literal
 
@@ -25,8 +27,10 @@ LIMITS = {"timeout_s": 20, "memory_mb": 256, "fuel": 8_000_000_000}
 that it decides nothing."""
 CLOSE = 1e-6
 """Relative and absolute tolerance between two floats."""
-FENCED = re.compile(r"(?m)(?<!\S)(`{3,}|~{3,})([^\n`]*)\n((?s:.*?))(?:^[ \t]*\1|\1[ \t]*$|\Z)")
+FENCED = r"(?m)(?<!\S)(`{3,}|~{3,})([^\n`]*)\n(%s)(?:^[ \t]*\1|\1[ \t]*$|\Z)"
 """Fenced block: its fence, its language and its text. A block without an end goes on to the end of the answer."""
+BODIES = (r"(?s:\'\'\'.*?\'\'\'|\"\"\".*?\"\"\"|#[^\n]*|.)*?", r"(?s:.*?)")
+"""Text of a block: up to the first fence that stands in no docstring or comment, and up to the first fence."""
 
 PYTHON = re.compile(r"(?i)\s*(?:[{.]*py(?:thon)?[\d.]*(?![a-z]).*)?")
 """What stands behind the opening of a fence: nothing, or the name of Python."""
@@ -36,10 +40,16 @@ def code_in(text: str, marker: str) -> str:
     """Return the text of the program in an answer.
 
     It is the last fenced block with the words `marker`, such as "def f", or without such a block the last one. A block
-    in another language is none. An answer without a block is the program itself.
+    in another language is none. An answer without a block is the program itself, and so is an answer that parses. A
+    fence in a docstring or a comment ends a block only if the block does not parse otherwise.
     """
-    found = FENCED.findall(text.replace("\r\n", "\n"))
-    blocks = [code for _, language, code in found if PYTHON.fullmatch(language)] or [text]
+    text = text.replace("\r\n", "\n")
+    readings = [text.strip(), *(_block(text, marker, FENCED % body) for body in BODIES)]
+    return next(filter(parsed, readings), readings[-1])
+
+
+def _block(text: str, marker: str, fenced: str) -> str:
+    blocks = [code for _, language, code in re.findall(fenced, text) if PYTHON.fullmatch(language)] or [text]
     fits = [code for code in blocks if re.search(rf"\b{marker}\b", code)]
     return textwrap.dedent((fits or blocks)[-1]).strip()
 
@@ -202,9 +212,27 @@ def same(value: Any, expected: Any) -> bool:
     return type(value) is type(expected) and value == expected
 
 
+def _same_or_listed(value: Any, expected: Any) -> bool:
+    return same(value, expected) or same(value, [expected])
+
+
 def prints_the_same(value: Any, expected: Any) -> bool:
-    """Return whether two texts have the same words in the same order, the usual rule for programs that print."""
-    return isinstance(value, str) and isinstance(expected, str) and value.split() == expected.split()
+    """Return whether two texts have the same words in the same order, the usual rule for programs that print.
+
+    Numbers may differ by the tolerance of APPS's own test, `np.allclose`, unless both are whole.
+    """
+    if not (isinstance(value, str) and isinstance(expected, str)) or len(value.split()) != len(expected.split()):
+        return False
+    return all(map(_same_word, value.split(), expected.split()))
+
+
+def _same_word(word: str, expected: str) -> bool:
+    if word == expected or all(one.lstrip("+-").isdigit() for one in (word, expected)):
+        return word == expected
+    try:
+        return bool(np.isclose(float(word), float(expected)))
+    except ValueError:
+        return False
 
 
 @lru_cache(maxsize=1024)
@@ -258,6 +286,8 @@ class Problem:
     stdin: bool = False
     """Whether the gold program reads standard input and prints. The asked function then is `entry(text) -> text`, which
     does the same."""
+    wrapped: bool = False
+    """Whether a result may also come in a list of one: APPS lists its results so, and accepts both."""
 
     @property
     def before(self) -> str:
@@ -287,7 +317,7 @@ class Problem:
         """
         source = after(self.before, source)
         outcome = _run(source, entry or self.entry, marshal.dumps([list(arguments) for arguments, _ in cases], 2))
-        equal = prints_the_same if self.stdin else same
+        equal = prints_the_same if self.stdin else _same_or_listed if self.wrapped else same
         answers = zip(outcome.values, outcome.failed, cases, strict=True)
         passed = tuple(not failed and equal(value, expected) for value, failed, (_, expected) in answers)
         return Result(outcome, passed)
