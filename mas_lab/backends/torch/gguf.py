@@ -27,6 +27,8 @@ MAGIC = b"GGUF"
 """The first bytes of every GGUF file; the files of Ollama have no suffix."""
 RECORD = "unpacked.json"
 """The file of an unpacked model with the digests of all others; it is written last."""
+FORMAT = 2
+"""Number of the way in which files are unpacked; a folder with another number is written again."""
 SCALING = (".rope.scaling.type", ".rope.scaling.factor")
 ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 """Last parts of the names of values in a GGUF file."""
@@ -37,6 +39,13 @@ VARIABLE = "MAS_LAB_MODELS"
 def model_list() -> dict[str, Any]:
     """Return the content of `data/models.toml`."""
     return tomllib.loads((data_dir() / "models.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def split_rules() -> dict[str, dict[str, Any]]:
+    """Return the rules of `data/gguf_splits.toml` by their names in `tokenizer.ggml.pre`."""
+    rules = tomllib.loads((data_dir() / "gguf_splits.toml").read_text(encoding="utf-8"))["rule"]
+    return {name: rule for rule in rules for name in rule["names"]}
 
 
 def listed_models() -> dict[str, dict[str, Any]]:
@@ -112,8 +121,8 @@ def unpacked(name: str, digest: str | None) -> str:
 def _is_complete(folder: Path) -> bool:
     """Return True if the folder has the files that were written, unchanged."""
     try:
-        files = json.loads((folder / RECORD).read_bytes())["files"]
-        return all(digest_of(folder / name) == sha256 for name, sha256 in files.items())
+        kept = json.loads((folder / RECORD).read_bytes())
+        return kept["format"] == FORMAT and all(digest_of(folder / name) == sha for name, sha in kept["files"].items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
 
@@ -159,7 +168,7 @@ def _write(path: Path, name: str, folder: Path) -> None:
         part.mkdir()
         _unpack(path, part)
         files = {file.name: digest_of(file) for file in sorted(part.iterdir())}
-        record = json.dumps({"source": name, "gguf": folder.name, "files": files}, indent=1)
+        record = json.dumps({"format": FORMAT, "source": name, "gguf": folder.name, "files": files}, indent=1)
         (part / RECORD).write_text(record, encoding="utf-8")
         shutil.rmtree(folder, ignore_errors=True)  # what stays, such as open files, makes the next line fail
         part.rename(folder)
@@ -171,19 +180,31 @@ def _unpack(path: Path, folder: Path) -> None:
     """Write the model of a GGUF file into an empty folder, in Hugging Face format."""
     import torch
     import transformers
+    from gguf import GGUFReader
+    from tokenizers import Regex, pre_tokenizers
 
     # Recent releases would keep some weights packed, for kernels of a hub.
     config_class = getattr(transformers, "GgufConfig", None)
     dense = {"quantization_config": config_class(dequantize=True)} if config_class else {}
     file = {"gguf_file": str(path), "local_files_only": True}  # in the empty folder: nothing beside the file is read
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **file)
+        packed = GGUFReader(path)
+        values = {name: field.contents() for name, field in packed.fields.items() if len(field.data) == 1}  # no lists
+        _check_layers(path, values, packed.tensors)
+        rule = _split_rule(values)
+        kind = transformers.PreTrainedTokenizerFast if rule else transformers.AutoTokenizer  # Fast keeps what is set
+        tokenizer = kind.from_pretrained(folder, **file)
+        if rule:
+            cuts = [pre_tokenizers.Split(Regex(split), "isolated") for split in rule["splits"]]
+            spelling = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+            tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*cuts, spelling])
+            tokenizer.backend_tokenizer.model.ignore_merges = rule["whole"]
         net, found = transformers.AutoModelForCausalLM.from_pretrained(
             folder, dtype=torch.bfloat16, output_loading_info=True, **file, **dense
         )
         if missing := found["missing_keys"]:
             raise ValueError(f"{len(missing)} weights are missing, the first is {min(missing)!r}")
-        ends = _read_the_rest(path, net.config)
+        ends = _read_the_rest(values, packed.tensors, net.config)
         if isinstance(end := net.config.eos_token_id, int):  # transformers 5.15 takes the first token in its place
             tokenizer.eos_token = tokenizer.convert_ids_to_tokens(end)
         vars(net.config).pop("quantization_config", None)
@@ -194,23 +215,43 @@ def _unpack(path: Path, folder: Path) -> None:
         plain.generation_config = net.generation_config
         if len(ends) > 1:
             plain.generation_config.eos_token_id = ends
+    except PolicyError:
+        raise
     except Exception as error:
         raise PolicyError(_unreadable(path, error)) from error
     plain.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    both = (tokenizer, transformers.AutoTokenizer.from_pretrained(folder)) if rule else ()
+    if len({str(one.backend_tokenizer.pre_tokenizer.pre_tokenize_str("I'M 123  4\n\n5")) for one in both}) > 1:
+        # The class for Qwen2 puts its own rule in place of the saved one.
+        raise PolicyError(_unreadable(path, ValueError(f"it does not split words by the rule {rule['names'][0]!r}")))
 
 
-def _read_the_rest(path: Path, config: Any) -> list[int]:
+def _check_layers(path: Path, values: dict[str, Any], tensors: Any) -> None:
+    """Raise PolicyError if the header counts other layers than the tensors have; as many as it counts are built."""
+    name = values["general.architecture"]
+    found = len({match[1] for tensor in tensors if (match := re.match(r"blk\.(\d+)\.", tensor.name))})
+    counted = values.get(f"{name}.block_count", 0)
+    # Layers that only predict later tokens are counted, and some files come without them.
+    if not counted - values.get(f"{name}.nextn_predict_layers", 0) <= found <= counted:
+        raise PolicyError(f"{path} has {counted} layers by its header, and tensors of {found}; fetch the file again")
+
+
+def _split_rule(values: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the rule to split words that a tokenizer of byte pairs names; raise ValueError if it is not known."""
+    name = values.get("tokenizer.ggml.pre") if values.get("tokenizer.ggml.model") == "gpt2" else None
+    if name is not None and name not in split_rules():
+        raise ValueError(f"its tokenizer splits words by the rule {name!r}, which is not known here")
+    return split_rules().get(name)
+
+
+def _read_the_rest(values: dict[str, Any], tensors: Any, config: Any) -> list[int]:
     """Return the tokens that end a turn or a message, which transformers does not read.
 
     Raises ValueError if the file scales the rotary embedding, and the config, from the same file, does not.
     """
-    from gguf import GGUFReader
-
-    file = GGUFReader(path)
-    values = {name: field.contents() for name, field in file.fields.items() if name.endswith(SCALING + ENDS)}
     scaled = [name for name, value in values.items() if name.endswith(SCALING) and value not in ("none", 0, 1)]
-    scaled += [tensor.name for tensor in file.tensors if tensor.name.startswith(("rope_freqs", "rope_factors"))]
+    scaled += [tensor.name for tensor in tensors if tensor.name.startswith(("rope_freqs", "rope_factors"))]
     if scaled and set(re.findall('"rope_type": "(.*)"', config.to_json_string(use_diff=False))) <= {"default"}:
         raise ValueError(f"it does not read {scaled[0]}, which scales the rotary embedding")
     return sorted({value for name, value in values.items() if name.endswith(ENDS)})

