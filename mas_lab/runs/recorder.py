@@ -299,7 +299,8 @@ def decisive(config: Mapping[str, Any], without: Collection[str] = KEEPING) -> d
     env = dict(config.get("env") or {})
     if ":" in env.get("name", ""):
         env["name"] = env["name"].rpartition(":")[2].rpartition(".")[2]
-    settings = {key: value for key, value in (config.get("settings") or {}).items() if key not in without}
+    recorded = {"staleness": 0} | (config.get("settings") or {})  # earlier versions do not record it
+    settings = {key: value for key, value in recorded.items() if key not in without}
     same = {key: config.get(key) for key in ("curriculum", "seed", "threads")}
     return {"env": env, "recipe": completed(config.get("recipe")), **same, "settings": settings}
 
