@@ -27,7 +27,6 @@ from mas_lab.paths import data_dir
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
 from mas_lab.widgets.credit_figures import two_baselines
-from mas_lab.widgets.drawing import svg
 from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
 from mas_lab.widgets.recipe_colors import recipe_colors
 
@@ -244,20 +243,6 @@ def training() -> None:
     instrument(trained, "training.png", 795, width=760, hide=", .described, details")
 
 
-def asynchronous() -> None:
-    """Five simulated steps of a team of three, synchronous above and overlapped below."""
-    env = lab.make_env("math", fixer=True)
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    reports = list(lab.train(env, team, "grpo", steps=5, seed=SEED, tasks=16))
-    parts = []
-    for name, schedule in (("synchronous", lab.overlap(0)), ("lab.overlap(staleness=1)", lab.overlap(1))):
-        made = lab.Timeline(reports, schedule, steps=5)
-        figure = made.figure().update_layout(width=WIDTH, font_size=LETTERS - 4, margin_l=190)
-        figure.update_xaxes(range=[0, 5.2 * lab.Timeline(reports, lab.overlap(0)).seconds])
-        parts.append(f"<h2>{name}: {made.seconds:.2f} s per step</h2>{svg(figure)}")
-    photograph("".join(parts), "asynchronous.png", 900)
-
-
 def staleness() -> None:
     """What success loses with staleness, by seed: mean and 95 % interval of each correction, recipe and task."""
     runs = Recorded(RESULTS / "studies/asynchronous").table
@@ -348,7 +333,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "asynchronous": asynchronous, "staleness": staleness, "carries": carries,
+    "staleness": staleness, "carries": carries,
 }  # fmt: skip
 
 

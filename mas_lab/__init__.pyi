@@ -91,12 +91,9 @@ from mas_lab.train.evaluate import evaluate as evaluate
 from mas_lab.train.evaluate import pass_at as pass_at
 from mas_lab.train.evaluate import summary as summary
 from mas_lab.train.imitate import imitate as imitate
-from mas_lab.train.overlap import Costs as Costs
-from mas_lab.train.overlap import overlap as overlap
 from mas_lab.train.verdict import verdict as verdict
 from mas_lab.widgets.ablation import AblationBoard as AblationBoard
 from mas_lab.widgets.dashboard import LiveDashboard as LiveDashboard
 from mas_lab.widgets.rewards import RewardInspector as RewardInspector
 from mas_lab.widgets.rollouts import RolloutViewer as RolloutViewer
 from mas_lab.widgets.spikes import SpikeInspector as SpikeInspector
-from mas_lab.widgets.timeline import Timeline as Timeline

@@ -42,8 +42,11 @@ class Loss:
     than those of the weights that learn. A token's advantage is multiplied by min(p_trained / p_sampled, tis), both
     from before the update. Ratios are relative to p_trained (Yao et al. 2025, "Your Efficient RL Framework Secretly
     Brings You Off-Policy RL Training"). The correction is per token, also where the loss has one ratio per row. It
-    costs one more forward pass over the batch if `update` makes several optimizer steps. `None`: 2.0 for policies in
-    half precision, off for others. 0.0: off."""
+    costs one more forward pass over the batch if `update` makes several optimizer steps. In the first step its ratios
+    are 1, so the loss clips nothing there. `None`: 2.0 for policies in half precision, and off for others and for rows
+    of earlier weights (`staleness`): on a ladder of four agents, `tis` alone cost 0.017 of success (0.003 to 0.032) at
+    one step of age and 0.033 (0.009 to 0.057) at two, and clipping alone nothing that ten seeds could tell. 0.0:
+    off."""
 
     unit: ClassVar[str] = "row"
     """What a call of the loss gets: "row", any rows, or "group", all rows of one group and no others."""

@@ -138,8 +138,8 @@ class Capabilities:
     """Largest |p_trained / p_sampled - 1| of a token that the present weights sampled, or its mean over many tokens if
     there is a `tis`; `update` refuses more. `None`: unknown, not checked."""
     tis: float | None = None
-    """Bound of the importance weights of a loss with `tis=None`. `None`: no weights, because the sampler and the
-    weights that learn agree up to float noise. In half precision they do not."""
+    """Bound of the importance weights of a loss with `tis=None`, for fresh rows. `None`: none, because the sampler and
+    the weights that learn agree up to float noise. In half precision they do not."""
 
 
 class Engine(Protocol):

@@ -74,8 +74,8 @@ ROLLOUT = {
     "depth": Column("environment steps before on this path, from 0"),
     "agent": Column("role name"),
     "policy": Column("whose weights spoke"),
-    "policy_version": Column("number of training steps that had made those weights, where an overlap of rollouts and "
-                             "updates says so; 0 for weights that never learn", required=False, **NUMBER),
+    "policy_version": Column("number of training steps that had made those weights, with `staleness`; 0 for weights "
+                             "that never learn", required=False, **NUMBER),
     "candidate": Column("index among the candidates of the node, from 0"),
     "kept": Column("did the state move on through this candidate (in a full joint tree: every branch)", **FLAG),
     "action": Column("the joint action it was scored in, as `parent` names it; `*`: every candidate of that agent"),

@@ -45,7 +45,6 @@ SIGNATURES = {
     "load_run": "path",
     "read": "path format=None columns=None",
     "export": "run path",
-    "overlap": "staleness=1 costs=... replay=None",
     "evaluate": "env team tasks k=1 swap=None seed=0 sampling=None",
     "check_env": "env",
     "LiveDashboard": "env team recipe steps seed=0 run=None",
@@ -53,7 +52,7 @@ SIGNATURES = {
     "LiveDashboard.look": "self step=None",
     **dict.fromkeys(("counterfactual", "doctor", "not_flat", "own_return", "reinforce"), ""),
     **dict.fromkeys(("row_mean", "row_sum"), "values_N row_N"),
-    **dict.fromkeys(("AblationBoard", "RewardInspector", "RolloutViewer", "SpikeInspector", "Timeline"), "x"),
+    **dict.fromkeys(("AblationBoard", "RewardInspector", "RolloutViewer", "SpikeInspector"), "x"),
 }
 # What may stand between the promised ones: they are passed by name.
 BY_NAME = ("update", "load_base")

@@ -2,12 +2,11 @@
 
     python benchmarks/asynchronous/analyse.py
 
-Reads data/results/studies/asynchronous, for prediction 9 data/results/benchmark_asynchronous.json, and for `punished`
-the pocket models of the study. README.md has the predictions and the rules. What is printed after the predictions was
-looked for after the trainings. Leaves out: training.
+Reads data/results/studies/asynchronous, and for `punished` the pocket models of the study. README.md has the
+predictions and the rules. What is printed after the predictions was looked for after the trainings. Leaves out:
+training.
 """
 
-import json
 from itertools import product
 from pathlib import Path
 
@@ -17,7 +16,10 @@ from scipy import stats
 
 from mas_lab.study.intervals import t_test
 
-RECORD, COSTS = Path("data/results/studies/asynchronous"), Path("data/results/benchmark_asynchronous.json")
+RECORD = Path("data/results/studies/asynchronous")
+SECONDS = 0.17498, 0.12216
+"""Simulated seconds of a step of the ladder at staleness 0 and 1, an engine per agent, computed at commit 7a1c8bda from
+the constants in data/results/benchmark_asynchronous.json."""
 LADDER, HELP, PATH = "ladder of 4", "paid help 0.2", "plan_path"
 RECIPES, SAME = ("grpo", "own_robust", "at_grpo"), 0.03
 
@@ -144,30 +146,14 @@ def punished(seeds: list[int]) -> pd.Series:
     return pd.DataFrame(shares).mean()
 
 
-def step_seconds(*stalenesses: int) -> list[float]:
-    """Return the seconds of a step of the ladder at each staleness, with fitted constants."""
-    import mas_lab as lab
-
-    costs = lab.Costs(**json.loads(COSTS.read_text(encoding="utf-8"))["costs"])
-    env = lab.make_env("ladder", n_agents=4)
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents)
-    recipe = lab.RECIPES["grpo"]
-    tables = [
-        recipe.advantages(lab.rollout(env, team, env.tasks(16, "train", seed=step), recipe.plan, step=step))
-        for step in range(4)
-    ]
-    return [lab.Timeline(tables, lab.overlap(staleness, costs), steps=24).seconds for staleness in stalenesses]
-
-
 def main() -> None:
     from mas_lab.study.record import Recorded
 
     record = Recorded(RECORD)
-    found, seconds = Outcomes(record.table, record.agents, record.curves), step_seconds(0, 1, 2, 4, 8)
-    print(predictions(found, seconds[0] / seconds[1]).to_string(float_format="{:.3f}".format))
+    found = Outcomes(record.table, record.agents, record.curves)
+    print(predictions(found, SECONDS[0] / SECONDS[1]).to_string(float_format="{:.3f}".format))
     print("\nLooked for after the trainings:\n" + besides(found).to_string(float_format="{:.3f}".format))
     print("\nRight when asked, mean over seeds:\n" + found.own[HELP].mean().unstack().round(2).to_string())
-    print("\nSeconds of a step of the ladder at staleness 0, 1, 2, 4, 8:", np.round(seconds, 2))
     print("\nThe helper's share below 0:\n" + punished(found.final.index.tolist()).round(3).to_string())
 
 

@@ -201,7 +201,8 @@ def policy_batches(
     table, unit = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
     several, parts = epochs * minibatches > 1, {}
     for name, policy in team.policies.items():
-        rows, own_loss = _learned_rows(team, table, name), _with_default_tis(loss, policy)
+        rows = _learned_rows(team, table, name)
+        own_loss = _with_default_tis(loss, policy, rows)
         if several and own_loss.tis and len(rows):
             rows, own_loss = rows.assign(**_importance_weights(policy, rows, own_loss.tis)), replace(own_loss, tis=0.0)
         parts[name] = rows, own_loss
@@ -544,10 +545,11 @@ def _refuse_cut_nodes(turns: pd.DataFrame) -> None:
     ages(turns, "update")
 
 
-def _with_default_tis(loss: Loss, policy: Policy) -> Loss:
-    """Return the loss with the policy's own bound of the importance weights, if it names none."""
-    bound = policy.capabilities.tis
-    return replace(loss, tis=bound) if bound and loss.tis is None and loss.unit == "row" else loss
+def _with_default_tis(loss: Loss, policy: Policy, rows: pd.DataFrame) -> Loss:
+    """Return the loss with the policy's own bound of the importance weights, if it names none and no row is old."""
+    bound, age = policy.capabilities.tis, ages(rows, "update")
+    is_fresh = age is None or not age.any()
+    return replace(loss, tis=bound) if bound and loss.tis is None and loss.unit == "row" and is_fresh else loss
 
 
 def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -89,9 +89,7 @@ class Fork(Recorder):
 def _restored(states: Mapping[str, Any], recorded: Mapping[str, Any], *configs: Mapping[str, Any]) -> tuple:
     """Return the states, with the recorded ones of parts that did not change, and sentences about the others."""
     both = map(decisive, configs)
-    there, here = (
-        {**one["recipe"], "curriculum": one["curriculum"], "overlap": one["settings"].get("overlap")} for one in both
-    )
+    there, here = ({**one["recipe"], "curriculum": one["curriculum"]} for one in both)
     same = [place for place in states if place in recorded and there.get(place) == here.get(place)]
     changed = [f"{place} learns from here on" for place in states if place not in same]
     changed += [f"the state of {place} is left" for place in recorded if place not in states]

@@ -13,9 +13,9 @@ from mas_lab.recipes import Recipe, learning
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget
 from mas_lab.train.drawing import Curriculum
-from mas_lab.train.overlap import check_overlap
 from mas_lab.train.record import describe_parts
 from mas_lab.train.settings import Settings
+from mas_lab.train.staleness import check_staleness
 
 
 def check_training(
@@ -45,8 +45,8 @@ def check_training(
     if run is not None:
         describe_parts(env, recipe, curriculum)  # refuses a part that cannot be compared when the run goes on
     _check_team(env, team, settings)
-    if settings.overlap is not None:
-        check_overlap(settings.overlap, team, {**vars(recipe), "curriculum": curriculum})
+    if settings.staleness:
+        check_staleness(settings.staleness, team, {**vars(recipe), "curriculum": curriculum})
 
 
 def _check_recipe(recipe: Recipe, settings: Settings) -> None:

@@ -5,7 +5,7 @@ scoring itself (`evaluate`) and the files of scores (`runs.scores`).
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from contextvars import ContextVar
 from math import ceil
 
@@ -60,8 +60,6 @@ class HeldOut:
         self.seed = seed if chosen.score_seed is None else chosen.score_seed
         self._is_on = chosen.score_every is not None or bool(chosen.score_at)
         self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
-        self.playing: AbstractContextManager = nullcontext()
-        """Entered while the team plays, to keep others off its engines."""
 
     def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
         """Return the table of `evaluate` after `done` steps, with the column `step`.
@@ -74,11 +72,10 @@ class HeldOut:
             return None
         tell(done)
         tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
-        with self.playing:
-            scores = evaluate(
-                with_max_turns(self.env, self.chosen.max_turns), self.team, tasks, k=self.chosen.score_episodes,
-                seed=self.seed, workers=self.chosen.workers,
-            )  # fmt: skip
+        scores = evaluate(
+            with_max_turns(self.env, self.chosen.max_turns), self.team, tasks, k=self.chosen.score_episodes,
+            seed=self.seed, workers=self.chosen.workers,
+        )  # fmt: skip
         self._scored.add(done)
         if self.recorder:
             keep_scores(self.recorder, done, scores)

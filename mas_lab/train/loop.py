@@ -13,7 +13,8 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from mas_lab.display.progress import in_notebook, may_print
 from mas_lab.env import Env, EnvError, not_plain, with_max_turns
 from mas_lab.explain.uphill import uphill
 from mas_lab.locks import locked, one_trainer
-from mas_lab.policy import SAMPLED, NotFiniteError, Policy
+from mas_lab.policy import SAMPLED, NotFiniteError
 from mas_lab.recipes import Recipe, find, learning
 from mas_lab.runs.forking import Fork
 from mas_lab.runs.recorder import Recorder
@@ -41,16 +42,17 @@ from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.checks import check_training
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
 from mas_lab.train.held_out import HeldOut
-from mas_lab.train.overlap import TIMES, learning_policies, overlap, with_times, with_versions
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
-from mas_lab.train.rollout_thread import Played, RolloutThread
 from mas_lab.train.settings import Settings
+from mas_lab.train.staleness import earlier_weights, may_overlap, snapshots, weights_to_keep, with_versions
 from mas_lab.train.status_line import with_status_line
 from mas_lab.train.verdict import MOST, learns, verdict, verdict_of_table, why_silent
 
 DEAD = 3
 """Steps without an advantage after which a training warns."""
+Played = tuple[pd.DataFrame, Recipe, dict[str, float], tuple[str, ...]]
+"""A step before its update: the table with advantages, the recipe of the next step, seconds of each cell, remarks."""
 
 
 def train(
@@ -125,15 +127,16 @@ def train(
     recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
     check_training(env, team, recipe, chosen, steps, budget, run, fork, watch, curriculum)
     ranks = _ranks(team)
-    if ranks and chosen.overlap:
-        raise ValueError(f"train: {chosen.overlap!r} is for one process, and a launcher started several; leave it out")
+    if ranks and chosen.staleness:
+        raise ValueError(
+            f"train: staleness={chosen.staleness} is for one process, and a launcher started several; leave it out"
+        )
     if ranks and not ranks.drives:
         return ranks.serve(team, watch, update)
     with ranks.reporting_errors() if ranks else nullcontext():
         _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
-    schedule = chosen.overlap and chosen.overlap.loaded()
-    training = Training(env, team, recipe, int(seed), chosen, watch, curriculum, recorder, ranks, budget, schedule)
+    training = Training(env, team, recipe, int(seed), chosen, watch, curriculum, recorder, ranks, budget)
     loop = with_status_line(training.run(steps), recipe, steps) if in_notebook() else training.run(steps)
     loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
     _open.add(loop)
@@ -187,8 +190,6 @@ class Training:
     recorder: Recorder | None
     ranks: Any = None
     budget: Budget | None = None
-    schedule: overlap | None = None
-    """When rollouts begin, and with which weights. `None`: each after the update before."""
     done: int = 0
     """Number of steps that were made."""
     usage: Usage = field(default_factory=Usage)
@@ -199,8 +200,8 @@ class Training:
     """Number of steps in a row in which no row had an advantage."""
     recent: deque[pd.DataFrame] = field(default_factory=lambda: deque(maxlen=MOST))
     """Tables of the last steps, without tokens, for the verdict on a training that keeps no run."""
-    thread: RolloutThread | None = None
-    """The thread that plays, if the schedule follows the wall clock. `None`: rollouts and updates take turns."""
+    ahead: Future[Played] | None = None
+    """The next step, if it was played during the update before. `None`: it is still to be played."""
     versions: list[int] = field(default_factory=list)
     """Versions of the learning policies after `done` steps. They differ if another training has used the team since."""
 
@@ -220,7 +221,7 @@ class Training:
                 env, tasks = with_max_turns(self.env, self.chosen.max_turns), self.chosen.tasks
                 found = uphill(self.team, env, self.chosen.uphill, tasks=tasks, seed=self.seed)
                 self.recorder.keep_uphill(found)
-        if self.schedule is None:
+        if not self.chosen.staleness:
             self._forget_versions()  # of the run that was forked
         self.versions = self._versions()
         gc.freeze()  # the garbage collector need not walk all that was imported again and again
@@ -232,9 +233,7 @@ class Training:
                 if self.recorder and self.recorder.is_superseded():
                     raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
                 before = held_out.now(self.done)
-                if self.schedule is not None and self.schedule.is_wall_clock and self.thread is None:
-                    held_out.playing = self._start_thread(steps)
-                report = self._step(self.done)
+                report = self._step(self.done, goes_on=steps is None or self.done + 1 < steps)
                 after = held_out.after(self.done, last=self._ended(steps))
                 if self.done % self.chosen.save_every == 0 or self._ended(steps):
                     self._save()
@@ -251,8 +250,6 @@ class Training:
             raise
         finally:
             gc.unfreeze()
-            if self.thread:
-                self.thread.close()
             if self.recorder:
                 self.recorder.end()
 
@@ -296,7 +293,7 @@ class Training:
 
     def _states(self) -> dict[str, Any]:
         """Return the state of each part that learns, by its place; raise TypeError if one is not plain data."""
-        parts = learning({**vars(self.recipe), "curriculum": self.curriculum, "overlap": self.schedule})
+        parts = learning({**vars(self.recipe), "curriculum": self.curriculum})
         states = {place: part.state for place, part in parts.items()}
         if problem := not_plain(states, "train: state"):
             raise TypeError(problem)
@@ -304,10 +301,9 @@ class Training:
 
     def _restore(self, states: Mapping[str, Any]) -> None:
         """Set the parts that learn to these states."""
-        parts = {**vars(self.recipe), "curriculum": self.curriculum, "overlap": self.schedule}
+        parts = {**vars(self.recipe), "curriculum": self.curriculum}
         restored = {place: replace(parts[place], state=state) for place, state in states.items()}
         self.curriculum = restored.pop("curriculum", self.curriculum)
-        self.schedule = restored.pop("overlap", self.schedule)
         self.recipe = self.recipe.replace(**restored)
 
     def _save(self) -> None:
@@ -319,32 +315,22 @@ class Training:
     def _versions(self) -> list[int]:
         return [policy.version for policy in learners(self.team)]
 
-    def _step(self, step: int) -> Report:
+    def _step(self, step: int, goes_on: bool) -> Report:
         """Make one training step: the four cells in a row, then keep the tables.
 
-        The parts that learn get their next value at the end, so an error changes nothing.
+        The parts that learn get their next value at the end, so an error changes nothing. `goes_on`: one more step may
+        follow.
         """
-        if self.thread:
-            played = self.thread.next()
+        staleness = self.chosen.staleness
+        if self.ahead:
+            turns, recipe, seconds, notes = self.ahead.result()
         else:
-            with self._sampling_weights(step) as versions:
-                played = self._play(step, self.recipe, self.team, versions)
-        turns, seconds, start = played.turns, dict(played.seconds), self.thread and self.thread.now()
-        before = self._weights_before(step)
-        with _timed(seconds, "update"):
+            with earlier_weights(self.team, step, staleness) if staleness else nullcontext() as versions:
+                turns, recipe, seconds, notes = self._play(step, self.recipe, self.team, versions)
+        kept = weights_to_keep(self.team, step, staleness) if staleness else []
+        with self._playing_ahead(step + 1, recipe) if goes_on else nullcontext(), _timed(seconds, "update"):
             stats = self._update(turns, step)
-            if self.thread:
-                self.thread.publish(self.team, step + 1)
-        schedule = self.schedule
-        if self.thread:
-            times = dict(zip(TIMES, [*played.times, start, self.thread.now()], strict=True))
-            schedule, stats = replace(schedule, state={"free": times["update_end"]}), stats.assign(**times)
-        elif schedule is not None:
-            epochs, minibatches, policies = self.chosen.epochs, self.chosen.minibatches, learning_policies(self.team)
-            schedule, events = schedule.after(step, turns, [*policies], epochs, minibatches)
-            stats = with_times(stats, events)
-
-        report = Report(step, turns, stats, seconds, self._notes(turns, played.missing, played.known))
+        report = Report(step, turns, stats, seconds, notes)
         if hasattr(self.curriculum, "after"):
             self.curriculum = self.curriculum.after(report)
         self._warn_if_dead(report)
@@ -353,13 +339,24 @@ class Training:
             self.recorder.tables(step, turns, stats)
         else:
             self.recent.append(turns.drop(columns=SAMPLED))
-        for policy, kept in before:
-            policy.kept = kept
-        self.recipe, self.schedule, self.done = played.recipe, schedule, step + 1
+        for policy, weights in kept:
+            policy.kept = weights
+        self.recipe, self.done = recipe, step + 1
         self.versions, self.complete = self._versions(), True
-        if self.thread:
-            self.thread.after(self.done)
         return report
+
+    @contextmanager
+    def _playing_ahead(self, step: int, recipe: Recipe) -> Iterator[None]:
+        """Play the next step in a thread until the end of the `with` block, if the engines sample meanwhile."""
+        self.ahead = None
+        if not self.chosen.staleness or not may_overlap(self.team, vars(recipe)):
+            yield
+            return
+        with earlier_weights(self.team, step - 1, self.chosen.staleness - 1) as versions:
+            team = snapshots(self.team)
+        with ThreadPoolExecutor(1, "rollout") as thread:
+            self.ahead = thread.submit(self._play, step, recipe, team, versions)
+            yield
 
     def _play(self, step: int, recipe: Recipe, team: Team, versions: Mapping[str, int] | None) -> Played:
         """Make the first three cells of a step.
@@ -385,46 +382,10 @@ class Training:
             missing = chosen.tasks - trained_on.loc[selected(trained_on), "task"].nunique()
         with _timed(seconds, "advantages"):
             recipe = recipe.after(turns, team)
-        return Played(trained_on, recipe, seconds, missing, len(known))
-
-    def _start_thread(self, steps: int | None) -> AbstractContextManager:
-        """Start the thread that plays, on the clock of the run; return the lock that it holds during a rollout."""
-        names, schedule = learning_policies(self.team), self.schedule
-
-        def play(step: int, recipe: Recipe, team: Team, version: int) -> Played:
-            return self._play(step, recipe, team, dict.fromkeys(names, version))
-
-        self.thread = RolloutThread(play, self.recipe, schedule.staleness, steps, schedule.state.get("free", 0.0))
-        self.thread.begin(self.team, self.done)
-        return self.thread.playing
-
-    @contextmanager
-    def _sampling_weights(self, step: int) -> Iterator[dict[str, int] | None]:
-        """Use the weights that the schedule has for a step; yield their versions, or `None` without a schedule."""
-        if self.schedule is None:
-            yield None
-            return
-        policies = learning_policies(self.team)
-        _, versions = self.schedule.begin(step, [*policies])
-        with locked(self.team.policies.values()), ExitStack() as stack:
-            for name, policy in policies.items():
-                if versions[name] < step:
-                    stack.enter_context(policy.at_version(versions[name]))
-            yield versions
-
-    def _weights_before(self, step: int) -> list[tuple[Policy, dict[int, Any]]]:
-        """Return what each learning policy keeps after the update of a step: the versions that may still sample."""
-        if self.schedule is None or not self.schedule.staleness:
-            return []
-        oldest = step + 1 - self.schedule.staleness
-        found = []
-        for policy in learners(self.team):
-            recent = {number: weights for number, weights in policy.kept.items() if number >= oldest}
-            found.append((policy, recent | {step: policy.copy_weights()}))
-        return found
+        return trained_on, recipe, seconds, self._notes(trained_on, missing, len(known))
 
     def _forget_versions(self) -> None:
-        """Forget the earlier weights that a training with an overlap has kept."""
+        """Forget the earlier weights that a training with `staleness` has kept."""
         for policy in learners(self.team):
             if policy.capabilities.versions:
                 policy.kept = {}

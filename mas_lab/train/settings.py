@@ -12,7 +12,6 @@ import numpy as np
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.update import require_max_norm
-from mas_lab.train.overlap import overlap as Overlap
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda done: 1.0,
@@ -56,9 +55,9 @@ class Settings:
     learn: Mapping[int, Sequence[str]] | None = None
     """Stagewise training: the agents that learn from a step on. `{0: ["solver"], 20: ["solver", "verifier"]}`: the
     solver alone in the first 20 steps, then both. `None`: all agents that are not frozen."""
-    overlap: Overlap | Mapping[str, Any] | None = None
-    """Schedule of an asynchronous training, `lab.overlap(staleness=2)` or a mapping of its fields: rollouts do not wait
-    for updates. `train(..., schedule=lab.overlap(2))` is the same. `None`: rollouts and updates take turns."""
+    staleness: int = 0
+    """Asynchronous training: the weights after k - `staleness` steps sample the rollout of step k, those after none the
+    first rollouts. A vLLM server then samples while the team learns (docs/gpus.md). 0: the newest weights sample."""
     max_turns: int | None = None
     """Bound on the turns of one agent, in rollouts and in scores. `None`: the bound of the environment."""
     workers: int | None = None
@@ -87,12 +86,10 @@ class Settings:
     def __post_init__(self):
         counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
                   "score_tasks", "score_episodes")  # fmt: skip
-        check_arguments(Settings, vars(self), "train", **dict.fromkeys(counts, 1))
+        check_arguments(Settings, vars(self), "train", staleness=0, **dict.fromkeys(counts, 1))
         for name, value in vars(self).items():
             if isinstance(value, np.generic):  # run.json holds plain numbers
                 object.__setattr__(self, name, value.item())
-        if isinstance(self.overlap, Mapping):
-            object.__setattr__(self, "overlap", Overlap(**self.overlap))
         for name, known in (("schedule", SCHEDULES), ("nonfinite", ("raise", "skip"))):
             if getattr(self, name) not in known:
                 raise ValueError(f"train: {name}={getattr(self, name)!r}; known are {', '.join(known)}")
@@ -143,10 +140,6 @@ class Settings:
             TypeError: A name is no setting.
         """
         known = [f.name for f in fields(cls)]
-        if isinstance(options.get("schedule"), Overlap):
-            if options.get("overlap") is not None:
-                raise TypeError("train: schedule= and overlap= both give an overlap; leave one out")
-            options["overlap"] = options.pop("schedule")
         for name in options:
             if name not in known:
                 other = "; sampling belongs to the team: team.with_sampling(...)" if name == "sampling" else ""

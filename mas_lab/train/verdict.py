@@ -72,7 +72,7 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not learns(turns):
         return f"Nothing was learned: {why_silent(turns)}."
-    told = _dead_end(turns) + _fall(turns)
+    told = _dead_end(turns.reset_index(drop=True)) + _fall(turns)
     if (worst := harmed_agent(turns, frozen)) is not None:
         told += [
             f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, "

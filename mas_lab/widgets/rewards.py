@@ -50,7 +50,7 @@ def reward_table(
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
     has one row, or only equal credits. `malformed`, if tools were offered: share of its rows with a malformed tool
-    call. `age`, under an overlap: mean age of its rows in steps. `b`, `v`, `F`, `signal` and `peerless` are over all of
+    call. `age`, with `staleness`: mean age of its rows in steps. `b`, `v`, `F`, `signal` and `peerless` are over all of
     its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """

@@ -350,7 +350,7 @@ figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, h
 # %% [markdown]
 # ## When the rows are old
 #
-# In an asynchronous training, rollouts do not wait for updates: engines that sample and engines that learn work at the same time. The price is age. Under `lab.train(..., schedule=lab.overlap(staleness=s))`, weights of version $k - s$ or newer sample the rows of step $k$ (`docs/asynchronous.md`). The version of weights is the number of training steps whose updates they have. Each row has it in the column `policy_version`. Its `logprobs` are those of this version. So the ratio is not 1 even in the first optimizer step.
+# In an asynchronous training, rollouts do not wait for updates: engines that sample and engines that learn work at the same time. The price is age. Under `lab.train(..., staleness=s)`, weights of version $\max(0, k - s)$ sample the rows of step $k$ (`docs/gpus.md`). The version of weights is the number of training steps whose updates they have. Each row has it in the column `policy_version`. Its `logprobs` are those of this version. So the ratio is not 1 even in the first optimizer step.
 #
 # There are two ways to deal with such a token:
 #
@@ -360,11 +360,11 @@ figure.update_yaxes(matches=None, showticklabels=True).update_layout(**LAYOUT, h
 
 # %%
 def train_late(staleness, loss, seed=0, lr=5e-4):
-    """Train on rows that are up to `staleness` steps old."""
+    """Train on rows that are `staleness` steps old."""
     team, recipe = fresh_team(lr=lr), lab.RECIPES["grpo"].replace(loss=loss)
-    slow = lab.overlap(staleness, lab.Costs(update=1.0))  # an update takes longer than a rollout
     steps, tasks = (2, 4) if SMOKE else (10, 16)
-    stats = pd.concat([one.stats for one in lab.train(env, team, recipe, steps, seed=seed, tasks=tasks, schedule=slow)])
+    training = lab.train(env, team, recipe, steps, seed=seed, tasks=tasks, staleness=staleness)
+    stats = pd.concat([report.stats for report in training])
     return {
         "staleness": staleness,
         "tis": loss.tis or "off",
@@ -377,7 +377,7 @@ def train_late(staleness, loss, seed=0, lr=5e-4):
 
 
 # %% [markdown]
-# *Predict:* updates are so slow here that every rollout gets the oldest weights that it may have. The first step has the age 0. What is the mean age over ten steps at staleness 1, 2 and 4? Will more tokens be clipped at staleness 4 than at 1? With `tis`, what are the largest ratio and the share of clipped tokens?
+# *Predict:* the first weights sample the first rollouts, so the first step has the age 0. What is the mean age over ten steps at staleness 1, 2 and 4? Will more tokens be clipped at staleness 4 than at 1? With `tis`, what are the largest ratio and the share of clipped tokens?
 
 # %%
 losses = lab.clipped(0.2), lab.clipped(0.2, tis=2.0)
@@ -386,7 +386,7 @@ pd.DataFrame([train_late(staleness, loss) for staleness in (1, 2, 4) for loss in
 # %% [markdown]
 # *Explain:* the age of step $k$ is $\min(k, s)$, so its mean over ten steps is 0.9, 1.7 and 3.0. Without `tis`, about 2 % of the tokens are clipped at staleness 1, and about three times as many at 4. Some tokens have become several times as probable since they were sampled. With a negative advantage such a token is not clipped, and its ratio multiplies its gradient. With `tis` its weight is at most 2. The ratio is 1 there and nothing is clipped, because each rollout has only one optimizer step. `mismatch` shows the distance under both losses. `update` raises no error: it compares old rows with the weights of the version that they name.
 #
-# The last column has one dot for each setting: ten steps, one seed, one learning rate. It can show that a training has broken. It cannot show which loss is better, or how much a step of age costs. Which order of your dots is left under `seed=1`, and which under `lr=1e-3`, where each step of age is a longer way? Notebook 12 has what a claim needs: more seeds, and intervals. In a study with ten seeds (`docs/asynchronous.md`) on a ladder of four agents, clipping alone cost nothing that could be detected up to staleness 2. At 8 it ended lower than `tis`. Without any correction the first step of age did harm.
+# The last column has one dot for each setting: ten steps, one seed, one learning rate. It can show that a training has broken. It cannot show which loss is better, or how much a step of age costs. Which order of your dots is left under `seed=1`, and which under `lr=1e-3`, where each step of age is a longer way? Notebook 12 has what a claim needs: more seeds, and intervals. In a study with ten seeds (`docs/gpus.md`) on a ladder of four agents, clipping alone cost nothing that could be detected up to staleness 2. At 8 it ended lower than `tis`. Without any correction the first step of age did harm.
 #
 # ## Your turn
 #

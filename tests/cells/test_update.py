@@ -436,6 +436,12 @@ def test_half_precision_takes_ratios_to_its_own_pass_and_refuses_old_rows(models
     assert (default["max_ratio"] == 1).all() and (default["mismatch"] > default["mismatch_p99"]).all()
     pd.testing.assert_frame_equal(default, bounded)
     assert off["max_ratio"].min() > 1.1 and off["grad_norm"].iloc[0] != default["grad_norm"].iloc[0]
+    young, aged = (noisy.assign(step=1, policy_version=version) for version in (1, 0))
+    for rows, loss, alike in ((young, clipped(0.2), default), (aged, clipped(0.2), off),  # the loss clips old rows
+                              (aged, clipped(0.2, tis=2.0), bounded)):  # fmt: skip
+        found = update_fresh(team, rows, loss, lr_scale=0.0)
+        pd.testing.assert_frame_equal(found.drop(columns="age"), alike)
+    assert off["clip_fraction"].max() > 0 == bounded["clip_fraction"].max()
     update_fresh(team, turns)
     update_fresh(team, turns, lr_scale=0.0)  # too few tokens to tell
     old = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(32, "train", 0), tree(4)))

@@ -12,7 +12,6 @@ import mas_lab as lab
 from mas_lab.cells.update import STATS
 from mas_lab.display.documented_frame import COLUMN_DOCS, DocumentedFrame, documented
 from mas_lab.table import SCHEMA
-from mas_lab.train.overlap import TIMES
 from mas_lab.widgets.figures import dialogue
 
 
@@ -76,7 +75,7 @@ def test_whatever_a_table_holds_is_text():
 
 def test_every_column_has_its_meaning(found, spiky, models):
     env, team = Relay(), make_team("per_agent", models)
-    [report] = lab.train(env, team, RECIPE, 1, overlap=lab.overlap(1), **SETTINGS)
+    [report] = lab.train(env, team, RECIPE, 1, staleness=1, **SETTINGS)
     run = lab.load_run(spiky)
     inspector = lab.RewardInspector(run)
     tables = {
@@ -94,6 +93,6 @@ def test_every_column_has_its_meaning(found, spiky, models):
         assert not set(columns) - set(COLUMN_DOCS[name]), name
         plain = name in ("update", "evaluate", "imitate")
         assert plain or (type(table) is DocumentedFrame and table.kind == name)
-    assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split(), "age", *TIMES} == set(report.stats.columns)
+    assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split(), "age"} == set(report.stats.columns)
     assert {"b", "v", "F", "lone"} <= set(inspector.table.columns)
     assert set(inspector.table.columns) | {"turn", "calls", "malformed", "age"} == set(COLUMN_DOCS["rewards"])

@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 from tiny_study import TINY
 
-import mas_lab as lab
 from mas_lab.recipes import RECIPES
 from mas_lab.study.design import Design
 from mas_lab.study.runner import best_rate, chosen
@@ -122,11 +121,6 @@ TRIED = sweep({
     ("ladder", "own"): {3e-3: (0.1, 0.2, 0.3), 1e-2: (0.3, 0.2, 0.1), 3e-2: (0.0, 0.0, 0.0)},
     ("search", "own"): {1e-3: (0.0, 0.0, 0.1), 1e-2: (0.2, 0.2, 0.2), 1e-1: (0.2, 0.2, 0.3)},
 })  # fmt: skip
-
-
-def test_a_schedule_of_overlaps_is_a_setting_like_the_others():
-    arms = {name: {"settings": {"schedule": lab.overlap(staleness)}} for name, staleness in (("a", 1), ("b", 2))}
-    assert design(recipe="grpo", arms=arms).differences("ladder") == {"settings.overlap.staleness": {"a": 1, "b": 2}}
 
 
 def test_the_highest_mean_is_chosen_and_of_two_the_smaller_rate():

@@ -16,6 +16,8 @@ from mas_lab.train.budget import KINDS, Budget
 from mas_lab.train.config import Place
 
 STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*") if is_record(path))
+FORMER = "asynchronous"
+"""Its design has the setting `overlap`, which this version does not read."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
@@ -46,7 +48,7 @@ def test_names_and_counts_are_read_as_they_were_shipped(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", STUDIES, ids=lambda path: path.name)
+@pytest.mark.parametrize("folder", [one for one in STUDIES if one.name != FORMER], ids=lambda path: path.name)
 def test_a_record_holds_every_run_of_its_design_up_to_its_budget(folder):
     record = Recorded(folder)
     design = design_of(record)

@@ -47,7 +47,7 @@ def test_it_makes_the_run_that_train_makes(models, tmp_path):
 
 
 def test_the_line_has_the_age_of_rows_of_each_agent(models):
-    board = dashboard(models, overlap=lab.overlap(2, lab.Costs(update=1.0)))
+    board = dashboard(models, staleness=2)
     board.wait()
     assert "age of rows: asker 2, doer 2" in board._line()
     assert board.stats.groupby("step")["age"].first().tolist() == [0, 1, 2]

@@ -78,7 +78,7 @@ DRAWN = {
     "curve_figure": lambda *_: curve_figure(TASKS, "tokens", evil("success"), evil("unit")),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
     "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
-    "training_figure": training, "engine_lanes": lambda run, _: lab.Timeline(run).figure(),
+    "training_figure": training,
 }  # fmt: skip
 """Every function that gives a figure, drawn by the instrument that shows it where there is one."""
 

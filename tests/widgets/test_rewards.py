@@ -171,7 +171,7 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
 
 
-@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer, lab.Timeline])
+@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer])
 def test_a_table_without_rows_is_refused(made, turns):
     rows = turns.assign(policy="p", prompt_ids=[[1]] * len(turns), completion_ids=[[1]] * len(turns), completion="")
     for empty in (rows[:0], rows.assign(step=0)[:0]):

@@ -181,7 +181,8 @@ class TorchPolicy(ChatPolicy):
     @contextmanager
     def at_version(self, number: int) -> Iterator[None]:
         """Use the weights `kept[number]` inside the `with` block, in which no optimizer step may be made."""
-        present, self.version = self.version, -1 - number  # an engine with a copy of the weights publishes anew
+        # Unlike any other version, also of another training: an engine with a copy of the weights publishes anew.
+        present, self.version = self.version, -1 - (self.version << 32) - number
         try:
             with self._using(self.kept[number]):
                 yield

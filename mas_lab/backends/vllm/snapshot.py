@@ -1,6 +1,6 @@
 """The weights of a policy at one version, as files: an engine samples from them while the policy learns on.
 
-`lab.overlap(clock="wall")` plays with a team of snapshots in a thread. Leaves out learning.
+`train(..., staleness=1)` plays with a team of snapshots in a thread. Leaves out learning.
 """
 
 import shutil

@@ -57,21 +57,24 @@ def test_a_server_draws_and_learns_as_the_engine_in_this_process(model, team):
     assert max(team["asker"].engine.gaps.values()) < 1e-4
 
 
-def test_it_samples_while_its_adapters_learn_and_a_replay_in_this_process_repeats_the_order(model, team, tmp_path):
+@pytest.mark.parametrize("staleness", [1, 2])
+def test_it_samples_while_its_adapters_learn_as_the_engine_in_this_process_does_in_turns(
+    model, team, tmp_path, staleness
+):
     here = adapters(model, "process")
     for agent in AGENTS:
         team[agent].save(tmp_path / agent)
         team[agent].load_weights(tmp_path / agent)
         here[agent].load_weights(tmp_path / agent)
     DRAWN.clear()
-    ahead = {"overlap": lab.overlap(2, clock="wall"), "watch": waits(3)[0], "run": tmp_path / "run"}
-    reports = list(lab.train(Counted(), team, RECIPE, 4, **SETTINGS | ahead))
-    assert [report.stats["age"].tolist() for report in reports[:3]] == [[age] * 2 for age in range(3)]
-    first, second = (report.stats.iloc[0] for report in reports[:2])
-    assert second["rollout_end"] < first["update_end"]  # the watch waits; which of them begins first is not decided
-    assert reports[-1].stats["age"].max() <= 2 and not team["asker"].engine._running
-    again = lab.train(Relay(), here, RECIPE, 4, **SETTINGS | {"overlap": lab.overlap(2, replay=tmp_path / "run")})
-    for one, other in zip(reports, again, strict=True):
+    settings = SETTINGS | {"staleness": staleness, "score_every": 2, "score_tasks": 2, "score_episodes": 2}
+    ahead = lab.train(Counted(), team, RECIPE, 3, run=tmp_path / "run", watch=waits(2)[0], **settings)
+    reports = [next(ahead), next(ahead)]
+    ahead.close()
+    reports += lab.train(Counted(), team, RECIPE, 4, run=tmp_path / "run", **settings)
+    assert {"rollout_0"} == {*DRAWN} - {"MainThread"} and not team["asker"].engine._running
+    for one, other in zip(reports, lab.train(Relay(), here, RECIPE, 4, **settings), strict=True):
+        assert one.stats["age"].tolist() == [min(one.step, staleness)] * 2
         assert one.turns["policy_version"].tolist() == other.turns["policy_version"].tolist()
         assert one.turns["completion_ids"].tolist() == other.turns["completion_ids"].tolist()
         assert other.stats["policy_norm"].tolist() == pytest.approx(one.stats["policy_norm"].tolist(), rel=1e-3)
