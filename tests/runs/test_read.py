@@ -125,7 +125,6 @@ def test_instruments_and_recipes_work_on_every_format(name, columns, tmp_path):
     turns, _ = said(RECORDED / name, columns=columns)
     inspector = lab.RewardInspector(turns)
     assert inspector.to_html(tmp_path / "rewards.html").stat().st_size > 10_000
-    assert list(lab.advise(turns)["agent"]) == list(inspector.table["agent"])
     assert len(lab.group_stats(turns))
     assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").stat().st_size > 10_000
     judged, own_rewards = lab.RECIPES["dr_mas"].advantages(turns), columns is not None
