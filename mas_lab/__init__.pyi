@@ -37,14 +37,10 @@ from mas_lab.cells.selection import select as select
 from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
 from mas_lab.check import check_env as check_env
-from mas_lab.contrib.critics import critic as critic
 from mas_lab.contrib.foreign.reading import read as read
-from mas_lab.contrib.preferences import preference as preference
 from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
 from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv
 from mas_lab.contrib.programs.program import play as play
-from mas_lab.contrib.tasks.pettingzoo import from_pettingzoo as from_pettingzoo
-from mas_lab.contrib.tasks.textarena import from_textarena as from_textarena
 from mas_lab.contrib.teams.load import load_team as load_team
 from mas_lab.contrib.teams.save import save_team as save_team
 from mas_lab.contrib.tracking import track as track

@@ -11,6 +11,7 @@ a setting and plays a few episodes; it trains nothing. Leaves out: the analysis.
 """
 
 import argparse
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from mas_lab.explain.moments import pooled_inflation
 from mas_lab.study.record import is_record, ship
 
 HERE, OUT = Path(__file__).parent, Path("data/results/foretold")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUNS = Path("runs/foretold")
 SETTINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
 ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust", "own_pooled")
@@ -45,7 +47,12 @@ def slug(name: str) -> str:
 
 
 def env_of(name: str) -> lab.Env:
-    options = SETTINGS[name]["env"]
+    options = dict(SETTINGS[name]["env"])
+    if options.get("name") == "reasoning_gym":
+        sys.path.append(str(EXAMPLES))
+        from reasoning_gym_env import ReasoningGym
+
+        return ReasoningGym(**{key: value for key, value in options.items() if key != "name"})
     return lab.make_env(**options) if "name" in options else Drawn(**options)
 
 

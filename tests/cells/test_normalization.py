@@ -18,11 +18,10 @@ from mas_lab.table import TableError, refuse_lone_groups
 seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=6)
 by_joint_actions = {name: getattr(reference, name) for name in ("magrpo", "mareinforce", "marloo", "maremax")}
-of_team = ("own_optimal", "iac", "maac")  # they look at the team: see test_own_centers.py and test_critics.py
 by_episodes = {
     name: getattr(reference, name)
     for name in RECIPES
-    if name not in (*by_joint_actions, *of_team, "at_grpo", "c3", "ccpo", "madpo")
+    if name not in (*by_joint_actions, "own_optimal", "at_grpo", "c3", "ccpo")  # own_optimal: test_own_centers.py
 }
 
 
