@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import mas_lab as lab
-from mas_lab.contrib.tasks.calculator import CALCULATE
+from mas_lab.tasks.calculator import CALCULATE
 
 HERE = Path(__file__).resolve().parent
 AGENTS = ("opener", "closer")

@@ -39,7 +39,6 @@ JUDGED = r"""## Who judges what
 | a set, a tuple, an interval | the kit compares the brackets, math-verify the content |
 | other mathematics | math-verify 0.9, for up to 5 seconds |
 | an answer of `search` | exact match as in SQuAD, with any of the accepted answers; no F1 |
-| an answer of `reasoning_gym` | its generator |
 | a program, its cases and its output | the sandbox runs it, and the kit compares the values |
 | two texts (`tldr`, `arxiv_intro`) | counts of words; no model judges |
 | moves, cells | the rules of the game |
@@ -59,22 +58,10 @@ known limits.
 """
 OUT_THERE = """## Environments out there
 
-`pip install 'mas-lab[games]'` (or `make games`). Any id of TextArena, for self-play with one policy in all seats; what
-a player earns is its `local_reward`, and `own_return()` the credit for it:
-
-```python
-env = lab.from_textarena("TicTacToe-v0")
-team = lab.Team.shared(policy, env.agents)
-recipe = lab.RECIPES["dr_mas"].replace(credit=lab.own_return())
-for report in lab.train(env, team, recipe, steps=10): ...
-```
-
-Any world of PettingZoo, parallel or turn by turn, with two functions of your own: what is told, and what was done.
-
-```python
-env = lab.from_pettingzoo(rps_v2.parallel_env, say=lambda seen, agent: f"saw {seen}",
-                          read=lambda text, agent: {"rock": 0, "paper": 1, "scissors": 2}.get(text))
-```
+`examples/` has an env for each of three libraries, to copy:
+[`textarena_env.py`](../examples/textarena_env.py) and [`pettingzoo_env.py`](../examples/pettingzoo_env.py) play games
+in self-play (`make games` installs both libraries), and [`reasoning_gym_env.py`](../examples/reasoning_gym_env.py) lets
+a generator judge the answers to its problems.
 
 An env of your own is five pure functions: [Your own parts](extending.md#an-environment).
 """
@@ -160,8 +147,6 @@ def episode(name: str) -> str:
     """An episode of the shipped pocket model, one that succeeds if there is any: who heard what, said what, earned
     what."""
     env = lab.make_env(name)
-    if not env.pocket:
-        return "No pocket model is shipped: `lab.make_pocket(env, folder)` makes one for a generator of few words.\n"
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     turns = lab.rollout(env, team, env.tasks(LOOKED_AT, "test", SEED), lab.episodes(1), seed=SEED)
     solved = turns.groupby("task", sort=False)["success"].any()

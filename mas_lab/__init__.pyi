@@ -35,13 +35,9 @@ from mas_lab.cells.selection import select as select
 from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
 from mas_lab.check import check_env as check_env
-from mas_lab.contrib.critics import critic as critic
-from mas_lab.contrib.preferences import preference as preference
 from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
 from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv
 from mas_lab.contrib.programs.program import play as play
-from mas_lab.contrib.tasks.pettingzoo import from_pettingzoo as from_pettingzoo
-from mas_lab.contrib.tasks.textarena import from_textarena as from_textarena
 from mas_lab.contrib.verl.export import export as export
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env

@@ -17,8 +17,7 @@ from typing import Any
 
 import numpy as np
 
-PARTS_OF_THE_KIT = ("mas_lab.recipes", "mas_lab.cells.", "mas_lab.losses", "mas_lab.contrib.critics",
-                    "mas_lab.contrib.preferences")  # fmt: skip
+PARTS_OF_THE_KIT = ("mas_lab.recipes", "mas_lab.cells.", "mas_lab.losses")
 """Modules whose parts have short names, see `recipes.PARTS`."""
 
 

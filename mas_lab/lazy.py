@@ -1,4 +1,4 @@
-"""Registry whose entries are imported at their first use, so that a core module can name what it never imports."""
+"""Registry whose entries are imported at their first use, so that to name many modules costs no import."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module

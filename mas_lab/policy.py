@@ -120,8 +120,6 @@ class Capabilities:
     """True if gradients can be read and set. Otherwise only the norm of a whole policy is known, after its step."""
     entropies: bool = True
     """True if `forward` returns the entropy of each token."""
-    features: bool = False
-    """True if `features` returns hidden states."""
     versions: bool = False
     """True if earlier weights can be kept, and sampled from, beside the present ones: `copy_weights`, `at_version`."""
     snapshots: bool = False
@@ -166,9 +164,9 @@ class Engine(Protocol):
 class Policy(Protocol):
     """Weights that generate and learn. `version` increases whenever they change.
 
-    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`, and
-    `features` only if `capabilities.features`. `kept`, `copy_weights` and `at_version` are only used if
-    `capabilities.versions`, and `snapshot` only if `capabilities.snapshots`.
+    `gradients`, `gradient_norm` and `directional_derivatives` are called only if `capabilities.gradients`. `kept`,
+    `copy_weights` and `at_version` are only used if `capabilities.versions`, and `snapshot` only if
+    `capabilities.snapshots`.
     """
 
     name: str
@@ -207,9 +205,6 @@ class Policy(Protocol):
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return log-probabilities and entropies of the samples' tokens, without gradient; losses are 0."""
-
-    def features(self, samples: Sequence[Sample], every_token: bool = False) -> "torch.Tensor":
-        """Return the last hidden state (B, h) at the end of each prompt, or (N, h) where each token is predicted."""
 
     def forward_backward(self, samples: Sequence[Sample], loss: Any) -> Tokens:
         """Add the gradient of sum_i weight_i sum_t loss_it to the one that is there.

@@ -32,7 +32,7 @@ from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.describe import learns
-from mas_lab.lazy import Entry, Registry
+from mas_lab.lazy import Registry
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import COMPARED, has_several_steps, selected, step_by_step
 from mas_lab.team import Team, arguments_of
@@ -220,12 +220,7 @@ SHIPPED = (
     Recipe("marloo", **JOINT, center="loo"),
     Recipe("maremax", **JOINT, center="max"),
 )
-CONTRIB = {"iac": "critics:IAC", "maac": "critics:MAAC", "madpo": "preferences:MADPO"}
-"""Younger methods; their modules are imported at the first use."""
-RECIPES = Registry(
-    {recipe.name: recipe for recipe in SHIPPED}
-    | {name: Entry(f"mas_lab.contrib.{place}") for name, place in CONTRIB.items()}
-)
+RECIPES = Registry({recipe.name: recipe for recipe in SHIPPED})
 """The recipes of the kit by name."""
 
 
@@ -255,10 +250,7 @@ def by_name(recipes: Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
          difference_return, running_mean, group_mean, pooled_deviation, shrunken_mean, not_flat, clipped,
          reinforce)  # fmt: skip
-PARTS = Registry(
-    {part.__name__: part for part in KNOWN}
-    | {"critic": Entry("mas_lab.contrib.critics:critic"), "preference": Entry("mas_lab.contrib.preferences:preference")}
-)
+PARTS = {part.__name__: part for part in KNOWN}
 """The parts that can be made from data, by name."""
 
 

@@ -5,7 +5,7 @@ Leaves out: the same calls without a framework (`plain_agents`).
 
 from plain_agents import LANGGRAPH, TOLD, calculate, calculator, chat_of, offer, results_of, score
 
-from mas_lab.contrib.tasks.calculator import value
+from mas_lab.tasks.calculator import value
 
 # The OpenAI SDK
 

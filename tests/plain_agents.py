@@ -6,7 +6,7 @@ Leaves out: the frameworks (`framework_agents`).
 import json
 from typing import Literal
 
-from mas_lab.contrib.tasks import calculator as chains
+from mas_lab.tasks import calculator as chains
 
 RAN = []
 """What the tool worked out."""

@@ -161,7 +161,6 @@ def test_parts_are_described_by_name_and_options():
     task = lab.Task("a", {"b": 1})
     assert describe(task) == {"is": "mas_lab.env.Task", "id": "a", "data": {"b": 1}}, "no part of a recipe"
     assert spec(InOneState(state="Ohio"))["state"] == "Ohio"
-    assert {describe(lab.RECIPES[name])["credit"]["is"] for name in ("iac", "madpo")} == {"critic", "preference"}
     assert describe(bonus) == describe(functools.cache(bonus)) == {"is": f"{__name__}.bonus"}
     bound = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
     assert describe(partial(bonus, words=(1,))) == bound

@@ -38,9 +38,6 @@ TABLE = {
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
     "mareinforce": (TOGETHER, NODE, TO_GO, (None, None), "none", "none", PLAIN, "sum"),
     "marloo": (TOGETHER, NODE, TO_GO, (None, None), "loo", "none", PLAIN, "sum"),
-    "iac": (PLAYED, ("agent",), lab.critic(), (None, None), None, None, PLAIN, "sum"),
-    "maac": (PLAYED, ("agent",), lab.critic(central=True), (None, None), None, None, PLAIN, "sum"),
-    "madpo": (TOGETHER, NODE, lab.preference(0.1), (None, None), "none", "none", PLAIN, "sum"),
     "maremax": (TOGETHER, NODE, TO_GO, (None, None), "max", "none", PLAIN, "sum"),
 }
 

@@ -6,9 +6,9 @@ from functools import partial
 import pytest
 
 from mas_lab import tool_calls
-from mas_lab.contrib.tasks.calculator import CALCULATE
 from mas_lab.pocket.words import make_tool_tokenizer
 from mas_lab.policy import Completion, PolicyError
+from mas_lab.tasks.calculator import CALCULATE
 from mas_lab.tool_calls import QWEN3, answer_of, opening, read_answer, response_template
 
 TOOLS = [CALCULATE]

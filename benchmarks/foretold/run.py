@@ -27,6 +27,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from lemma import baseline_ratio
 
 HERE, OUT = Path(__file__).parent, Path("data/results/foretold")
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUNS = Path("runs/foretold")
 SETTINGS: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "settings.yaml").read_text(encoding="utf-8"))
 ARMS = ("grpo", "grpo_masked", "dr_mas", "own_robust", "own_pooled")
@@ -48,7 +49,12 @@ def slug(name: str) -> str:
 
 
 def env_of(name: str) -> lab.Env:
-    options = SETTINGS[name]["env"]
+    options = dict(SETTINGS[name]["env"])
+    if options.get("name") == "reasoning_gym":
+        sys.path.append(str(EXAMPLES))
+        from reasoning_gym_env import ReasoningGym
+
+        return ReasoningGym(**{key: value for key, value in options.items() if key != "name"})
     return lab.make_env(**options) if "name" in options else Drawn(**options)
 
 

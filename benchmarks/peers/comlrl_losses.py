@@ -1,33 +1,38 @@
-"""Compare `iac`, `maac` and `madpo` with CoMLRL 1.4.3 on one recorded batch each: targets, advantages and gradients.
+"""Compare `examples/critic.py` and `examples/dpo.py` with CoMLRL 1.4.3: targets, advantages and gradients of a batch.
 
     pip download comlrl==1.4.3 --no-deps
     PYTHONPATH=comlrl-1.4.3-py3-none-any.whl python benchmarks/peers/comlrl_losses.py
 
 CoMLRL's own methods compute its side. Only its sampling is replaced: they get the batch that we sampled, and values by
-the same heads. Leaves out: its optimizers, its sampling, and its choice of pairs.
+the same heads. Leaves out: its optimizers, how its critics learn, its sampling, and its choice of pairs.
 """
 
 import copy
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import accelerate  # noqa: F401  before the stand-in for wandb, which it would look for
 import numpy as np
+import pandas as pd
 import torch
 from transformers import AutoModelForCausalLM, Trainer  # noqa: F401
 
 import mas_lab as lab
-from mas_lab.contrib import critics
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))
+import critic
+import dpo
 
 sys.modules.setdefault("wandb", SimpleNamespace())  # it only logs
 from comlrl.trainers.actor_critic.iac import IACTrainer  # noqa: E402
 from comlrl.trainers.actor_critic.maac import MAACTrainer  # noqa: E402
 from comlrl.trainers.preference.madpo import AgentPreferenceTensors, MADPOTrainer, PreferencePair  # noqa: E402
 
-GAMMA, COEFFICIENT = 0.9, 0.6
+GAMMA = 0.9
 DEFAULTS = SimpleNamespace(
     num_agents=2, num_generations=1, discount=GAMMA, advantage_normalization=True, use_separate_critic=True,
-    value_clip_range=0.2, value_loss_coef=COEFFICIENT, early_termination_threshold=None, reference_kl_enabled=False,
+    value_clip_range=0.2, value_loss_coef=0.6, early_termination_threshold=None, reference_kl_enabled=False,
     critic_type="v", dpo_beta=0.1, pair_selection="all", preference_pairs_per_sample=None,
 )  # fmt: skip
 
@@ -44,18 +49,18 @@ class Actor(torch.nn.Module):
 
 
 class Critic(torch.nn.Module):
-    """A value head on recorded hidden states (M, h): the "text" of a situation is its number."""
+    """A value head on recorded features (M, h): the "text" of a situation is its number."""
 
     def __init__(self, hidden_Mh, seed):
         super().__init__()
-        self.hidden_Mh, self.head = hidden_Mh, torch.nn.Linear(hidden_Mh.shape[1], 1)
+        self.hidden_Mh, self.head = hidden_Mh, torch.nn.Linear(hidden_Mh.shape[1], 1, bias=False)
         torch.nn.init.normal_(self.head.weight, generator=torch.Generator().manual_seed(seed))
 
     def forward(self, input_ids, **_):
         return SimpleNamespace(values=self.head(self.hidden_Mh[input_ids[:, 0]]))
 
     def state(self):
-        return [[self.head.weight.tolist()], [self.head.bias.tolist()]]
+        return self.head.weight[0].tolist()
 
 
 def trainer(kind, team, critics_of):
@@ -97,16 +102,18 @@ def actor_critic(kind, team, turns):
     """Print the gaps for IAC or MAAC on a batch of whole episodes in which all agents act together."""
     central = kind is MAACTrainer
     rows = turns.reset_index(drop=True)
-    hidden_Rh = critics._hidden(team, rows)
-    _, hidden_Mh, moment_R = (
-        critics._joint_moments(rows, hidden_Rh, list(team)) if central else critics._own_moments(rows, hidden_Rh)
-    )
+    chains = [*critic.chains(rows, team, central)]
+    turns_M = [own for _, turn_rows, *_ in chains for own in turn_rows]
+    moment_R = pd.Series({row: moment for moment, own in enumerate(turns_M) for row in own}).sort_index().to_numpy()
+    hidden_Mh = torch.tensor(np.concatenate([features_Th for _, _, features_Th, _ in chains]), dtype=torch.float32)
     heads = [Critic(hidden_Mh, seed) for seed in range(1 if central else 2)]
     names = ["all"] if central else list(team)
     states = {name: head.state() for name, head in zip(names, heads, strict=True)}
-    credit = lab.critic(central=central, gamma=GAMMA, state=states)
-    recipe = lab.RECIPES["maac" if central else "iac"].replace(credit=credit)
+    credit = critic.critic(central=central, gamma=GAMMA, state=states)
+    recipe = (critic.MAAC if central else critic.IAC).replace(credit=credit)
     ours = recipe.advantages(rows, team)
+    value_M = np.concatenate([credit.values(name, features_Th) for name, _, features_Th, _ in chains])
+    ours = ours.assign(target=ours["credit"] + value_M[moment_R])
     peer = trainer(kind, team, heads)
     buffers = {agent: [] for agent in team}
     numbers = {agent: [] for agent in team}
@@ -144,13 +151,6 @@ def actor_critic(kind, team, turns):
         if not central:
             value_of_row(peer, buffers[agent], moment_R[numbers[agent]])
         peer._ac_step(place, buffers[agent])
-        head = heads[0 if central else place]
-        ours_head = copy.deepcopy(head)
-        ours_head.zero_grad()
-        of = np.unique(moment_R[numbers[agent]])
-        target_M = torch.zeros(len(hidden_Mh))
-        target_M[moment_R] = torch.tensor(ours["target"].to_numpy(), dtype=torch.float32)
-        (target_M[of] - ours_head.head(hidden_Mh[of])[:, 0]).square().mean().backward()
         target = torch.stack([sample.metadata["value_target"][0] for sample in buffers[agent]])
         advantage = torch.stack([sample.normalized_advantage.view(-1)[0] for sample in buffers[agent]])
         policy = [p.grad for name, p in peer.agents[place].net.named_parameters()]
@@ -159,8 +159,6 @@ def actor_critic(kind, team, turns):
             f"target {gap([torch.tensor(own['target'].to_numpy())], [target]):.0e}, "
             f"advantage {gap([torch.tensor(own['advantage'].to_numpy())], [advantage]):.0e}"
             f", policy gradient {gap(gradients[team.name_of(agent)], policy):.0e}"
-            f", value gradient / {COEFFICIENT} "
-            f"{gap([ours_head.head.weight.grad], [head.head.weight.grad / COEFFICIENT]):.0e}"
         )
 
 
@@ -178,7 +176,7 @@ def preferences(team, turns):
 
     CoMLRL leaves the last token of a completion out: `_sequence_log_prob` drops it from the input, and the last logits.
     """
-    recipe = lab.RECIPES["madpo"].replace(credit=lab.preference(reference=False))
+    recipe = dpo.MADPO
     peer = trainer(MADPOTrainer, team, [])
     cut = turns.assign(**{name: turns[name].map(lambda one: one[:-1]) for name in ("completion_ids", "logprobs")})
     whole, short = (gradients_of_ours(make_team(), recipe.advantages(rows), recipe) for rows in (turns, cut))

@@ -17,13 +17,12 @@ class Credit(Protocol):
     """The number that is compared within a group: one number per row, on the index of `turns`.
 
     `turns` is the table of a rollout. A credit raises `TableError` if the table lacks a column that it reads, or if it
-    has no meaning for the table. It may return a table instead, with `credit` and other columns, such as the `value` of
-    a `critic`. With a class attribute `needs_team = True`, the call also gets the team. A credit is a frozen dataclass,
-    whose `repr` is the code that makes it, or a function. It is pure: the same table has the same credits in every
-    call. See `Recipe.after` for one that learns.
+    has no meaning for the table. With a class attribute `needs_team = True`, the call also gets the team. A credit is a
+    frozen dataclass, whose `repr` is the code that makes it, or a function. It is pure: the same table has the same
+    credits in every call. See `Recipe.after` for one that learns.
     """
 
-    def __call__(self, turns: pd.DataFrame) -> pd.Series | pd.DataFrame:
+    def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the credit of each row."""
 
 

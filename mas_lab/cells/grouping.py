@@ -52,9 +52,7 @@ def group(
     require(turns, by, "group")
     forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
-    credits = _credited(turns, credit, team)
-    credits = credits if isinstance(credits, pd.DataFrame) else {"credit": credits}
-    scored = turns.assign(**credits, group=_labels(turns, by))
+    scored = turns.assign(credit=_credited(turns, credit, team), group=_labels(turns, by))
     require(scored, ["credit"], "group")
     scored["credit"] = scored["credit"].astype(float)
     if same_prompt:
@@ -62,7 +60,7 @@ def group(
     return scored
 
 
-def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Series | pd.DataFrame:
+def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Series:
     """Return the credit of each row, step by step; an error of the credit names it and the step."""
     if has_several_steps(turns):  # episodes and nodes of different steps may share a name
         return step_by_step(turns, lambda rows: _credited(rows, credit, team))
@@ -70,7 +68,7 @@ def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Seri
     arguments = arguments_of(credit, turns, team, "group")
     try:
         values = credit(*arguments)
-        values = values if isinstance(values, pd.Series | pd.DataFrame) else pd.Series(values, turns.index)
+        values = values if isinstance(values, pd.Series) else pd.Series(values, turns.index)
         if not values.index.equals(turns.index):
             raise TableError(
                 f"group: credit {credit!r} returned values on another index than that of the table; return "

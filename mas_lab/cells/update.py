@@ -95,8 +95,7 @@ def update(
         `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
         that ran out of tokens; `mismatch` and `mismatch_p99`, the maximum and the 99th percentile of |p_trained /
         p_sampled - 1| over tokens before the first step; `lr`; `skipped`, and `culprits`, the rows that caused it.
-        With a critic also `explained_variance`, the share of the variance of `target` that `value` explains. With a
-        column `policy_version` also `age`, the mean over rows of `step` - `policy_version`.
+        With a column `policy_version` also `age`, the mean over rows of `step` - `policy_version`.
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
@@ -591,13 +590,8 @@ def _row_statistics(rows: pd.DataFrame) -> dict[str, Any]:
     credit, finish = (rows.get(name, pd.Series(np.nan, rows.index)) for name in ("credit", "finish"))
     advantage = rows["advantage"]
     squares = advantage**2 if is_numeric_dtype(advantage) else advantage.map(lambda a: np.mean(np.square(a)))
-    optional = {}
-    if {"value", "target"} <= set(rows.columns):
-        spread, left = rows["target"].var(ddof=0), (rows["target"] - rows["value"]).var(ddof=0)
-        optional["explained_variance"] = 1 - left / spread if spread else np.nan
-    if (age := ages(rows, "update")) is not None:
-        optional["age"] = age.mean()
-    return optional | {
+    age = ages(rows, "update")
+    return ({} if age is None else {"age": age.mean()}) | {
         "turns": len(rows), "tokens": int(tokens), "reward_mean": credit.mean(), "reward_std": credit.std(ddof=0),
         "advantage_rms": np.sqrt(squares.mean()), "entropy": -sum(map(sum, rows["logprobs"])) / tokens,
         "truncated": (finish == "length").mean(),

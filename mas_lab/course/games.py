@@ -1,6 +1,6 @@
 """Two games for the notebooks, on pocket weights that exist.
 
-Leaves out: games of other libraries (`tasks.textarena`), and tasks that are no games (`tasks`).
+Leaves out: games of other libraries (`examples/textarena_env.py`), and tasks that are no games (`tasks`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Make the tasks by name.
 
-Each env is one file, in this folder or in `contrib/tasks`. `ENVS["mine"] = MyEnv` adds your own.
+Each env is one file of this folder. `ENVS["mine"] = MyEnv` adds your own.
 """
 
 from dataclasses import fields
@@ -15,17 +15,16 @@ from mas_lab.lazy import Entry, Registry
 from mas_lab.tasks.own import made
 
 CLASSES = {
-    "plan_path": "tasks.plan_path:PlanPath", "sokoban": "tasks.sokoban:Sokoban", "sudoku": "tasks.sudoku:Sudoku",
-    "math": "tasks.math:Math", "math_tool": "contrib.tasks.math_tool:MathTool", "search": "tasks.search:Search",
-    "tldr": "tasks.tldr:TLDR", "arxiv_intro": "tasks.arxiv_intro:ArxivIntro",
-    "code_tests": "tasks.code_tests:CodeTests", "code_pair": "tasks.code_pair:CodePair",
-    "ladder": "tasks.ladder:Ladder", "paid_help": "tasks.paid_help:PaidHelp", "finisher": "tasks.finisher:Finisher",
-    "cascade": "tasks.cascade:Cascade", "stakes": "tasks.stakes:Stakes",
-    "calculator": "contrib.tasks.calculator:Calculator", "vote": "tasks.vote:Vote",
-    "orchestrator": "contrib.tasks.orchestrator:Orchestrator",
-    "reasoning_gym": "contrib.tasks.reasoning_gym:ReasoningGym",
+    "plan_path": "plan_path:PlanPath", "sokoban": "sokoban:Sokoban", "sudoku": "sudoku:Sudoku",
+    "math": "math:Math", "math_tool": "math_tool:MathTool", "search": "search:Search",
+    "tldr": "tldr:TLDR", "arxiv_intro": "arxiv_intro:ArxivIntro",
+    "code_tests": "code_tests:CodeTests", "code_pair": "code_pair:CodePair",
+    "ladder": "ladder:Ladder", "paid_help": "paid_help:PaidHelp", "finisher": "finisher:Finisher",
+    "cascade": "cascade:Cascade", "stakes": "stakes:Stakes",
+    "calculator": "calculator:Calculator", "vote": "vote:Vote",
+    "orchestrator": "orchestrator:Orchestrator",
 }  # fmt: skip
-"""Name -> module below `mas_lab` and class of the env."""
+"""Name -> module of this folder and class of the env."""
 
 
 class Catalog(Registry):
@@ -48,7 +47,7 @@ class Catalog(Registry):
         return self.table().to_html(index=False)
 
 
-ENVS = Catalog({name: Entry(f"mas_lab.{place}") for name, place in CLASSES.items()})
+ENVS = Catalog({name: Entry(f"mas_lab.tasks.{place}") for name, place in CLASSES.items()})
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

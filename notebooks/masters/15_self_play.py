@@ -210,7 +210,7 @@ pd.Series({name: games.exploitability(shares) for name, shares in measured.items
 # %% [markdown]
 # *Explain:* less. In the recorded seeds the last player has 0.60 to 1.00, and the average of all 30 has 0.05 to 0.28. To play the average, keep the weights of all steps and draw one set per game.
 #
-# If TextArena is installed, `lab.from_textarena("TicTacToe-v0")` and its other games train in the same way.
+# Games of other libraries train in the same way: `examples/textarena_env.py` and `examples/pettingzoo_env.py` show how.
 
 # %%
 lab.course.progress("15")

@@ -23,8 +23,8 @@ import pandas as pd
 from plotly import express as px
 
 import mas_lab as lab
-from mas_lab.contrib.tasks import calculator
 from mas_lab.paths import data_dir
+from mas_lab.tasks import calculator
 from mas_lab.tool_calls import read_answer
 from mas_lab.widgets.figures import LAYOUT, PALETTE
 

@@ -149,7 +149,7 @@ def test_thoughts_are_not_graded_and_not_shown_to_others_unless_asked():
     assert solved(text, grade_thoughts=True) == (1.0, True, text)
 
 
-TEXTS = [name for name, kind in ENVS.items() if issubclass(kind, TextEnv) and name != "reasoning_gym"]
+TEXTS = [name for name, kind in ENVS.items() if issubclass(kind, TextEnv)]
 
 
 @pytest.mark.parametrize("name", TEXTS)

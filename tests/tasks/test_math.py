@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plays import in_turn
 
-from mas_lab.env import Task
+from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.math import Math
@@ -186,3 +186,28 @@ def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
     thread.join(timeout=30)
     assert graded == [False]
     assert grading.same_answer(r"\frac{8}{2}", "4")
+
+
+@pytest.mark.parametrize(("dataset", "words"), [
+    ("chain_sums", "reasoning_gym has no dataset 'chain_sums'; known are: .*chain_sum,"),
+    *((name, r"math: the order counts .* use the env of examples/reasoning_gym_env\.py")
+      for name in ("word_sorting", "word_ladder", "word_sequence_reversal")),
+])  # fmt: skip
+def test_a_generator_is_refused_if_it_is_unknown_or_its_lists_of_words_have_an_order(dataset, words):
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    with pytest.raises(EnvError, match=words):
+        Math(size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
+
+
+@pytest.mark.parametrize("dataset", ["tower_of_hanoi", "modulo_grid", "graph_color"])
+def test_a_problem_is_refused_if_nobody_can_give_its_answer(dataset):
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    why = rf"math: reasoning_gym:{dataset}, problem \d+: nobody can give its answer .* dataset='{dataset}'"
+    with pytest.raises(EnvError, match=why):
+        Math(size="full", data=f"reasoning_gym:{dataset}").tasks(8, "train", 0)
+
+
+@pytest.mark.parametrize("dataset", ["cryptarithm", "knights_knaves", "polynomial_equations"])
+def test_a_generator_is_taken_if_its_lists_have_no_order(dataset):
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    assert Math(size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)

@@ -231,8 +231,6 @@ class PaddedBatch:
         # Position t predicts the token at t + 1.
         at = [len(s.prompt_ids) - 1 + t for s in samples for t in range(len(s.completion_ids))]
         self.at_N = torch.tensor(at, device=device)
-        self.end_B = torch.tensor([len(sample.prompt_ids) - 1 for sample in samples], device=device)
-        self.rows_B = torch.arange(len(samples), device=device)
         self.temperature_B = torch.tensor([sample.temperature for sample in samples], device=device)
 
     def token_logprobs(self, net, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:

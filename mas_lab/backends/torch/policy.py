@@ -16,7 +16,6 @@ import torch
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import ChatPolicy
 from mas_lab.backends.torch.model import TorchModel, require_finite
-from mas_lab.backends.torch.padded import padded_batches
 from mas_lab.locks import locked
 from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
@@ -75,7 +74,6 @@ class TorchPolicy(ChatPolicy):
         stated = getattr(self.shared.options, "tolerance", None)  # a sampler of its own may be allowed more
         half = self.shared.dtype != torch.float32
         return Capabilities(
-            features=True,
             versions=True,
             snapshots=self.engine.snapshots,
             vocabulary=self.shared.net.config.get_text_config().vocab_size,
@@ -127,17 +125,6 @@ class TorchPolicy(ChatPolicy):
         """Return log-probability and entropy in nats of each token, without gradient; losses are 0."""
         logprobs_N, entropy_N = self._forward(samples)
         return Tokens(logprobs_N, entropy_N, torch.zeros_like(logprobs_N))
-
-    @torch.no_grad()
-    def features(self, samples: Sequence[Sample], every_token: bool = False) -> torch.Tensor:
-        """Return the last hidden state (B, h) at the end of each prompt, or (N, h) where each token is predicted."""
-        self.activate()
-        parts = []
-        for batch in padded_batches(samples, self.shared):
-            with self.shared.computing():
-                hidden_BLh = self.shared.net.base_model(**batch.inputs, use_cache=False)[0]
-            parts.append(hidden_BLh[batch.row_N, batch.at_N] if every_token else hidden_BLh[batch.rows_B, batch.end_B])
-        return torch.cat(parts).float()
 
     def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return the log-probability of each token (N,), with gradient."""

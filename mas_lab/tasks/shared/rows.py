@@ -241,7 +241,7 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
         task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
         number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
         entries = generator(task, number, 1000 + 100 * n)
-        remedy = f"use lab.make_env('reasoning_gym', dataset={task!r})"
+        remedy = f"use the env of examples/reasoning_gym_env.py with dataset={task!r}"
         for entry in map(entries.__getitem__, range(8)):
             turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
             if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
@@ -326,8 +326,8 @@ def abstract(row: Row) -> str:
 
 
 @lru_cache(maxsize=64)
-def generator(dataset: str, seed: int, size: int, config: str = "{}") -> Any:
-    """Return a generator; raise EnvError if the package or the generator is missing, or refuses its configuration."""
+def generator(dataset: str, seed: int, size: int) -> Any:
+    """Return a generator; raise EnvError if the package or the generator is missing, or does not begin."""
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
@@ -336,9 +336,9 @@ def generator(dataset: str, seed: int, size: int, config: str = "{}") -> Any:
     if dataset not in DATASETS:
         raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(DATASETS))}")
     try:
-        return reasoning_gym.create_dataset(dataset, seed=seed, size=size, **json.loads(config))
+        return reasoning_gym.create_dataset(dataset, seed=seed, size=size)
     except (TypeError, AssertionError, ValueError) as error:
-        raise EnvError(f"reasoning_gym {dataset!r}: config={config}: {error}") from error
+        raise EnvError(f"reasoning_gym {dataset!r}: {error}") from error
 
 
 def generated(entries: Sequence[Row], n: int, split: str, env: str) -> list[tuple[int, str, str]]:

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.contrib.tasks.calculator import program, value
+from mas_lab.tasks.calculator import program, value
 from mas_lab.tool_calls import as_action
 
 ENV = lab.make_env("calculator")

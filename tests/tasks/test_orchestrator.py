@@ -5,8 +5,8 @@ import random
 import pytest
 
 import mas_lab as lab
-from mas_lab.contrib.tasks import orchestrator
-from mas_lab.contrib.tasks.orchestrator import State
+from mas_lab.tasks import orchestrator
+from mas_lab.tasks.orchestrator import State
 
 ENV = lab.make_env("orchestrator")
 PROBLEM = "3 + 4 + 2 * 5 * 6 + 1"  # 3 + 4 + 60 + 1 = 68; from left to right it would be (7 + 2) * 30 + 1 = 271

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from plays import together
 
-from mas_lab.contrib.tasks.math_tool import MathTool, written
 from mas_lab.env import Task
 from mas_lab.tasks import sandbox
+from mas_lab.tasks.math_tool import MathTool, written
 from mas_lab.tasks.shared import chains, programs
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
