@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.contrib.tasks.calculator import CALCULATE
 
 HERE = Path(__file__).resolve().parent
@@ -91,7 +92,7 @@ def measure(ways: dict[str, Any], given: argparse.Namespace) -> dict[str, list[t
                 return 1.0
 
             begin, used = time.perf_counter(), time.process_time()
-            turns = lab.play(program, team, tasks, max_tokens=16, at_once=given.episodes, patience_s=60)
+            turns = programs.play(program, team, tasks, max_tokens=16, at_once=given.episodes, patience_s=60)
             used, wall = time.process_time() - used, time.perf_counter() - begin
             found[name].append((used / calls * 1e3, wall / calls * 1e3))
             said = turns.sort_values(["episode", "depth"])["completion"].tolist()

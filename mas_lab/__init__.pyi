@@ -40,9 +40,6 @@ from mas_lab.check import check_env as check_env
 from mas_lab.contrib.critics import critic as critic
 from mas_lab.contrib.foreign.reading import read as read
 from mas_lab.contrib.preferences import preference as preference
-from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
-from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv
-from mas_lab.contrib.programs.program import play as play
 from mas_lab.contrib.tasks.pettingzoo import from_pettingzoo as from_pettingzoo
 from mas_lab.contrib.tasks.textarena import from_textarena as from_textarena
 from mas_lab.contrib.teams.load import load_team as load_team

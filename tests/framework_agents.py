@@ -11,8 +11,10 @@ from mas_lab.contrib.tasks.calculator import value
 
 
 def openai_sdk(task, endpoint):
+    from openai import OpenAI
+
     messages = chat_of(task)
-    with endpoint.client() as client:
+    with OpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
         while True:
             answer = client.chat.completions.create(model="solver", messages=messages, tools=[offer(LANGGRAPH)])
             message = answer.choices[0].message

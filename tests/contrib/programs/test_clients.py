@@ -10,7 +10,7 @@ import pytest
 from talking import call, last, team_of
 
 import mas_lab as lab
-from mas_lab.contrib.programs.program import ProgramWarning
+from mas_lab.contrib import programs
 
 TASKS = [{"problem": "1 + 2", "gold": "3"}, {"problem": "40 + 2", "gold": "42"}, {"problem": "5 + 5", "gold": "10"}]
 
@@ -76,8 +76,8 @@ CLIENTS = {
 def played(program, team, tasks, **limits):
     """Return the sorted table of a program, none of whose episodes fails, and what its tools worked out."""
     plain.RAN.clear()
-    with warnings.catch_warnings(action="error", category=ProgramWarning):
-        turns = lab.play(program, team, tasks, n=4, seed=1, patience_s=60, **limits)
+    with warnings.catch_warnings(action="error", category=programs.ProgramWarning):
+        turns = programs.play(program, team, tasks, n=4, seed=1, patience_s=60, **limits)
     return turns.sort_values(["episode", "depth"], ignore_index=True), sorted(plain.RAN)
 
 
