@@ -45,7 +45,6 @@ from mas_lab.contrib.tasks.textarena import from_textarena as from_textarena
 from mas_lab.contrib.teams.load import load_team as load_team
 from mas_lab.contrib.teams.save import save_team as save_team
 from mas_lab.contrib.tracking import track as track
-from mas_lab.contrib.verl.export import export as export
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env
 from mas_lab.env import EnvError as EnvError
@@ -75,6 +74,7 @@ from mas_lab.pocket.custom import make_pocket as make_pocket
 from mas_lab.policy import PolicyError as PolicyError
 from mas_lab.recipes import RECIPES as RECIPES
 from mas_lab.recipes import Recipe as Recipe
+from mas_lab.runs.export import export as export
 from mas_lab.runs.run import RunError as RunError
 from mas_lab.runs.run import load_run as load_run
 from mas_lab.runs.run import runs_dir as runs_dir
