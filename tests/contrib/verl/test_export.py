@@ -94,17 +94,6 @@ def test_an_episode_that_another_engine_samples_is_a_rollouts(models, plan, toge
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_an_instance_of_a_handed_task_is_judged_as_by_the_cells(folder, handed, models):
-    policy, rows = make_team("shared", models)["asker"], []
-    for cell in pd.read_parquet(folder / "train.parquet")["extra_info"]:
-        for session in range(3):
-            episode = handed.play(cell["task"], session, "u", speaking(policy), policy.tokenizer, policy.context)
-            rows += asyncio.run(episode)
-    expected = RECIPE.advantages(pd.DataFrame(rows).assign(step=0).drop(columns="occasion"))
-    assert set(expected["agent"]) == set(AGENTS) and expected["episode"].nunique() == 12
-    assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
-
-
 @pytest.mark.parametrize("ends", ["by an error", "by its caller"])
 def test_an_episode_that_is_broken_off_ends_its_requests_and_no_other_episode(models, ends):
     policy, asked = make_team("shared", models)["asker"], []
@@ -141,33 +130,32 @@ def test_a_completion_says_how_it_ended(models):
 
 
 POLICY = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {"alpha": 2.0}}
+ONE = {"shared": POLICY}
+WARM = {"doer": {"temperature": 0.8}}
 
 
-def asked(recipe=None, policy=None, curriculum=None, **settings):
-    return RunFacts(
-        RECIPE.replace(**(recipe or {})), lab.Settings(tasks=4, **settings), {"shared": {**POLICY, **(policy or {})}},
-        {"doer": {"temperature": 0.8}}, 20, 5, curriculum,
-    )  # fmt: skip
+def asked(recipe=None, policies=ONE, sampling=WARM, curriculum=None, **settings):
+    settings = lab.Settings(tasks=4, **settings)
+    return RunFacts(RECIPE.replace(**(recipe or {})), settings, policies, sampling, 20, 5, curriculum)
 
 
 class Own(lab.Loss):
     """A loss of somebody's own."""
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
-        ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* needs the team"),
-        ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
-        ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
-        ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
-        ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
-        ({"rounds": 3}, "rounds=3 draws more tasks"),
-        ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
-        ({"curriculum": "mine"}, "drawn by a curriculum"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "reason"), [
+    ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
+    ({"recipe": {"center": lab.optimal_mean()}}, "its center, .* needs the team"),
+    ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
+    ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
+    ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
+    ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
+    ({"rounds": 3}, "rounds=3 draws more tasks"),
+    ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
+    ({"curriculum": "mine"}, "drawn by a curriculum"),
+    ({"policies": ONE | {"own": POLICY}}, "has the policies shared, own, and verl trains one"),
+    ({"sampling": WARM | {"asker": {"temperature": 1.0}}}, "different temperatures"),
+])  # fmt: skip
 def test_what_verl_lacks_is_refused_with_the_reason(changed, reason):
     assert not refusals(asked())
     [why] = refusals(asked(**changed))
@@ -183,9 +171,9 @@ def test_verls_configuration_says_recipe_and_settings(folder):
     assert actor["optim"] == {"lr": 0.01} and said["data"]["max_response_length"] == 3
     assert said["actor_rollout_ref"]["rollout"]["n"] == 3 and said["data"]["train_batch_size"] == 2
     assert said["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
-    model = verl_settings(asked(policy={"lora": {"rank": 8}}))["actor_rollout_ref"]["model"]
+    model = verl_settings(asked(policies={"shared": POLICY | {"lora": {"rank": 8}}}))["actor_rollout_ref"]["model"]
     assert model == {"path": "a/b", "lora_rank": 8, "lora_alpha": 16}
-    hostile = asked(policy={"source": {"kind": "hub", "name": "${oc.env:HOME}"}})
+    hostile = asked(policies={"shared": POLICY | {"source": {"kind": "hub", "name": "${oc.env:HOME}"}}})
     assert verl_settings(hostile)["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
     said = verl_settings(asked({"loss": lab.reinforce(tis=2.0, entropy=0.1)}, epochs=2))
     actor = said["actor_rollout_ref"]["actor"]
@@ -203,28 +191,23 @@ def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
     assert handed.env == lab.make_env("plan_path", size=3, max_turns=2)
 
 
-@pytest.mark.parametrize(
-    ("config", "env", "sentence"),
-    [
-        ({"env": {"name": "program", "agents": []}}, None, "'program'"),
-        ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, Relay(), "my_credit.*cannot be made"),
-        ({"recipe": describe(RECIPE.replace(scale="none"))}, Relay(), "do not train"),
-        ({}, None, "is your own: give it, as env="),
-        ({}, Relay(together=True), "the run was made on"),
-    ],
-)
+BOTH = describe(RECIPE.replace(aggregate="agent", select=lab.not_flat()))
+
+
+@pytest.mark.parametrize(("config", "env", "sentence"), [
+    ({"env": {"name": "program", "agents": []}}, None, "'program'"),
+    ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, Relay(), "my_credit.*cannot be made"),
+    ({"recipe": describe(RECIPE.replace(scale="none"))}, Relay(), "do not train"),
+    ({"recipe": BOTH}, Relay(), r"cannot be handed over to verl:\n- select=.*\n- aggregate='agent'"),
+    ({}, None, "is your own: give it, as env="),
+    ({}, Relay(together=True), "the run was made on"),
+])  # fmt: skip
 def test_what_cannot_be_handed_over_is_said_and_nothing_written(run, tmp_path, config, env, sentence):
     copy = shutil.copytree(run, tmp_path / "copy")
     recorded(copy, **config)
     with pytest.raises(ValueError, match=sentence):
         verl.export(copy, tmp_path / "out", env=env)
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
-
-
-def test_every_reason_is_named_at_once(models, tmp_path):
-    two = trained(models, tmp_path / "run", RECIPE, team=make_team("unlike", models))
-    with pytest.raises(HandOverError, match=r"has the policies asker, doer(.|\n)*different temperatures"):
-        verl.export(two, tmp_path / "out", env=Relay())
 
 
 def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
