@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import ssl
 import statistics
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.tasks.calculator import CALCULATE
 
 HERE = Path(__file__).resolve().parent
@@ -69,7 +71,11 @@ def by_hand(endpoint: Any, bodies: list[dict[str, Any]]) -> None:
 
 
 def by_the_sdk(endpoint: Any, bodies: list[dict[str, Any]]) -> None:
-    with endpoint.client() as client:
+    from openai import DefaultHttpxClient, OpenAI
+
+    plain = DefaultHttpxClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))  # loopback needs no certificates
+    own = {"base_url": endpoint.base_url, "api_key": endpoint.api_key, "max_retries": 0, "http_client": plain}
+    with OpenAI(**own) as client:
         for body in bodies:
             client.chat.completions.create(**body)
 
@@ -91,7 +97,7 @@ def measure(ways: dict[str, Any], given: argparse.Namespace) -> dict[str, list[t
                 return 1.0
 
             begin, used = time.perf_counter(), time.process_time()
-            turns = lab.play(program, team, tasks, max_tokens=16, at_once=given.episodes, patience_s=60)
+            turns = programs.play(program, team, tasks, max_tokens=16, at_once=given.episodes, patience_s=60)
             used, wall = time.process_time() - used, time.perf_counter() - begin
             found[name].append((used / calls * 1e3, wall / calls * 1e3))
             said = turns.sort_values(["episode", "depth"])["completion"].tolist()

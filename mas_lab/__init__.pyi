@@ -35,10 +35,6 @@ from mas_lab.cells.selection import select as select
 from mas_lab.cells.update import UpdateError as UpdateError
 from mas_lab.cells.update import update as update
 from mas_lab.check import check_env as check_env
-from mas_lab.contrib.programs.episode import EpisodeResult as EpisodeResult
-from mas_lab.contrib.programs.program import ProgramEnv as ProgramEnv
-from mas_lab.contrib.programs.program import play as play
-from mas_lab.contrib.verl.export import export as export
 from mas_lab.doctor import doctor as doctor
 from mas_lab.env import Env as Env
 from mas_lab.env import EnvError as EnvError
@@ -63,6 +59,7 @@ from mas_lab.pocket.custom import make_pocket as make_pocket
 from mas_lab.policy import PolicyError as PolicyError
 from mas_lab.recipes import RECIPES as RECIPES
 from mas_lab.recipes import Recipe as Recipe
+from mas_lab.runs.export import export as export
 from mas_lab.runs.read import read as read
 from mas_lab.runs.run import RunError as RunError
 from mas_lab.runs.run import load_run as load_run

@@ -65,13 +65,16 @@ def doctor(args: argparse.Namespace) -> None:
 
 
 def export(args: argparse.Namespace) -> None:
-    from mas_lab.contrib.verl.export import export
+    from mas_lab.contrib import verl
+    from mas_lab.runs.export import export
     from mas_lab.tasks.own import own_env
 
     if (args.zip is None) == (args.out is None) or (args.to is None) != (args.out is None):
         raise SystemExit("mas_lab export: give RUN and a file to write, or RUN --to verl --out FOLDER")
-    env = None if args.env is None else own_env(args.env, Path())
-    print(export(args.run, args.zip or args.out, to=args.to, env=env))
+    if args.to is None:
+        print(export(args.run, args.zip))
+    else:
+        print(verl.export(args.run, args.out, env=None if args.env is None else own_env(args.env, Path())))
 
 
 def study(args: argparse.Namespace) -> int:

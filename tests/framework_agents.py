@@ -3,16 +3,16 @@
 Leaves out: the same calls without a framework (`plain_agents`).
 """
 
-from plain_agents import LANGGRAPH, TOLD, calculate, calculator, chat_of, offer, results_of, score
-
-from mas_lab.tasks.calculator import value
+from plain_agents import LANGGRAPH, TOLD, calculator, chat_of, offer, results_of, score
 
 # The OpenAI SDK
 
 
 def openai_sdk(task, endpoint):
+    from openai import OpenAI
+
     messages = chat_of(task)
-    with endpoint.client() as client:
+    with OpenAI(base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0) as client:
         while True:
             answer = client.chat.completions.create(model="solver", messages=messages, tools=[offer(LANGGRAPH)])
             message = answer.choices[0].message
@@ -24,10 +24,10 @@ def openai_sdk(task, endpoint):
 # LangGraph
 
 
-def model_of(endpoint, agent="solver"):
+def model_of(endpoint):
     from langchain_openai import ChatOpenAI
 
-    return ChatOpenAI(model=agent, base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0)
+    return ChatOpenAI(model="solver", base_url=endpoint.base_url, api_key=endpoint.api_key, max_retries=0)
 
 
 def langgraph(task, endpoint):
@@ -43,17 +43,6 @@ def langgraph_streamed(task, endpoint):
     agent = create_agent(model_of(endpoint), [calculator], system_prompt=TOLD)
     pieces = agent.stream({"messages": [("user", task.data["problem"])]}, stream_mode="messages")
     return score("".join(piece.text for piece, _ in pieces if piece.type == "AIMessageChunk"), task)
-
-
-def langgraph_chain(task, endpoint):
-    """The task `calculator`, where each agent is a graph."""
-    from langchain.agents import create_agent
-
-    said, *rest = task.data["chain"].split()
-    for agent, operation, number in zip(("opener", "closer"), rest[::2], rest[1::2], strict=True):
-        graph = create_agent(model_of(endpoint, agent), [calculate])
-        said = graph.invoke({"messages": [("user", f"{said} {operation} {number}")]})["messages"][-1].content
-    return float(said == value(task.data["chain"]))
 
 
 # LangChain's structured output

@@ -4,9 +4,6 @@ Leaves out: the frameworks (`framework_agents`).
 """
 
 import json
-from typing import Literal
-
-from mas_lab.tasks import calculator as chains
 
 RAN = []
 """What the tool worked out."""
@@ -18,12 +15,6 @@ def calculator(expression: str) -> str:
     """Work out a sum."""
     RAN.append(expression)
     return str(sum(int(number) for number in expression.split("+")))
-
-
-def calculate(a: int, op: Literal["+", "-"], b: int) -> int:
-    """Add or subtract two whole numbers."""
-    RAN.append((a, op, b))
-    return chains.calculate(a, op, b)
 
 
 def score(said, task):
@@ -41,9 +32,8 @@ def chat_of(task, told=TOLD, **more):
 def results_of(message):
     """Run the calls of a message."""
     for call in message.get("tool_calls", ()):
-        run = {"calculator": calculator, "calculate": calculate}[call["function"]["name"]]
         given = json.loads(call["function"]["arguments"])
-        yield {"role": "tool", "tool_call_id": call["id"], "content": str(run(**given))}
+        yield {"role": "tool", "tool_call_id": call["id"], "content": calculator(**given)}
 
 
 # LangGraph
@@ -51,30 +41,13 @@ def results_of(message):
 LANGGRAPH = {"properties": {"expression": {"type": "string"}}, "required": ["expression"], "type": "object"}
 
 
-def looped(endpoint, agent, messages, tools):
-    """Ask and run tools until an answer has no call; return that answer."""
-    while True:
-        messages.append(endpoint.message(agent, messages, tools=tools))
-        if "tool_calls" not in messages[-1]:
-            return messages[-1]["content"]
-        messages.extend(results_of(messages[-1]))
-
-
 def langgraph(task, endpoint):
-    return score(looped(endpoint, "solver", chat_of(task), [offer(LANGGRAPH)]), task)
-
-
-CALCULATE = {"properties": {"a": {"type": "integer"}, "op": {"enum": ["+", "-"], "type": "string"},
-                            "b": {"type": "integer"}}, "required": ["a", "op", "b"], "type": "object"}  # fmt: skip
-
-
-def langgraph_chain(task, endpoint):
-    said, *rest = task.data["chain"].split()
-    tools = [offer(CALCULATE, "calculate", "Add or subtract two whole numbers.")]
-    for agent, operation, number in zip(("opener", "closer"), rest[::2], rest[1::2], strict=True):
-        question = f"{said} {operation} {number}"
-        said = looped(endpoint, agent, [{"role": "user", "content": question}], tools)
-    return float(said == chains.value(task.data["chain"]))
+    messages = chat_of(task)
+    while True:
+        messages.append(endpoint.message("solver", messages, tools=[offer(LANGGRAPH)]))
+        if "tool_calls" not in messages[-1]:
+            return score(messages[-1]["content"], task)
+        messages.extend(results_of(messages[-1]))
 
 
 # LangChain's structured output

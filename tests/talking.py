@@ -13,6 +13,7 @@ from scripted import Scripted
 
 import mas_lab as lab
 from mas_lab.backends.torch.encoding import encode
+from mas_lab.contrib import programs
 from mas_lab.policy import Completion
 from mas_lab.tool_calls import QWEN3
 
@@ -100,8 +101,9 @@ def post(endpoint, body, path="/v1/chat/completions"):
     """Return (status, text) of one request by hand."""
     address = urlsplit(endpoint.base_url)
     connection = http.client.HTTPConnection(address.hostname, address.port, timeout=20)
+    data = (body if isinstance(body, str) else json.dumps(body)).encode()
     head = {"Authorization": f"Bearer {endpoint.api_key}"}
-    connection.request("POST", path, json.dumps(body).encode(), head)
+    connection.request("POST", path, data, head)
     answer = connection.getresponse()
     status, text = answer.status, answer.read().decode()
     connection.close()
@@ -121,5 +123,5 @@ def exchange(reply, *bodies, path="/v1/chat/completions"):
         endpoint("checker", "hello")
         return 1.0
 
-    turns = lab.play(program, team_of(reply, "solver", "checker"), ["one"], max_tokens=400)
+    turns = programs.play(program, team_of(reply, "solver", "checker"), ["one"], max_tokens=400)
     return found, turns[turns["agent"] == "solver"].reset_index(drop=True)

@@ -9,6 +9,8 @@ from importlib import metadata
 import pytest
 
 import mas_lab as lab
+from mas_lab import contrib
+from mas_lab.contrib import programs, tinker, verl  # noqa: F401 - `named` finds them
 
 # name: the arguments in their order, with the defaults that are promised; `...`: a default that is not
 SIGNATURES = {
@@ -20,9 +22,6 @@ SIGNATURES = {
     "Team.shared": "policy agents",
     "Team.per_agent": "make agents",
     "Team": "policies sampling=... frozen=()",
-    "play": "program team tasks n=1 seed=0 **options",
-    "ProgramEnv": "program agents train=() test=()",
-    "EpisodeResult": "team=0.0 agents=... success=None info=...",
     "rollout": "env team tasks plan=... seed=0 max_turns=None workers=None",
     "episodes": "n",
     "tree": "k pick=... follow=0",
@@ -54,21 +53,29 @@ SIGNATURES = {
     **dict.fromkeys(("row_mean", "row_sum"), "values_N row_N"),
     **dict.fromkeys(("AblationBoard", "RewardInspector", "RolloutViewer", "SpikeInspector"), "x"),
 }
+CONTRIB = {
+    "programs.play": "program team tasks n=1 seed=0 **options",
+    "programs.ProgramEnv": "program agents train=() test=()",
+    "programs.EpisodeResult": "team=0.0 agents=... success=None info=...",
+    "verl.export": "run path env=None",
+    "tinker.TinkerOptions": "url=... api_key=None model=None",
+}
+"""Names of `mas_lab.contrib`."""
 # What may stand between the promised ones: they are passed by name.
 BY_NAME = ("update", "load_base")
 
 
 def named(path: str):
-    found = lab
+    found = lab if path in SIGNATURES else contrib
     for part in path.split("."):
         found = getattr(found, part)
     return found
 
 
-@pytest.mark.parametrize("path", SIGNATURES)
+@pytest.mark.parametrize("path", [*SIGNATURES, *CONTRIB])
 def test_the_names_and_arguments_that_outside_checks_call(path):
     parameters = inspect.signature(named(path)).parameters
-    promised = SIGNATURES[path].split()
+    promised = (SIGNATURES | CONTRIB)[path].split()
     order = [one.strip("*").partition("=")[0] for one in promised]
     there = list(parameters) if path not in BY_NAME else [name for name in parameters if name in order]
     assert there[: len(order)] == order
@@ -109,7 +116,8 @@ def test_a_name_is_imported_at_its_first_use():
     assert not loaded.split(), "no room, and no file beside them"
 
 
-@pytest.mark.parametrize("line", ["import mas_lab; mas_lab.rollout", "import mas_lab.__main__"])
+@pytest.mark.parametrize("line", ["import mas_lab; mas_lab.rollout", "import mas_lab.__main__",
+                                  "from mas_lab.contrib import programs, tinker, verl"])  # fmt: skip
 def test_an_import_pulls_in_what_tables_need_and_nothing_else(line):
     """Of what the package or one of its extras asks for; torch and its company are imported where they are used."""
     code = f"{line}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
@@ -118,7 +126,8 @@ def test_an_import_pulls_in_what_tables_need_and_nothing_else(line):
     asked = {re.match(r"[\w.-]+", line)[0] for line in metadata.requires("mas-lab")}
     assert {"torch", "plotly", "trl", "pytest"} <= asked
     found = {owner for name in loaded for owner in owners.get(name, ()) if owner in asked}
-    assert found <= {"numpy", "pandas", "pyarrow", "pydantic", "tqdm"}
+    more = {"filelock", "psutil"} if "contrib" in line else set()  # of loading a policy, and as small
+    assert found <= {"numpy", "pandas", "pyarrow", "pydantic", "tqdm", *more}
 
 
 def test_an_env_imports_its_own_task():

@@ -8,6 +8,7 @@ import pytest
 import small
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 
 ENV, TASKS = small.Relay(), [lab.Task("one", {})]
 TEAM = lab.Team.shared(object(), ENV.agents)
@@ -71,7 +72,7 @@ def train(**changed):
     (lambda: lab.episode_return("a"), "episode_return: invalid='a' (str); give a number"),
     (lambda: lab.course.glossary(3), "glossary: words=3 (int); give text"),
     (lambda: lab.make_env("math", max_turns=2.5), "math: max_turns=2.5 (float); give a whole number"),
-    (lambda: lab.play(print, TEAM, 8), "play: tasks=8 (int)"),
+    (lambda: programs.play(print, TEAM, 8), "play: tasks=8 (int)"),
     (lambda: lab.set_threads(1.5), "set_threads: n=1.5 (float); give a whole number"),
     (lambda: lab.load_run(7), "load_run: path=7 (int); give text or a path"),
     (lambda: lab.export("run", "a.txt"), "export: path='a.txt'; a run becomes a zip, so give a name that ends in"),

@@ -40,7 +40,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
         start: For an adapter, the weights that it starts from, see `load_base`.
         **options: Options of the back end: `mas_lab.backends.torch.model.Options`, for vLLM
             `mas_lab.backends.vllm.model.VllmOptions`, for Unsloth `mas_lab.backends.unsloth.model.UnslothOptions`, and
-            for weights behind a Tinker server `mas_lab.contrib.tinker.policy.TinkerOptions`.
+            for weights behind a Tinker server `mas_lab.contrib.tinker.TinkerOptions`.
 
     Returns:
         The policy.

@@ -1,9 +1,8 @@
 """What few people need, beside the core: other trainers, and your own programs.
 
     tinker/       back end whose weights are behind a Tinker server
-    verl/         hand a run over to verl, or pack it into one zip
-    programs/     your own programs as episodes, behind a gateway that speaks OpenAI's interface
+    verl/         hand a run over to verl: `verl.export`
+    programs/     your own programs as episodes, behind a gateway that speaks OpenAI's interface: `programs.play`
 
-Public names are reached as `lab.*` like all others, and imported at their first use. The core never imports this
-package.
+`from mas_lab.contrib import programs, tinker, verl` has what these rooms offer. The core never imports this package.
 """

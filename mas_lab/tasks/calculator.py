@@ -68,7 +68,7 @@ def value(chain: str) -> str:
 
 
 def program(task: Task, endpoint: Any) -> float:
-    """Play the task as a program, for `lab.play` and `lab.ProgramEnv`; return 1 for the right value, else 0."""
+    """Play the task as a program, for `programs.play` and `ProgramEnv`; return 1 for the right value, else 0."""
     first, *rest = task.data["chain"].split()
     answer = first
     for agent, operation, number in zip(("opener", "closer"), rest[::2], rest[1::2], strict=True):

@@ -22,6 +22,7 @@ import pandas as pd
 from IPython.display import display
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.paths import data_dir
 from mas_lab.widgets.figures import dialogue, learning_curves
 from mas_lab.widgets.live import LiveCurve
@@ -577,7 +578,7 @@ report.stats[["policy", "agent", "turns", "tokens", "entropy", "grad_norm"]].rou
 # %% [markdown]
 # ## The same game as a program
 #
-# Perhaps your team is not an environment but a program: functions that call a model, a graph, or a script around a client. `lab.play` runs such a program unchanged. The program gets a task and an endpoint at which the agents answer, and returns the reward. Every call becomes a row of the table. Here is the meeting again, as a loop. `endpoint(agent, text)` asks an agent without a client. Any client of OpenAI's chat completions can ask the same agents, through `endpoint.base_url` and `endpoint.api_key`. `docs/programs.md` shows LangGraph, AutoGen and the OpenAI SDK.
+# Perhaps your team is not an environment but a program: functions that call a model, a graph, or a script around a client. `programs.play` runs such a program unchanged. The program gets a task and an endpoint at which the agents answer, and returns the reward. Every call becomes a row of the table. Here is the meeting again, as a loop. `endpoint(agent, text)` asks an agent without a client. Any client of OpenAI's chat completions can ask the same agents, through `endpoint.base_url` and `endpoint.api_key`. `docs/programs.md` shows LangGraph, AutoGen and the OpenAI SDK.
 
 
 # %%
@@ -590,18 +591,18 @@ def meet(task, endpoint):
         said.append(int(text) if text in map(str, HOURS) else 0)
         if said[-1] and said[-2:-1] == said[-1:]:
             good = all(said[-1] in free for free in task.data.values())
-            return lab.EpisodeResult((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
+            return programs.EpisodeResult((1.0 - 0.1 * (len(said) - 2)) * good, success=good)
     return 0.0
 
 
-turns = lab.play(meet, untrained, held_out[:4], n=8, seed=0, max_tokens=env.max_tokens)
+turns = programs.play(meet, untrained, held_out[:4], n=8, seed=0, max_tokens=env.max_tokens)
 turns[["episode", "agent", "turn", "prompt", "completion", "team_reward", "success"]].head(6)
 
 # %% [markdown]
-# *Predict:* `lab.ProgramEnv` makes an environment of it, to train on. Which plans can train it: whole episodes, a tree, the `openings` from above? After ten steps of `grpo`, will the team have learned less than on the environment?
+# *Predict:* `programs.ProgramEnv` makes an environment of it, to train on. Which plans can train it: whole episodes, a tree, the `openings` from above? After ten steps of `grpo`, will the team have learned less than on the environment?
 
 # %%
-program = lab.ProgramEnv(meet, env.agents, train=env.tasks(3000, "train", seed=0), max_tokens=env.max_tokens)
+program = programs.ProgramEnv(meet, env.agents, train=env.tasks(3000, "train", seed=0), max_tokens=env.max_tokens)
 players = lab.Team.shared(lab.load_policy(folder, lr=1e-3), env.agents)
 before = success(players)
 for _ in lab.train(program, players, "grpo", steps=2 if SMOKE else 10, seed=0, tasks=4 if SMOKE else 32):

@@ -23,6 +23,7 @@ import pandas as pd
 from plotly import express as px
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.paths import data_dir
 from mas_lab.tasks import calculator
 from mas_lab.tool_calls import read_answer
@@ -203,11 +204,11 @@ end.unstack("seed").round(2)
 print(inspect.getsource(calculator.program))
 
 # %%
-played = lab.play(calculator.program, team, env.tasks(2, "train", seed=0), n=4, seed=0, max_tokens=32)
+played = programs.play(calculator.program, team, env.tasks(2, "train", seed=0), n=4, seed=0, max_tokens=32)
 played[["episode", "agent", "turn", "completion", "call_status", "valid", "team_reward"]].head(8)
 
 # %% [markdown]
-# The rows have the same columns, so the same cells train them: `lab.ProgramEnv(program, agents, train=tasks)` makes an environment of a program. `docs/programs.md` runs the same two agents in LangGraph, openai-agents, smolagents, pydantic-ai and AutoGen, unchanged. `lab.RewardInspector` shows the share of malformed calls per agent, and `lab.RolloutViewer` marks their rows.
+# The rows have the same columns, so the same cells train them: `programs.ProgramEnv(program, agents, train=tasks)` makes an environment of a program. `docs/programs.md` runs the same two agents in LangGraph, openai-agents, smolagents, pydantic-ai and AutoGen, unchanged. `lab.RewardInspector` shows the share of malformed calls per agent, and `lab.RolloutViewer` marks their rows.
 
 # %%
 lab.course.progress("16")

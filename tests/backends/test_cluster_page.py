@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 import mas_lab as lab
-from mas_lab.contrib.tinker.policy import TinkerOptions
+from mas_lab.contrib import tinker
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "cluster.md").read_text(encoding="utf-8")
@@ -41,7 +41,7 @@ def test_its_placement_and_options_are_to_be_had_and_its_pair_of_server_and_sdk_
     plan = eval(made[:-1] + ", {f'cuda:{i}': 22.0 for i in range(4)})", {"Placement": lab.Placement, "lab": lab})
     told = plan.options("team")
     assert told["adapters"] == 2 and told["gpus"] == "2,3" and told["device"] == "cuda:0"
-    assert {"url", "clips", "model"} <= set(TinkerOptions.__dataclass_fields__)
+    assert {"url", "clips", "model"} <= set(tinker.TinkerOptions.__dataclass_fields__)
     root = DOCS.parent
     assert "skyrl[tinker,jax]==0.3.0" in (root / "requirements/skyrl.in").read_text(encoding="utf-8")
     assert "tinker==0.23.4" in (root / "requirements/tinker.txt").read_text(encoding="utf-8")

@@ -19,9 +19,7 @@ seeds = st.integers(0, 2**32 - 1)
 often = settings(max_examples=6)
 by_joint_actions = {name: getattr(reference, name) for name in ("magrpo", "mareinforce", "marloo", "maremax")}
 by_episodes = {
-    name: getattr(reference, name)
-    for name in RECIPES
-    if name not in (*by_joint_actions, "at_grpo", "c3", "ccpo")
+    name: getattr(reference, name) for name in RECIPES if name not in (*by_joint_actions, "at_grpo", "c3", "ccpo")
 }
 
 

@@ -15,6 +15,7 @@ import pytest
 from own_envs import Agree
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.env import EnvError, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.pocket import build as building
@@ -58,7 +59,7 @@ def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to
 @pytest.mark.parametrize("limit", [{}, {"max_tokens": 10**6}], ids=str)
 def test_a_program_may_leave_the_limit_to_a_shipped_model(folder, recipe, limit):
     team = lab.Team({"one": lab.load_policy(folder)})
-    [row] = lab.play(lambda task, ask: float(bool(ask("one", "go"))), team, ["task"], **limit).itertuples()
+    [row] = programs.play(lambda task, ask: float(bool(ask("one", "go"))), team, ["task"], **limit).itertuples()
     assert 0 < len(row.completion_ids) <= team["one"].context - len(row.prompt_ids)
 
 

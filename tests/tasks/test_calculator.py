@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
+from mas_lab.contrib import programs
 from mas_lab.tasks.calculator import program, value
 from mas_lab.tool_calls import as_action
 
@@ -96,7 +97,7 @@ def test_the_program_and_the_environment_make_the_same_table(policy):
     likely = dict.fromkeys(ENV.agents, lab.Sampling(temperature=0.01))
     team, tasks = lab.Team(dict.fromkeys(ENV.agents, policy), sampling=likely), ENV.tasks(16, "train", seed=0)
     own = lab.rollout(ENV, team, tasks)
-    played = lab.play(program, team, tasks, max_tokens=ENV.max_tokens)
+    played = programs.play(program, team, tasks, max_tokens=ENV.max_tokens)
     columns = ["episode", "depth", "agent", "turn", "prompt", "prompt_ids", "completion_ids", "call_status",
                "team_reward", "success"]  # fmt: skip
     own, played = (table.sort_values(["episode", "depth"], ignore_index=True)[columns] for table in (own, played))

@@ -6,29 +6,24 @@ call is answered (`dispatcher`).
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
-from mas_lab.env import Message, no_message, not_plain
+from mas_lab.env import MESSAGE_KEYS, Message, no_message, not_plain
 from mas_lab.tool_calls import fits
 
-IGNORED = ("user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
-           "timeout", "verbosity", "reasoning_effort")  # fmt: skip
+IGNORED = {"user", "metadata", "store", "service_tier", "parallel_tool_calls", "prompt_cache_key", "safety_identifier",
+           "timeout", "verbosity", "reasoning", "reasoning_effort", "stream_options", "include", "truncation",
+           "seed"}  # fmt: skip
 """Parameters that change no token of the answer."""
-NEUTRAL = {"top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}, "top_logprobs": 0,
-           "functions": []}  # fmt: skip
+NEUTRAL = {"n": 1, "logprobs": False, "top_p": 1, "presence_penalty": 0, "frequency_penalty": 0, "logit_bias": {}}
 """Parameters that are accepted with these values only: training needs tokens from the full distribution."""
-INSTEAD = {"functions": "pass them as tools", "top_logprobs": "logprobs=True has the sampled tokens"}
-UNUSED = ("refusal", "annotations", "audio", "function_call")
-"""Keys of a message that no chat template takes."""
-FORMAT = "response_format"
-"""Name of the tool for a schema without a name."""
-MOST_DRAWS = 64
-"""Largest `n`."""
+UNSAID = (None, {"type": "text"})
+"""Values that say no more than a parameter that is left out."""
+NO_ARGUMENTS = {"type": "object", "properties": {}}
 
 
 def first_problem(error: ValidationError) -> str:
@@ -39,234 +34,166 @@ def first_problem(error: ValidationError) -> str:
 
 
 class RequestError(Exception):
-    """Error for a call that gets no answer, with HTTP status, OpenAI's error code and message."""
+    """Error for a call that gets no answer, with the HTTP status."""
 
-    def __init__(self, status: int, code: str, sentence: str):
+    def __init__(self, status: int, sentence: str):
         super().__init__(sentence)
-        self.status, self.code = status, code
-
-    def body(self) -> dict[str, Any]:
-        return {"error": {"message": str(self), "type": "invalid_request_error", "param": None, "code": self.code}}
+        self.status = status
 
 
-def parsed(text: str | bytes) -> Any:
-    """Return JSON data; raise ValueError if it is no JSON, or data that cannot be kept, as it nests too deep."""
-    try:
-        data = json.loads(text)
-    except RecursionError as error:
-        raise ValueError(str(error)) from None
-    if problem := not_plain(data, "it"):
-        raise ValueError(problem)
-    return data
+def _as_schema(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return a JSON schema as it is; raise ValueError if it is none."""
+    fits(parameters)
+    return parameters
 
 
-def _read(message: dict[str, Any]) -> Message:
-    """Return a message with its content as one text, even if it came in parts; raise ValueError if it is none."""
-    one = {key: value for key, value in message.items() if value is not None and key not in UNUSED}
-    one.setdefault("content", message.get("content"))
+def _as_object(arguments: str | dict[str, Any]) -> Any:
+    """Return the arguments of a call as chat templates write them; a text that is no JSON stays as it is."""
+    with suppress(ValueError, RecursionError):
+        return json.loads(arguments or "{}") if isinstance(arguments, str) else arguments
+    return arguments
+
+
+Schema = Annotated[dict[str, Any], AfterValidator(_as_schema)]
+Arguments = Annotated[str | dict[str, Any], AfterValidator(_as_object)]
+
+
+class Function(BaseModel, strict=True):
+    """A function on offer, or the form of an answer; keys for the server alone, such as `strict`, are dropped."""
+
+    name: str = Field(min_length=1)
+    description: str | None = None
+    parameters: Schema = Field(NO_ARGUMENTS, validation_alias=AliasChoices("parameters", "schema"))
+
+
+class Tool(BaseModel, strict=True):
+    """A tool on offer."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class Format(BaseModel, strict=True):
+    """The form of an answer that is no free text."""
+
+    type: Literal["json_schema"]
+    json_schema: Function
+
+
+class Called(BaseModel, strict=True):
+    """A function that was called, or must be."""
+
+    name: str
+    arguments: Arguments = {}
+
+
+class ToolCall(BaseModel, strict=True):
+    """A call of the history, or a tool that must be called."""
+
+    id: str = ""
+    type: Literal["function"] = "function"
+    function: Called
+
+
+class ChatMessage(BaseModel, extra="allow", strict=True):
+    """A message of a request; `_read` checks its other keys."""
+
+    tool_calls: list[ToolCall] | None = None
+
+
+def _read(message: ChatMessage) -> Message:
+    """Return a message as chat templates take it, with its content as one text; raise ValueError if it is none."""
+    given = message.model_dump()
+    one = {key: given[key] for key in ("role", "content", *MESSAGE_KEYS) if given.get(key) is not None}
     one["role"] = "system" if one.get("role") == "developer" else one.get("role")
-    if "reasoning" in one:
-        one.setdefault("reasoning_content", one.pop("reasoning"))
     if isinstance(parts := one.get("content"), list):
-        if any(not isinstance(part, Mapping) or part.get("type") != "text" for part in parts):
-            raise ValueError("it has a part that is no text; policies here read text alone")
-        one["content"] = "".join(str(part.get("text", "")) for part in parts)
-    if not isinstance(one["role"], str):
-        raise ValueError(f"its role is {one['role']!r:.80}; give a text")
+        if not all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in parts):
+            raise ValueError("a part of its content is no text, and policies here read text alone")
+        one["content"] = "".join(part["text"] for part in parts)
     if one["role"] == "assistant":
-        one["content"] = one.get("content") or ""
+        one.setdefault("content", "")
     if problem := no_message(one):
         raise ValueError(problem)
-    if "tool_calls" in one:
-        one["tool_calls"] = [_read_call(call) for call in one["tool_calls"]]
     return one
 
 
-def _function_of(item: Any, what: str) -> Mapping[str, Any]:
-    """Return the function of a tool or of a tool call; raise ValueError if it has no name."""
-    function = item.get("function") if isinstance(item, Mapping) else None
-    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str) or not function["name"]:
-        raise ValueError(f"{what} is {item!r:.80}; give {{'type': 'function', 'function': {{'name', ...}}}}")
-    return function
-
-
-def _read_call(call: Any) -> dict[str, Any]:
-    """Return a call of the history with its arguments as an object, as chat templates write them."""
-    function = _function_of(call, "a tool call")
-    arguments = function.get("arguments") or {}
-    with suppress(ValueError):  # a text that is no JSON stays as it is
-        arguments = parsed(arguments) if isinstance(arguments, str) else arguments
-    return {"id": str(call.get("id", "")), "type": "function",
-            "function": {"name": function["name"], "arguments": arguments}}  # fmt: skip
-
-
-def _read_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """Return a tool as a chat template takes it, without the keys that concern the server alone, such as `strict`."""
-    function = _function_of(tool, "a tool")
-    if tool.get("type") != "function":
-        raise ValueError(f"a tool has the type {tool.get('type')!r:.80}; give functions")
-    known = {key: function[key] for key in ("name", "description", "parameters") if function.get(key) is not None}
-    schema = known.setdefault("parameters", {"type": "object", "properties": {}})
-    if problem := not_plain(known, "it"):
-        raise ValueError(problem)
-    try:
-        if not fits(schema):
-            raise ValueError("it takes too long to read")
-    except ValueError as error:
-        raise ValueError(f"the parameters of {known['name']!r} are no JSON schema: {error!s:.120}") from None
-    return {"type": "function", "function": known}
-
-
-def _listed(stop: Any) -> Any:
-    return [stop] if isinstance(stop, str) else stop
-
-
-class ChatRequest(BaseModel):
+class ChatRequest(BaseModel, extra="allow", strict=True):
     """One call of `agent` with `messages`. `None` in a field: the team's sampling setting holds."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
-
     agent: str = Field(alias="model")
-    messages: list[Annotated[dict[str, Any], AfterValidator(_read)]] = Field(min_length=1)
+    messages: list[Annotated[ChatMessage, AfterValidator(_read)]] = Field(min_length=1)
     temperature: float | None = Field(None, ge=0.01, le=10)  # below, equal answers would be compared
     max_tokens: int | None = Field(None, ge=1, validation_alias=AliasChoices("max_completion_tokens", "max_tokens"))
-    stop: Annotated[list[Annotated[str, Field(min_length=1)]], BeforeValidator(_listed)] = []
-    tools: list[Annotated[dict[str, Any], AfterValidator(_read_tool)]] = []
-    tool_choice: Any = "auto"
-    response_format: dict[str, Any] = {}
-    n: int = Field(1, ge=1, le=MOST_DRAWS)
-    seed: int | None = None
+    stop: Annotated[list[str], BeforeValidator(lambda stop: [stop] if isinstance(stop, str) else stop)] = []
+    tools: list[Tool] = []
+    tool_choice: Literal["auto", "none", "required"] | ToolCall = "auto"
+    response_format: Format | None = None
     stream: bool = False
-    stream_options: dict[str, Any] = {}
-    logprobs: bool = False
 
     @property
     def offered(self) -> list[dict[str, Any]]:
-        """Return the tools that the prompt offers."""
-        return self.tools if self.tool_choice != "none" else []
+        """Return the tools that the prompt offers, as a chat template takes them."""
+        return [tool.model_dump(exclude_none=True) for tool in self.tools] if self.tool_choice != "none" else []
 
 
 def parse_request(body: Any) -> ChatRequest:
-    """Parse a request's JSON, or raise `RequestError` with the parameter and an alternative."""
-    if not isinstance(body, Mapping):
-        raise RequestError(400, "invalid_json", "the body is no JSON object with model and messages")
+    """Parse a request's JSON, or raise `RequestError` with the parameter and an alternative.
+
+    The `tool_choice` of the result is "auto", "none", "required", or the name of the tool that must be called.
+    """
+    form = "" if isinstance(body, Mapping) else "the body is no JSON object with model and messages"
+    if problem := form or not_plain(body, "the request"):
+        raise RequestError(400, problem)
     try:
-        chat = ChatRequest.model_validate({name: value for name, value in body.items() if value is not None})
+        chat = ChatRequest.model_validate({name: value for name, value in body.items() if value not in UNSAID})
     except ValidationError as error:
-        raise RequestError(400, "invalid_value", first_problem(error)) from None
+        raise RequestError(400, first_problem(error)) from None
     for name, value in chat.model_extra.items():
-        if name not in IGNORED and (name not in NEUTRAL or value != NEUTRAL[name]):
-            instead = INSTEAD.get(name, "leave it out")
-            raise RequestError(400, "unsupported_parameter", f"{name}={value!r:.80} is not supported here: {instead}")
-    _add_format(chat)
-    chat.tool_choice = _choice(chat)
+        if name not in IGNORED and value != NEUTRAL.get(name):
+            raise RequestError(400, f"{name}={value!r:.80} is not supported here: leave it out")
+    choice = chat.tool_choice.function.name if isinstance(chat.tool_choice, ToolCall) else chat.tool_choice
+    if chat.response_format:  # a tool that must be called; its arguments become the content
+        form = chat.response_format.json_schema
+        choice = "required" if chat.tools else form.name
+        chat.tools.append(Tool(type="function", function=form))
+    names = [tool.function.name for tool in chat.tools]
+    if choice not in ("auto", "none", *names) and not (names and choice == "required"):
+        known = f"'auto', 'none', 'required' or a function of tools ({', '.join(names)})"
+        raise RequestError(400, f"tool_choice={choice!r:.80}; give {known}")
+    chat.tool_choice = choice if names else "none"
     return chat
 
 
-def _add_format(chat: ChatRequest) -> None:
-    """Turn a JSON schema for the answer into a tool that must be called; its arguments become the content."""
-    kind = chat.response_format.get("type", "text")
-    if kind == "text":
-        chat.response_format = {}
-        return
-    form = chat.response_format.get("json_schema")
-    if kind != "json_schema" or not isinstance(form, Mapping) or "schema" not in form:
-        remedy = "give type 'json_schema' with a schema, or a tool"
-        raise RequestError(400, "unsupported_parameter", f"response_format={kind!r:.40} is not supported: {remedy}")
-    name = form.get("name") or FORMAT
-    function = {"name": name, "parameters": form["schema"], "description": form.get("description")}
-    try:
-        chat.tools.append(_read_tool({"type": "function", "function": function}))
-    except ValueError as error:
-        raise RequestError(400, "invalid_value", f"response_format: {error}") from None
-    chat.response_format = {"name": name}
-    if len(chat.tools) == 1:
-        chat.tool_choice = {"function": {"name": name}}
-    elif chat.tool_choice == "auto":
-        chat.tool_choice = "required"
+def answer_to(chat: ChatRequest, message: Message, finish: str, tokens: tuple[int, int], number: int) -> dict[str, Any]:
+    """Return the answer to a request as JSON.
 
-
-def _choice(chat: ChatRequest) -> str:
-    """Return "auto", "none", "required", or the name of the tool that must be called."""
-    choice, names = chat.tool_choice, [tool["function"]["name"] for tool in chat.tools]
-    if isinstance(choice, Mapping):
-        function = choice.get("function", choice)
-        name = function.get("name") if isinstance(function, Mapping) else None
-        if name in names:
-            return name
-    elif choice in ("auto", "none") or (choice == "required" and names):
-        return choice if names else "none"
-    message = f"tool_choice={choice!r:.80}; give 'auto', 'none', 'required' or a function of tools ({', '.join(names)})"
-    raise RequestError(400, "invalid_value", message)
-
-
-@dataclass(frozen=True)
-class ChatAnswer:
-    """One answer to a call: the message, how it ended, its tokens, and the log-probabilities of these."""
-
-    message: Message
-    finish: str
-    tokens: Sequence[Any]
-    """Its token ids, or text and bytes of each where the request asks for `logprobs`."""
-    logprobs: Sequence[float]
-    prompt_tokens: int
-    number: int
-    """Number of the call in its episode."""
-
-
-def answer_to(chat: ChatRequest, answers: Sequence[ChatAnswer]) -> dict[str, Any]:
-    """Return the answers to a request as one JSON object; its id is the number of the first call in its episode."""
-    choices = [_choice_of(chat, one, index) for index, one in enumerate(answers)]
-    prompt, completion = answers[0].prompt_tokens, sum(len(one.tokens) for one in answers)
-    usage = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-    return {"id": f"chatcmpl-{answers[0].number}", "object": "chat.completion", "created": int(time.time()),
-            "model": chat.agent, "choices": choices, "usage": usage}  # fmt: skip
-
-
-def _choice_of(chat: ChatRequest, one: ChatAnswer, index: int) -> dict[str, Any]:
-    message = {"role": "assistant", "refusal": None, **one.message}
+    Args:
+        chat: The request.
+        message: The message that the policy answered with.
+        finish: How the completion ended.
+        tokens: Number of tokens of the prompt and of the completion.
+        number: Number of the call in its episode.
+    """
+    finish, message = "length" if finish == "length" else "stop", dict(message)
     calls = message.pop("tool_calls", [])
-    finish = "length" if one.finish == "length" else "stop"
-    if chat.response_format and [call["function"]["name"] for call in calls] == [chat.response_format["name"]]:
-        message["content"] = json.dumps(calls[0]["function"]["arguments"])
+    texts = [json.dumps(call["function"]["arguments"]) for call in calls]
+    if chat.response_format and [call["function"]["name"] for call in calls] == [chat.response_format.json_schema.name]:
+        message["content"] = texts[0]
     elif calls:
         finish, message["content"] = "tool_calls", message["content"] or None
         message["tool_calls"] = [
-            call | {"function": call["function"] | {"arguments": json.dumps(call["function"]["arguments"])}}
-            for call in calls
+            call | {"function": call["function"] | {"arguments": text}} for call, text in zip(calls, texts, strict=True)
         ]
-    logprobs = None
-    if chat.logprobs:
-        content = [{"token": text, "logprob": logprob, "bytes": code, "top_logprobs": []}
-                   for (text, code), logprob in zip(one.tokens, one.logprobs, strict=True)]  # fmt: skip
-        logprobs = {"refusal": None, "content": content}
-    return {"index": index, "finish_reason": finish, "logprobs": logprobs, "message": message}
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    return {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": int(time.time()), "model": chat.agent,
+            "choices": [{"index": 0, "finish_reason": finish, "message": message}], "usage": usage}  # fmt: skip
 
 
-def read_token(tokenizer: Any, token: int) -> tuple[str, list[int] | None]:
-    """Return a token's text and its bytes, which clients join: a token may be a part of a character.
-
-    The bytes are `None` if the text shows that they are no characters, and the vocabulary does not hold bytes.
-    """
-    text = tokenizer.decode([token])
-    if "\ufffd" not in text:
-        return text, list(text.encode())
-    from transformers.convert_slow_tokenizer import bytes_to_unicode
-
-    byte_of = {character: code for code, character in bytes_to_unicode().items()}
-    code = [byte_of.get(character) for character in tokenizer.convert_ids_to_tokens(token)]
-    return text, code if None not in code and bytes(code).decode(errors="replace") == text else None
-
-
-def chunks_of(answer: Mapping[str, Any], usage: bool) -> list[dict[str, Any]]:
-    """Return an answer as the chunks of a stream: each choice in one piece, its end, and the usage if it is wanted."""
-    head = {key: answer[key] for key in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
-    found = []
-    for choice in answer["choices"]:
-        delta = {key: value for key, value in choice["message"].items() if key != "refusal"}
-        if "tool_calls" in delta:
-            delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(delta["tool_calls"])]
-        piece = {"index": choice["index"], "delta": delta, "logprobs": choice["logprobs"], "finish_reason": None}
-        end = {"index": choice["index"], "delta": {}, "finish_reason": choice["finish_reason"]}
-        found += [{**head, "choices": [piece]}, {**head, "choices": [end]}]
-    return [*found, {**head, "choices": [], "usage": answer["usage"]}] if usage else found
+def chunk_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer as the only chunk of a stream."""
+    [choice] = answer["choices"]
+    delta = dict(choice["message"])
+    if "tool_calls" in delta:
+        delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(delta["tool_calls"])]
+    piece = {"index": 0, "delta": delta, "finish_reason": choice["finish_reason"]}
+    return {**answer, "object": "chat.completion.chunk", "choices": [piece]}

@@ -4,124 +4,122 @@ Leaves out: the programs (`episode`), and how their calls arrive (`gateway`).
 """
 
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from mas_lab.cells.driver import PendingRequests, draw_seed
+from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
+from mas_lab.cells.plans import episodes
 from mas_lab.contrib.programs.chat import RequestError
 from mas_lab.contrib.programs.episode import Call, Episode
 from mas_lab.contrib.programs.gateway import Gateway
 from mas_lab.locks import locked
 from mas_lab.policy import Request
 from mas_lab.team import Team
+from mas_lab.train.evaluate import TimedPlan
 
 SLICE = 0.05
 """Seconds between two checks for late episodes and for waves that have waited long enough."""
 
-CHARACTERS = 64
-"""Characters per token of the context beyond which a prompt is refused before it is tokenized."""
+
+class ProgramWarning(UserWarning):
+    """Warning about a failed episode, with its name, its task and the reason."""
 
 
 class Dispatcher:
-    """Dispatcher that plays episodes, at most `at_once` of them at a time.
+    """Run the episodes of a program; the arguments are those of `mas_lab.cells.driver.Runner`.
 
     A draw depends only on (seed, step, episode, agent, number of that agent's call). An engine that answers in waves
-    gets its requests when all live episodes wait. So the same calls are computed together each time. After `patience_s`
-    seconds without news it gets them anyway.
+    gets its requests when all live episodes wait. So the same calls are computed together each time. After
+    `env.patience_s` seconds without news it gets them anyway.
     """
 
-    def __init__(
-        self, team: Team, seed: int, step: int, max_tokens: int, patience_s: float, finished: Callable[[], Any]
-    ):
-        self.team, self.seed, self.step, self.max_tokens, self.finished = team, seed, step, max_tokens, finished
-        self.patience_s, self._news_at = patience_s, time.monotonic()
-        self.news: SimpleQueue[tuple[Episode, Call | None]] = SimpleQueue()
-        """Calls of episodes, and `None` for the end of one; any thread may put them here."""
+    def __init__(self, env: Any, team: Team, seed: int, step: int, workers: Any, finished: Callable[[], Any]):
+        self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
+        self.news: SimpleQueue[Call | Episode] = SimpleQueue()
+        """Calls, and episodes that have ended; any thread may put them here."""
+        self.heard_at = time.monotonic()
         self.waiting: list[Call] = []
         self.pending: PendingRequests[tuple[Call, Request]] = PendingRequests(team, lambda accepted: accepted[0].place)
 
-    def play(self, episodes: Sequence[Episode], at_once: int) -> None:
+    def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
+        """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
+        if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
+            raise RolloutError(f"rollout: {plan} explores, and a program cannot be set back; take episodes(n)")
+        found = [Episode(self.env, self.team, state, self.news) for state in states]
+        self._play(found)
+        for episode in found:
+            if isinstance(plan, TimedPlan):
+                plan.seconds.setdefault(episode.state.task.id, []).append(episode.seconds)
+            if episode.failure:
+                paid = f"earns {self.env.failed}" if episode.result else "is left out"
+                warnings.warn(f"{episode.place} {paid}: {episode.failure}", ProgramWarning, stacklevel=2)
+            episode.record()
+        if not any(state.rows for state in states):
+            raise RolloutError(f"rollout: every episode failed; the first, {states[0].episode!r}: {found[0].failure}")
+
+    def _play(self, episodes: Sequence[Episode]) -> None:
         coming, live = deque(episodes), set()
         try:
             with Gateway() as gateway, locked(self.team.policies.values()):
                 while coming or live:
-                    while coming and len(live) < at_once:
+                    while coming and len(live) < self.env.at_once:
                         live.add(episode := coming.popleft())
                         gateway.episodes[episode.key] = episode.ask
                         episode.start(gateway.address)
-                    self._turn(gateway, live)
+                    for episode in self._turn(live):
+                        live.remove(episode)
+                        del gateway.episodes[episode.key]
+                        self.finished()
         finally:
             for episode in live:
                 episode.end(None, "playing was broken off")
             self.pending.cancel()
 
-    def _turn(self, gateway: Gateway, live: set[Episode]) -> None:
-        """Take in news, then send requests to the engines."""
-        ended = self._hear(0.0 if self.pending else SLICE)
-        for episode in live:
-            if episode.is_late:
-                episode.end(None, f"it took more than timeout_s={episode.timeout_s:g} seconds")
-        for episode in ended:
-            live.discard(episode)
-            gateway.episodes.pop(episode.key, None)
-            self.finished()
-        if ended:
-            return  # the next wave includes the episodes that replace them
-        callers = {call.episode for call in self.waiting}
-        silent = time.monotonic() - self._news_at > self.patience_s
-        if self.waiting and (self.pending.streams or silent or callers >= live):
-            calls, self.waiting = sorted(self.waiting, key=lambda call: (call.episode.name, call.depth)), []
-            for agent in sorted({call.chat.agent for call in calls}):
-                self._submit(agent, [call for call in calls if call.chat.agent == agent and not call.answer.done()])
-        for (call, request), completion in self.pending.answers() if self.pending else ():
-            agent = call.chat.agent
-            call.settle((request, self.team[agent], self.team.name_of(agent), completion))
-
-    def _hear(self, seconds: float) -> list[Episode]:
-        """Take in calls, wait up to `seconds` for the first, and return the episodes that have ended."""
-        ended = []
-        try:
+    def _turn(self, live: set[Episode]) -> list[Episode]:
+        """Take in news, and return the episodes that have ended; if there are none, let the engines answer."""
+        ended, seconds = [], 0.0 if self.pending else SLICE
+        with suppress(Empty):
             while True:
-                episode, call = self.news.get(timeout=seconds) if seconds else self.news.get_nowait()
-                seconds, self._news_at = 0.0, time.monotonic()
-                self.waiting.append(call) if call is not None else ended.append(episode)
-        except Empty:
-            return ended
+                one = self.news.get(timeout=seconds)
+                seconds, self.heard_at = 0.0, time.monotonic()
+                (self.waiting if isinstance(one, Call) else ended).append(one)
+        for episode in live:
+            if time.monotonic() - episode.since > self.env.timeout_s:
+                episode.end(None, f"it took more than timeout_s={self.env.timeout_s:g} seconds")
+        if ended:
+            return ended  # the next wave includes the episodes that replace them
+        silent = time.monotonic() - self.heard_at > self.env.patience_s
+        if self.pending.streams or silent or {call.episode for call in self.waiting} >= live:
+            self.waiting.sort(key=lambda call: (call.chat.agent, call.episode.state.episode, call.depth))
+            for call in self.waiting:
+                if call.episode in live:
+                    self._submit(call)
+            self.waiting.clear()
+        for (call, request), completion in self.pending.answers() if self.pending else ():
+            call.answer.put((request, completion))
+        return []
 
-    def _submit(self, agent: str, calls: Sequence[Call]) -> None:
-        accepted = []
-        for call in calls:
-            try:
-                accepted.append((call, self._request(call)))
-            except RequestError as refused:
-                call.settle(refused)
-        if accepted:
-            self.pending.submit(self.team[agent], [request for _, request in accepted], accepted)
-
-    def _request(self, call: Call) -> Request:
-        """Return the request for the engine, or raise `RequestError`."""
+    def _submit(self, call: Call) -> None:
+        """Queue the request of a call, or refuse it."""
         chat, policy, sampling = call.chat, self.team[call.chat.agent], self.team.sampling[call.chat.agent]
-        length = sum(len(message["content"] or "") for message in chat.messages) + len(repr(chat.offered))
-        if length > CHARACTERS * policy.context:
-            message = f"{length:,} characters are more than agent {chat.agent!r} reads ({policy.context} tokens)"
-            raise RequestError(400, "context_length_exceeded", message)
+        offered = {"tools": chat.offered, "choice": chat.tool_choice} if chat.offered else {}
         try:
-            offered = {"tools": chat.offered, "choice": chat.tool_choice} if chat.offered else {}
             ids = tuple(policy.encode(chat.messages, **offered))
         except Exception as error:  # from the chat template, which may not take a role, for example
             message = f"the chat template of agent {chat.agent!r} cannot write it: {error}"
-            raise RequestError(400, "messages", message) from error
-        limit = min(chat.max_tokens or self.max_tokens, sampling.max_tokens or self.max_tokens)
+            return call.answer.put(RequestError(400, message))
+        limit = min(chat.max_tokens or self.env.max_tokens, sampling.max_tokens or self.env.max_tokens)
         if chat.max_tokens is None:
             limit = max(1, min(limit, policy.context - len(ids)))
         if len(ids) + limit > policy.context:
-            raise RequestError(
-                400, "context_length_exceeded",
-                f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent "
-                f"{chat.agent!r} ({policy.context} tokens)",
-            )  # fmt: skip
-        drawn = draw_seed(self.seed, self.step, call.episode.name, chat.agent, call.number)
-        temperature = chat.temperature or sampling.temperature
-        return Request(ids, limit, temperature, drawn, (*sampling.stop, *chat.stop), sampling.top_p, sampling.top_k)
+            message = f"the prompt has {len(ids)} tokens; with max_tokens={limit} it exceeds the context of agent"
+            return call.answer.put(RequestError(400, f"{message} {chat.agent!r} ({policy.context} tokens)"))
+        drawn = draw_seed(self.seed, self.step, call.episode.state.episode, chat.agent, call.number)
+        temperature, stop = chat.temperature or sampling.temperature, (*sampling.stop, *chat.stop)
+        request = Request(ids, limit, temperature, drawn, stop, sampling.top_p, sampling.top_k)
+        self.pending.submit(policy, [request], [(call, request)])

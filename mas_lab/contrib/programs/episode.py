@@ -6,24 +6,22 @@ Leaves out: how a call is answered (`dispatcher`).
 import asyncio
 import inspect
 import secrets
-import ssl
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from contextvars import copy_context
 from dataclasses import dataclass, field
-from numbers import Real
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any
 
+from mas_lab.arguments import ArgumentError, check_arguments
+from mas_lab.cells.episode import EpisodeState, Generation, Node
 from mas_lab.cells.normalization import TALLEST
-from mas_lab.contrib.programs.chat import ChatAnswer, ChatRequest, RequestError, answer_to, parse_request, read_token
-from mas_lab.env import Message, Task, not_plain, transcript
-from mas_lab.policy import Completion, Policy, Request
+from mas_lab.contrib.programs.chat import ChatRequest, RequestError, answer_to, parse_request
+from mas_lab.env import Message, Step, Task, not_plain, transcript
+from mas_lab.policy import Completion, Request
+from mas_lab.team import Team
 from mas_lab.tool_calls import answer_of
 
 Program = Callable[[Task, "Endpoint"], Any]
@@ -38,14 +36,17 @@ It makes its calls and returns the rewards: a number for the team, {agent: numbe
 class EpisodeResult:
     """Rewards and outcome of one episode that a program played."""
 
-    team: float = 0.0
+    team: float | bool = 0.0
     """Reward of the team, recorded at the episode's last call."""
-    agents: Mapping[str, float] = field(default_factory=dict)
+    agents: Mapping[str, float | bool] = field(default_factory=dict)
     """Local rewards, {agent: number}, recorded at each agent's last call. Agents that are not named get 0."""
     success: bool | None = None
     """True if the goal was reached. `None`: an episode succeeds if `team` is at least the env's `max_return`."""
     info: Mapping[str, Any] = field(default_factory=dict)
     """Plain data for the column `info` of the episode's last call."""
+
+    def __post_init__(self):
+        check_arguments(EpisodeResult, vars(self), "the program's result")
 
 
 @dataclass(frozen=True)
@@ -75,236 +76,177 @@ class Endpoint:
         chat = [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)
         return self.ask({"model": agent, "messages": chat, **options})["choices"][0]["message"]
 
-    def client(self, **options: Any) -> Any:
-        """Return an `openai.OpenAI` client for this episode, without retries.
-
-        Requires the package `openai`. `options` go to the client's constructor.
-        """
-        from openai import DefaultHttpxClient, OpenAI
-
-        # Loopback needs no certificates, and reading them all takes 20 ms of each episode.
-        plain = DefaultHttpxClient(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-        own = {"base_url": self.base_url, "api_key": self.api_key, "max_retries": 0, "http_client": plain}
-        return OpenAI(**own | options)
-
 
 @dataclass(eq=False)
 class Call:
-    """One call in flight. `number` counts the calls of its agent, `depth` those of its episode, from 0."""
+    """One call. `number` counts the calls of its agent, `depth` those of its episode, from 0."""
 
     episode: "Episode"
     chat: ChatRequest
     number: int
     depth: int
-    answer: Future = field(default_factory=Future)
+    answer: SimpleQueue = field(default_factory=SimpleQueue)
+    """The request to the engine and its completion, or a `RequestError`; the first one counts."""
 
     @property
     def place(self) -> str:
-        return f"task {self.episode.task.id!r}, agent {self.chat.agent!r}, turn {self.number}"
-
-    def settle(self, drawn: tuple[Request, Policy, str, Completion] | RequestError) -> None:
-        """Set what the policy of a name drew, or why it drew nothing, unless the call has one of them.
-
-        An episode may end in its own thread while another thread answers its call.
-        """
-        self.episode.open.discard(self)
-        with suppress(InvalidStateError):
-            (self.answer.set_exception if isinstance(drawn, RequestError) else self.answer.set_result)(drawn)
+        return f"task {self.episode.state.task.id!r}, agent {self.chat.agent!r}, turn {self.number}"
 
 
 @dataclass(eq=False)
 class Episode:
-    """State of one running episode. Each call is put into `news`, and `None` at the end."""
+    """A running program of `env`. Each call is put into `news`, and at the end the episode itself."""
 
-    program: Program
-    task: Task
-    name: str
-    agents: tuple[str, ...]
-    max_calls: int
-    timeout_s: float
+    env: Any
+    team: Team
+    state: EpisodeState
     news: SimpleQueue
-    rows: list[dict[str, Any]] = field(default_factory=list)
     key: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    calls: list[Call] = field(default_factory=list)
+    said: dict[int, Generation] = field(default_factory=dict)
+    """The answers, by the depth of their calls."""
+    issued: dict[str, Message] = field(default_factory=dict)
+    """The messages with tool calls that it was answered, by the ids of their calls."""
     result: EpisodeResult | None = None
     why: str = ""
     """Reason why the episode failed; empty if it did not."""
     refusal: str = ""
     """Why its first unanswered call got no answer."""
-    issued: dict[str, Message] = field(default_factory=dict)
-    """The messages with tool calls that it was answered, by the ids of their calls."""
-    open: set[Call] = field(default_factory=set)
-    """Calls that wait for an answer."""
     since: float = 0.0
-    until: float = 0.0
-    _calls: Counter = field(default_factory=Counter)
+    seconds: float = 0.0
     _over: bool = False
     _lock: Lock = field(default_factory=Lock)
 
-    def start(self, base_url: str) -> None:
-        self.since = time.monotonic()
-        endpoint = Endpoint(base_url, self.key, self.ask)
-        Thread(target=copy_context().run, args=(self._work, endpoint), name=f"mas_lab {self.name}", daemon=True).start()
+    @property
+    def place(self) -> str:
+        return f"episode {self.state.episode!r} of task {self.state.task.id!r}"
 
     @property
     def failure(self) -> str:
-        """Return why the episode failed: its own reason, or that it left no row; an empty text if it did not fail."""
-        if self.why or self.rows:
+        """Return why the episode failed: its own reason, or that no call was answered; an empty text if it did not."""
+        if self.why or self.said:
             return self.why
         return f"no call of it was answered{f' ({self.refusal})' if self.refusal else ' before it returned'}"
 
-    @property
-    def is_late(self) -> bool:
-        return not self._over and time.monotonic() - self.since > self.timeout_s
+    def start(self, base_url: str) -> None:
+        self.since, endpoint = time.monotonic(), Endpoint(base_url, self.key, self.ask)
+        Thread(target=self._work, args=(endpoint,), name=f"mas_lab {self.place}", daemon=True).start()
 
-    @property
-    def seconds(self) -> float:
-        return self.until - self.since
+    def _work(self, endpoint: Endpoint) -> None:
+        try:
+            returned = self.env.program(self.state.task, endpoint)
+            returned = asyncio.run(returned) if inspect.iscoroutine(returned) else returned
+        except BaseException as error:  # any error fails this episode and no other
+            place = traceback.extract_tb(error.__traceback__)[1:2]
+            where = f" ({place[0].filename.rpartition('/')[2]}, line {place[0].lineno})" if place else ""
+            self.end(None, f"its program raised {type(error).__name__}: {error}{where}")
+        else:
+            self.end(*result_of(returned, self.env.agents, {call.chat.agent for call in self.calls}))
 
     def ask(self, body: Any) -> dict[str, Any]:
         """Wait for the answer to one request and return it, or raise `RequestError`."""
         try:
-            chat = parse_request(body)
-            chat.messages = [self._issued(message) for message in chat.messages]
-            calls = self._make_calls(chat)
-            for call in calls:
-                self.news.put((self, call))
-            answers = [self.take(call, *call.answer.result()) for call in calls]
-        except RecursionError:
-            raise RequestError(400, "invalid_value", "a part of the request nests too deep; make it flatter") from None
+            call = self._call(parse_request(body))
+            self.news.put(call)
+            answer = call.answer.get()
+            if isinstance(answer, RequestError):
+                raise answer
+            return self._take(call, *answer)
         except RequestError as refused:
             self.refusal = self.refusal or str(refused)
             raise
-        return answer_to(chat, answers)
 
-    def _issued(self, message: Message) -> Message:
-        """Return the message with tool calls that this episode sent; clients write its arguments in their own way."""
-        ids = [call["id"] for call in message.get("tool_calls", ())]
-        return self.issued.get(ids[0], message) if ids else message
-
-    def _make_calls(self, chat: ChatRequest) -> list[Call]:
-        """Return a call for each of the `n` draws of a request."""
+    def _call(self, chat: ChatRequest) -> Call:
+        """Return the call of a request, unless the episode may not make it."""
+        chat.messages = [self._as_issued(message) for message in chat.messages]
         with self._lock:
             if self._over:
                 raise self._ended()
-            if chat.agent not in self.agents:
-                known = ", ".join(self.agents)
-                self.why = f"it called agent {chat.agent!r:.80}, and the agents are {known}"
-                raise RequestError(
-                    404, "model_not_found", f"no agent is called {chat.agent!r:.80}; the agents are {known}"
-                )
-            if self._calls.total() + chat.n > self.max_calls:
-                self.why = f"it made more than max_calls={self.max_calls} calls"
-                raise RequestError(403, "too_many_calls", self.why)
-            first, depth = self._calls[chat.agent], self._calls.total()
-            calls = [Call(self, chat, first + draw, depth + draw) for draw in range(chat.n)]
-            self._calls[chat.agent] += chat.n
-            self.open.update(calls)
-        return calls
+            if chat.agent not in self.env.agents:
+                self.why = f"it called agent {chat.agent!r:.80}, and the agents are {', '.join(self.env.agents)}"
+                raise RequestError(404, self.why)
+            if len(self.calls) >= self.env.max_calls:
+                self.why = f"it made more than max_calls={self.env.max_calls} calls"
+                raise RequestError(403, self.why)
+            number = sum(one.chat.agent == chat.agent for one in self.calls)
+            self.calls.append(Call(self, chat, number, len(self.calls)))
+            return self.calls[-1]
 
-    def _work(self, endpoint: Endpoint) -> None:
-        try:
-            returned = self.program(self.task, endpoint)
-            returned = asyncio.run(returned) if inspect.iscoroutine(returned) else returned
-            result, why = result_of(returned, self.agents, self._calls)
-        except BaseException as error:  # any error fails this episode and no other
-            result, why = None, _describe(error)
-        self.end(result, why)
+    def _as_issued(self, message: Message) -> Message:
+        """Return the message with tool calls that this episode sent; clients write its arguments in their own way."""
+        ids = [call["id"] for call in message.get("tool_calls", ())]
+        return next((self.issued[name] for name in ids if name in self.issued), message)
+
+    def _take(self, call: Call, request: Request, completion: Completion) -> dict[str, Any]:
+        """Keep what a completion says to a call, and return the answer.
+
+        It runs in the thread of the call, because to compare arguments with a schema may take seconds.
+        """
+        chat, tools, message = call.chat, call.chat.offered, {"role": "assistant", "content": completion.text}
+        demand = "" if chat.tool_choice in ("auto", "none") else f"\ntool_choice: {chat.tool_choice}"
+        columns = {
+            "policy": self.team.name_of(chat.agent), "prompt": transcript(chat.messages, tools) + demand,
+            "prompt_ids": list(request.prompt_ids), "temperature": request.temperature, "completion": completion.text,
+            "completion_ids": list(completion.ids), "logprobs": list(completion.logprobs), "finish": completion.finish,
+        }  # fmt: skip
+        if tools:
+            found = answer_of(self.team[chat.agent], request.prompt_ids, completion, tools, call.depth)
+            message, columns["call_status"] = found
+        for one in request.stop if completion.finish == "stop" else ():
+            message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
+        with self._lock:
+            if self._over:
+                raise self._ended()
+            self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
+            self.said[call.depth] = Generation(chat.agent, 0, completion.text, columns)
+        tokens = len(request.prompt_ids), len(completion.ids)
+        return answer_to(chat, message, completion.finish, tokens, call.depth)
 
     def end(self, result: EpisodeResult | None, why: str) -> None:
         """End the episode; later calls of this method have no effect."""
         with self._lock:
             if self._over:
                 return
-            self._over, self.until = True, time.monotonic()
-            self.why = self.why or why
-            self.result = None if self.why else result
-        for call in list(self.open):
-            call.settle(self._ended())
-        self.news.put((self, None))
+            self._over, self.seconds, self.why = True, time.monotonic() - self.since, self.why or why
+        if self.failure:
+            is_paid = self.env.failed is not None and self.said
+            result = EpisodeResult(self.env.failed, success=False) if is_paid else None
+        self.result = result
+        for call in self.calls:
+            call.answer.put(self._ended())
+        self.news.put(self)
 
     def _ended(self) -> RequestError:
-        return RequestError(410, "episode_ended", f"episode {self.name!r} has ended: {self.why or 'it has returned'}")
+        return RequestError(410, f"{self.place} has ended: {self.why or 'it has returned'}")
 
-    def take(self, call: Call, request: Request, policy: Policy, name: str, completion: Completion) -> ChatAnswer:
-        """Keep the row of a call, which a completion of the policy called `name` answers, and return the answer.
-
-        It runs in the thread of the call, because to compare arguments with a schema may take seconds.
-        """
-        chat, tools, ids = call.chat, call.chat.offered, list(completion.ids)
-        message, status = {"role": "assistant", "content": completion.text}, "none"
-        if tools:
-            message, status = answer_of(policy, request.prompt_ids, completion, tools, call.depth)
-        for one in request.stop if completion.finish == "stop" else ():
-            message["content"] = message["content"].partition(one)[0]  # OpenAI's answers do not include the stop text
-        demand = "" if chat.tool_choice in ("auto", "none") else f"\ntool_choice: {chat.tool_choice}"
-        row = {
-            "task": self.task.id, "episode": self.name, "depth": call.depth, "agent": chat.agent,
-            "candidate": 0, "kept": True, "probe": False, "policy": name,
-            "prompt": transcript(chat.messages, tools) + demand, "prompt_ids": list(request.prompt_ids),
-            "temperature": request.temperature, "completion": completion.text, "completion_ids": ids,
-            "logprobs": list(completion.logprobs), "finish": completion.finish,
-            **({"call_status": status} if tools else {}), "valid": status in ("none", "ok"), "team_reward": 0.0,
-            "local_reward": 0.0, "success": False, "done": False,
-            "info": {} if chat.seed is None else {"ignored": ["seed"]},
-        }  # fmt: skip
-        with self._lock:
-            if self._over:
-                raise self._ended()
-            self.issued |= {one["id"]: message for one in message.get("tool_calls", ())}
-            self.rows.append(row)
-        tokens = [read_token(policy.tokenizer, token) for token in ids] if chat.logprobs else ids
-        prompted = len(request.prompt_ids)
-        return ChatAnswer(message, completion.finish, tokens, completion.logprobs, prompted, call.depth)
-
-    def closed_rows(self, max_return: float) -> list[dict[str, Any]]:
-        """Return the rows of all answered calls as one path, in the order of the calls.
+    def record(self) -> None:
+        """Write the rows of all answered calls as one path, in the order of the calls; none without a result.
 
         The last row has the team's reward, and the last row of each agent has its local reward.
         """
-        rows, turns = sorted(self.rows, key=lambda row: row["depth"]), Counter()
-        for depth, row in enumerate(rows):
-            node, before = f"{self.name}/{depth}", f"{self.name}/{depth - 1}.0" if depth else ""
-            row |= {"depth": depth, "node": node, "parent": before, "action": f"{node}.0", "turn": turns[row["agent"]]}
-            turns[row["agent"]] += 1
-        last = {row["agent"]: row for row in rows}
-        for agent, reward in self.result.agents.items():
-            if agent in last:
-                last[agent]["local_reward"] = float(reward)
-        success = self.result.success
-        won = self.result.team >= max_return - 1e-9 if success is None else success
-        for row in rows[-1:]:
-            row |= {"team_reward": float(self.result.team), "success": bool(won), "done": True,
-                    "info": row["info"] | dict(self.result.info)}  # fmt: skip
-        return rows
+        end, said = self.result, [self.said[depth] for depth in sorted(self.said)] if self.result else []
+        parent, turns, last = "", Counter(), {one.agent: one for one in said}
+        for depth, one in enumerate(said):
+            at, done = Node(None, f"{self.state.episode}/{depth}", parent, depth, turns), one is said[-1]
+            own = {one.agent: float(end.agents.get(one.agent, 0.0)) if one is last[one.agent] else 0.0}
+            won = end.team >= self.env.max_return - 1e-9 if end.success is None else end.success
+            valid = {one.agent: one.columns.get("call_status", "none") in ("none", "ok")}
+            info = end.info if done else {}
+            self.state.record(at, [one], Step(None, float(end.team * done), own, valid, bool(won and done), done, info))
+            parent, turns = self.state.action(at, [one]), turns + Counter([one.agent])
 
 
-def result_of(returned: Any, agents: Sequence[str], calls: Counter) -> tuple[EpisodeResult, str]:
-    """Return a program's return value as a result, and the reason why it is none (or an empty text).
-
-    `calls` holds the number of calls of each agent.
-    """
-    if isinstance(returned, Mapping):
-        returned = EpisodeResult(agents=returned)
-    elif not isinstance(returned, EpisodeResult):
-        returned = EpisodeResult(team=returned)
+def result_of(returned: Any, agents: Sequence[str], called: set[str]) -> tuple[EpisodeResult | None, str]:
+    """Return a program's return value as a result, and the reason why it is none (or an empty text)."""
+    try:
+        if not isinstance(returned, EpisodeResult):
+            returned = EpisodeResult(agents=returned) if isinstance(returned, Mapping) else EpisodeResult(returned)
+    except ArgumentError as error:
+        return None, str(error)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
-        if not isinstance(reward, Real) or not abs(reward) < TALLEST:
-            expected = f"a number below {TALLEST:g} or a lab.EpisodeResult of them"
-            return returned, f"the reward of {agent} is {reward!r:.80}; return {expected}"
-    if not calls:
-        return returned, "it called nobody"
+        if not abs(reward) < TALLEST:
+            return None, f"the reward of {agent} is {reward!r:.80}; return a number below {TALLEST:g}"
     for agent, reward in returned.agents.items():
-        if agent not in agents or (reward and not calls[agent]):
-            return returned, f"it pays agent {agent!r:.80}, which it never called"
-    if returned.success not in (None, True, False):
-        return returned, f"success is {returned.success!r:.80}; return True, False or None"
-    if not isinstance(returned.info, Mapping):
-        return returned, f"info is a {type(returned.info).__name__}; return a dict of plain data"
+        if agent not in agents or (reward and agent not in called):
+            return None, f"it pays agent {agent!r:.80}, which it never called"
     return returned, not_plain(returned.info, "info")
-
-
-def _describe(error: BaseException) -> str:
-    """Describe the exception that a program raised, with file and line."""
-    place = traceback.extract_tb(error.__traceback__)[1:2]
-    where = f" ({place[0].filename.rpartition('/')[2]}, line {place[0].lineno})" if place else ""
-    return f"its program raised {type(error).__name__}: {error}{where}"

@@ -5,17 +5,15 @@ Each episode has a key. A stream has its answer in one piece. Leaves out: what a
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
-from mas_lab.contrib.programs import responses
-from mas_lab.contrib.programs.chat import RequestError, chunks_of, parsed
+from mas_lab.contrib.programs.chat import RequestError, chunk_of
+from mas_lab.contrib.programs.responses import as_chat, as_response
 
-PATH, RESPONSES = "/v1/chat/completions", "/v1/responses"
-MOST = 8 * 2**20
-"""Maximal size of a request in bytes."""
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 Ask = Callable[[Any], dict[str, Any]]
 """Function that answers one request's JSON, or raises `RequestError`."""
 
@@ -38,7 +36,6 @@ class Gateway(ThreadingHTTPServer):
         return self
 
     def __exit__(self, *_) -> None:
-        self.episodes.clear()
         self.shutdown()
         self.server_close()
 
@@ -52,72 +49,29 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 600
     wbufsize = -1  # one packet an answer: a second one would wait for the acknowledgement of the first
 
-    def parse_request(self) -> bool:
-        """Refuse a request of HTTP/0.9 at once: it has no headers to wait for."""
-        if b" HTTP/" in self.raw_requestline:
-            return super().parse_request()
-        self.command = self.requestline = ""
-        self.send_error(505, "the request line names no version; use HTTP/1.1")
-        return False
-
     def do_POST(self) -> None:
         """Send what the asking episode answers, or the error that it raises."""
+        data, status, kind = self.rfile.read(int(self.headers.get("Content-Length", 0))), 200, "application/json"
         try:
-            ask, path = self._episode()
-            body = self._body()
-            answer = ask(body) if path == PATH else responses.answer_of(ask, body)
-            streams = isinstance(body, Mapping) and body.get("stream")
-        except RequestError as refused:
-            return self._refuse(refused)
+            ask = self.server.episodes.get(self.headers.get("Authorization", "").removeprefix("Bearer "))
+            if ask is None:
+                raise RequestError(401, "the key is of no episode that is being played")
+            if self.path not in (CHAT, RESPONSES):
+                raise RequestError(404, f"there is nothing at {self.path!r:.80}; ask {CHAT} or {RESPONSES}")
+            body = json.loads(data)
+            answer = ask(body) if self.path == CHAT else as_response(ask(as_chat(body)))
+            text = json.dumps(answer)
+            if body.get("stream"):
+                kind, text = "text/event-stream", f"data: {json.dumps(chunk_of(answer))}\n\ndata: [DONE]\n\n"
         except Exception as error:  # every request gets an answer
-            return self._refuse(RequestError(500, "server_error", f"{type(error).__name__}: {error!s:.300}"))
-        if not streams:
-            self._send(json.dumps(answer))
-        elif path == PATH:
-            usage = (body.get("stream_options") or {}).get("include_usage")
-            pieces = [f"data: {json.dumps(chunk)}" for chunk in chunks_of(answer, bool(usage))]
-            self._send("\n\n".join([*pieces, "data: [DONE]", ""]), kind="text/event-stream")
-        else:
-            pieces = [f"event: {one['type']}\ndata: {json.dumps(one)}" for one in responses.events_of(answer)]
-            self._send("\n\n".join([*pieces, ""]), kind="text/event-stream")
-
-    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Send what the HTTP layer refuses, such as a GET, in the same form."""
-        self._refuse(RequestError(code, "http", f"{message or 'not supported'}; POST to {PATH} or {RESPONSES}"))
-
-    def _refuse(self, refused: RequestError) -> None:
-        self.close_connection = True  # the rest of the request may not have been read
-        self._send(json.dumps(refused.body()), refused.status)
-
-    def _episode(self) -> tuple[Ask, str]:
-        key = self.headers.get("Authorization", "").removeprefix("Bearer ").strip()
-        if key not in self.server.episodes:
-            raise RequestError(401, "invalid_api_key", "the key is of no episode that is being played")
-        path = self.path.partition("?")[0]
-        if path not in (PATH, RESPONSES):
-            raise RequestError(404, "not_found", f"there is nothing at {self.path!r:.80}; ask {PATH} or {RESPONSES}")
-        return self.server.episodes[key], path
-
-    def _body(self) -> Any:
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > len(str(MOST)) or int(length) > MOST:
-            raise RequestError(
-                413, "length", f"Content-Length is {length!r:.20}; give a number of at most {MOST} bytes"
-            )
-        try:
-            return parsed(self.rfile.read(int(length)))
-        except ValueError as error:
-            raise RequestError(400, "invalid_json", f"the body is no JSON: {error}") from None
-
-    def _send(self, text: str, status: int = 200, kind: str = "application/json") -> None:
-        data = text.encode()
-        self.request_version = self.protocol_version  # or a request that was not understood would get no status
+            status = getattr(error, "status", 500)
+            message = str(error) if isinstance(error, RequestError) else f"{type(error).__name__}: {error!s:.300}"
+            text = json.dumps({"error": {"message": message, "type": "invalid_request_error", "code": None}})
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Connection", "close" if self.close_connection else "keep-alive")
+        self.send_header("Content-Length", str(len(text)))  # json.dumps writes ASCII
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(text.encode())
 
     def log_message(self, *_: Any) -> None:
         """Log nothing: the program gets each error, and the table holds each completion."""

@@ -6,7 +6,6 @@ Leaves out: the gateway for their calls (`gateway`), and the training.
 import hashlib
 import json
 import random
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -15,19 +14,13 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.driver import runner_for
-from mas_lab.cells.episode import EpisodeState, Plan, RolloutError
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
 from mas_lab.check import check_env
 from mas_lab.contrib.programs.dispatcher import Dispatcher
-from mas_lab.contrib.programs.episode import Episode, EpisodeResult, Program
+from mas_lab.contrib.programs.episode import Program
 from mas_lab.env import EnvError, Task, not_plain
 from mas_lab.team import Team
-from mas_lab.train.evaluate import TimedPlan
-
-
-class ProgramWarning(UserWarning):
-    """Warning about a failed episode, with its name, its task and the reason."""
 
 
 def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: int = 0, **options: Any) -> pd.DataFrame:
@@ -36,7 +29,7 @@ def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: i
     Each call of the program becomes a row, with the exact tokens and log-probabilities that were sampled. The program
     uses OpenAI's chat completions on loopback (`endpoint.base_url`, `endpoint.api_key`), where `model` is an agent of
     `team`. It can also call `endpoint("solver", text)`. It returns the team's reward, {agent: number} for local
-    rewards, or a `lab.EpisodeResult`. The team's reward is recorded at the last call.
+    rewards, or an `EpisodeResult`. The team's reward is recorded at the last call.
 
     An episode fails if its program raises an exception, returns no valid reward, takes longer than `timeout_s`, makes
     no call or more than `max_calls`, calls an unknown agent, or gives a reward to an agent that it never called. A
@@ -60,7 +53,8 @@ def play(program: Program, team: Team, tasks: Sequence[Any], n: int = 1, seed: i
 
     Raises:
         RolloutError: No episode is left.
-        EnvError: A task is not plain data, or an option has a wrong value.
+        EnvError: A task is not plain data.
+        ArgumentError: An option has a wrong value.
         ValueError: A task occurs twice, or the team samples with `top_p` or `top_k`.
     """
     check_arguments(play, locals(), n=1)
@@ -73,17 +67,15 @@ def as_tasks(tasks: Sequence[Any]) -> tuple[Task, ...]:
 
     Raises EnvError for anything else.
     """
-    made = []
-    for number, one in enumerate(tasks):
-        if isinstance(one, Task):
-            made.append(one)
-            continue
-        if problem := not_plain(one, f"task {number}"):
-            raise EnvError(f"play: {problem}; or give a lab.Task")
-        data = one if isinstance(one, Mapping) else {"task": one}
-        digest = hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=6).hexdigest()
-        made.append(Task(f"task-{digest}", data))
-    return tuple(made)
+    return tuple(one if isinstance(one, Task) else _as_task(one, number) for number, one in enumerate(tasks))
+
+
+def _as_task(data: Any, number: int) -> Task:
+    if problem := not_plain(data, f"task {number}"):
+        raise EnvError(f"play: {problem}; or give a lab.Task")
+    data = data if isinstance(data, Mapping) else {"task": data}
+    digest = hashlib.blake2b(json.dumps(data, sort_keys=True).encode(), digest_size=6).hexdigest()
+    return Task(f"task-{digest}", data)
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,7 @@ class ProgramEnv:
     effects in the program: time, random numbers, the network, or several calls at once.
 
     Raises:
-        EnvError: `program` cannot be called, or a limit is not above 0.
+        ArgumentError: `program` cannot be called, or another field has a wrong type or value.
     """
 
     program: Program
@@ -133,14 +125,10 @@ class ProgramEnv:
     max_turns = 2**31
 
     def __post_init__(self):
-        object.__setattr__(self, "agents", tuple(self.agents))
         object.__setattr__(self, "train", as_tasks(self.train))
         object.__setattr__(self, "test", as_tasks(self.test))
-        if not callable(self.program):
-            raise EnvError(f"ProgramEnv: program={self.program!r:.80} cannot be called; give program(task, endpoint)")
-        for limit in ("max_tokens", "max_calls", "at_once", "timeout_s", "patience_s"):
-            if not getattr(self, limit) > 0:
-                raise EnvError(f"ProgramEnv: {limit}={getattr(self, limit)!r}; give a number above 0")
+        check_arguments(ProgramEnv, vars(self), max_tokens=1, max_calls=1, at_once=1, timeout_s=0, patience_s=0)
+        object.__setattr__(self, "agents", tuple(self.agents))
 
     def tasks(self, n: int, split: str, seed: int) -> list[Task]:
         """Draw `n` different tasks of a split.
@@ -164,51 +152,13 @@ class ProgramEnv:
             )
         return random.Random(f"{split} {seed}").sample(list(known), n)
 
-    def rows(self, episode: Episode) -> list[dict[str, Any]]:
-        if episode.failure:
-            paid = "is left out" if self.failed is None or not episode.rows else f"earns {self.failed}"
-            warnings.warn(
-                f"episode {episode.name!r} of task {episode.task.id!r} {paid}: {episode.failure}", ProgramWarning,
-                stacklevel=2,
-            )  # fmt: skip
-            if self.failed is None:
-                return []
-            episode.result = EpisodeResult(self.failed, success=False)
-        return episode.closed_rows(self.max_return)
-
     def _plays_itself(self, *_: Any) -> NoReturn:
         raise EnvError("ProgramEnv: a program plays itself, whole: rollout(env, team, tasks, plan=episodes(n))")
 
     start = acting = observe = step = _plays_itself
 
 
-class ProgramRunner:
-    """Run the episodes of a program; the arguments are those of `mas_lab.cells.driver.Runner`."""
-
-    def __init__(self, env: ProgramEnv, team: Team, seed: int, step: int, workers: Any, finished: Any):
-        self.env, self.team, self.seed, self.step, self.finished = env, team, seed, step, finished
-
-    def run(self, states: Sequence[EpisodeState], plan: Plan) -> None:
-        """Play all episodes. Raises RolloutError if the plan is not `episodes(n)`, or if every episode failed."""
-        if not isinstance(plan.plan if isinstance(plan, TimedPlan) else plan, episodes):
-            raise RolloutError(f"rollout: {plan} explores, and a program cannot be set back; take episodes(n)")
-        env = self.env
-        board = Dispatcher(self.team, self.seed, self.step, env.max_tokens, env.patience_s, self.finished)
-        found = [
-            Episode(env.program, state.task, state.episode, env.agents, env.max_calls, env.timeout_s, board.news)
-            for state in states
-        ]  # fmt: skip
-        board.play(found, env.at_once)
-        for state, episode in zip(states, found, strict=True):
-            if isinstance(plan, TimedPlan):
-                plan.seconds.setdefault(episode.task.id, []).append(episode.seconds)
-            state.rows = env.rows(episode)
-        if not any(state.rows for state in states):
-            first = found[0]
-            raise RolloutError(f"rollout: every episode failed; the first, {first.name!r}: {first.failure}")
-
-
-runner_for.register(ProgramEnv, lambda env: ProgramRunner)
+runner_for.register(ProgramEnv, lambda env: Dispatcher)
 
 
 @check_env.register

@@ -14,6 +14,7 @@ WHY_NOT = {
     "kl": "a server has no frozen reference beside the weights that learn",
     "entropy": "a server gives log-probabilities of the sampled tokens, not the distributions that they came from",
     "tis": "a server samples and trains with one set of weights, and what differs there it does not tell apart",
+    "dual": "the server's ppo has no dual clip",
 }
 """Features of a loss that a server lacks, with the reason."""
 
@@ -21,21 +22,15 @@ WHY_NOT = {
 def server_loss(loss: Loss, who: str) -> tuple[str, dict[str, float]]:
     """Return (loss_fn, loss_fn_config) of a server; raise PolicyError with a remedy if the server lacks the loss."""
     for name, why in WHY_NOT.items():
-        if getattr(loss, name):
+        if getattr(loss, name, None):
             raise PolicyError(f"{who}: {name}={getattr(loss, name)} is not possible: {why}; leave it out")
     if type(loss) is reinforce:
         return "cross_entropy", {}
     if type(loss) is not clipped:
-        raise PolicyError(
-            f"{who}: {type(loss).__name__} is a loss of your own, and a server runs its own losses alone; take "
-            "lab.clipped() or lab.reinforce(), or another back end"
-        )
-    if loss.dual is not None:
-        raise PolicyError(f"{who}: dual={loss.dual} is not possible: the server's ppo has no dual clip; leave it out")
+        own = f"{type(loss).__name__} is a loss of your own, and a server has only clipped and reinforce"
+        raise PolicyError(f"{who}: {own}; take one of them, or another back end")
     if loss.is_sequence_level:
-        raise PolicyError(
-            f"{who}: ratio={loss.ratio!r} is not possible: the server's ppo has a ratio per token; take ratio='token'"
-        )
+        raise PolicyError(f"{who}: ratio={loss.ratio!r} is not possible: the server's ppo has one per token")
     high = loss.low if loss.high is None else loss.high
     return "ppo", {"clip_low_threshold": 1 - loss.low, "clip_high_threshold": 1 + high}
 

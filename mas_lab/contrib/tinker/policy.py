@@ -7,44 +7,21 @@ its norm. Leaves out: the connection (`service`) and the losses of a server (`lo
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
 import torch
 from transformers import AutoTokenizer, GenerationConfig
 
 from mas_lab.backends.torch.encoding import AdapterBase, ChatPolicy
 from mas_lab.backends.torch.source import RECORD, Source, context_of, eos_ids, model_config, options_of, read_record
 from mas_lab.contrib.tinker.losses import data, server_loss
-from mas_lab.contrib.tinker.service import Service
+from mas_lab.contrib.tinker.service import Service, TinkerOptions
 from mas_lab.locks import ModelLock
-from mas_lab.losses import Loss, token_losses
+from mas_lab.losses import Loss
 from mas_lab.policy import Capabilities, Completion, PolicyError, PolicyRequest, Request, Sample, Tokens, WaveEngine
-
-
-@dataclass(frozen=True)
-class TinkerOptions:
-    """Options of a server."""
-
-    url: str = "http://127.0.0.1:8000"
-    """Address of the server."""
-    api_key: str | None = None
-    """Key of a hosted server. `None`: the environment variable TINKER_API_KEY. It is never written anywhere."""
-    model: str | None = None
-    """The server's name for the base model. `None`: its directory or hub id."""
-    betas: tuple[float, float] = (0.9, 0.999)
-    weight_decay: float = 0.0
-    clips: bool = False
-    """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
-    error."""
-    tolerance: float = 0.1
-    """Largest difference, in nats, between the log-probabilities of sampled tokens and those of the weights that learn;
-    the mean of a completion. Servers compute in bfloat16, where it is about 0.03."""
-    timeout_s: float = 900.0
-    """Seconds that one answer may take, including compilation."""
 
 
 class TinkerEngine(WaveEngine):
@@ -59,14 +36,14 @@ class TinkerEngine(WaveEngine):
 
     def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         """Return a completion per (policy, request), in order."""
-        for policy, request in requests:
+        for policy, _ in requests:
             policy.sync_weights()
-            policy.last_request = request
         calls = [partial(self._sample, policy.sampler, request) for policy, request in requests]
         found = self.service.ask("sample", *calls)
         return [self._completion(*one, answer.sequences[0]) for one, answer in zip(requests, found, strict=True)]
 
     def sync_weights(self, policy: Any) -> None:
+        """Let the server sample from the policy's present weights."""
         policy.sync_weights()
 
     def _sample(self, sampler: Any, request: Request) -> Any:
@@ -82,11 +59,8 @@ class TinkerEngine(WaveEngine):
     def _completion(self, policy: Any, request: Request, found: Any) -> Completion:
         """Return the sampled tokens, up to the token that completes a stop text."""
         ids, logprobs = list(found.tokens), found.logprobs
-        if not ids or logprobs is None or len(logprobs) != len(ids):
-            raise PolicyError(
-                f"policy {policy.name!r}: the server gave {len(ids)} tokens and {len(logprobs or ())} "
-                "log-probabilities; there is nothing to learn from"
-            )
+        if not ids or len(logprobs or ()) != len(ids):
+            raise PolicyError(f"policy {policy.name!r}: the server gave {len(ids)} tokens with logprobs={logprobs}")
         finish = "eos" if ids[-1] in self.eos else "length"
         for end in range(1, len(ids) + 1) if request.stop else ():
             if any(one in policy.decode(ids[:end]) for one in request.stop):
@@ -101,15 +75,13 @@ class TinkerBase(AdapterBase):
     def __init__(self, source: Source, adapters: int, rank: int, lr: float, seed: int, template: Any, **options: Any):
         self.source, self.size, self.rank, self.lr, self.seed = source, adapters, rank, lr, seed
         self.options, self.template, self.lock = options_of(TinkerOptions, options), dict(template or {}), ModelLock()
-        self.service = Service(self.options.url, self.options.api_key, self.options.timeout_s)
-        here, self.name = source.location(), self.options.model or source.location()
+        self.service, here = Service(self.options), source.location()
+        self.name = self.options.model or here
         found = self.service.of("tell what it has", self.service.client.get_server_capabilities)
         known = [model.model_name for model in found.supported_models]
         if self.name not in known:
-            raise PolicyError(
-                f"the Tinker server at {self.options.url} has no model {self.name!r}; it has {', '.join(known)}: say "
-                "which it is by model=, or start it with --base-model"
-            )
+            has = f"has no model {self.name!r}; it has {', '.join(known)}"
+            raise PolicyError(f"the Tinker server at {self.options.url} {has}: say by model= which it is")
         self.tokenizer = AutoTokenizer.from_pretrained(here, trust_remote_code=False)
         config = model_config(here)
         try:
@@ -119,14 +91,9 @@ class TinkerBase(AdapterBase):
         self.context, self.eos_ids = context_of(config), partial(eos_ids, self.tokenizer, ends)
         self.engine = TinkerEngine(self.service, self.eos_ids())
         self.policies: dict[str, TinkerPolicy] = {}
-        self.averages: bool | None = None
-        """True if the server's gradient is the average over sequences (SkyRL's jax), False if it is the sum (Tinker).
-        `None`: not tried yet."""
 
     def make(self, index: int, agent: str, rank: int | None = None) -> "TinkerPolicy":
-        """Make adapter `index` for `agent`."""
-        if rank not in (None, self.rank):
-            raise PolicyError(f"agent {agent!r} requests rank {rank}; a server's adapters have one rank, {self.rank}")
+        """Make adapter `index` for `agent`; all adapters of a server have one rank."""
         self.policies[agent] = TinkerPolicy(self, agent, index)
         return self.policies[agent]
 
@@ -135,18 +102,18 @@ class TinkerBase(AdapterBase):
         make = self.service.client.create_lora_training_client
         return self.service.of("make an adapter", make, self.name, rank=self.rank, seed=seed)
 
-    def averages_sequences(self) -> bool:
-        """Return True if the server averages over sequences: two copies of a sequence then do not double the norm."""
-        if self.averages is None:
-            client, token = self.new_client(self.seed), min(self.eos_ids())
-            sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
-            norms = []
-            for copies in (1, 2):
-                self.send(client, [sample] * copies, "cross_entropy", {}, 1.0)
-                norms.append(self.step(client, 0.0, None))
-            # Without a norm, assume the behaviour in Tinker's documentation.
-            self.averages = not np.isnan(norms).any() and norms[0] > 0 and norms[1] < 1.5 * norms[0]
-        return self.averages
+    @cached_property
+    def averages(self) -> bool:
+        """Return whether the gradient is the average over sequences (SkyRL's jax), or else their sum (Tinker).
+
+        If it is the average, two copies of a sequence do not double the norm. Without a norm, it is taken for the sum.
+        """
+        client, token, norms = self.new_client(self.seed), min(self.eos_ids()), []
+        sample = Sample((token, token), (token,), (0.0,), 1.0, 1.0, 1.0)
+        for copies in (1, 2):
+            self.send(client, [sample] * copies, "cross_entropy", {}, 1.0)
+            norms.append(self.step(client, 0.0, None))
+        return norms[1] < 1.5 * norms[0]
 
     def send(self, client: Any, samples: Sequence[Sample], name: str, config: dict, factor: float) -> list[Any]:
         """Call forward_backward and return the result of each sample."""
@@ -158,9 +125,8 @@ class TinkerBase(AdapterBase):
         """Call optim_step and return the gradient's norm as the server reports it, or NaN if it does not."""
         from tinker import types
 
-        beta1, beta2 = self.options.betas
-        adam = types.AdamParams(learning_rate=lr, beta1=beta1, beta2=beta2, eps=1e-8,
-                                weight_decay=self.options.weight_decay, grad_clip_norm=max_norm or 0.0)  # fmt: skip
+        bound = max_norm or 0.0
+        adam = types.AdamParams(learning_rate=lr, beta1=0.9, beta2=0.999, eps=1e-8, grad_clip_norm=bound)
         metrics = self.service.of("step", client.optim_step, adam).metrics or {}
         norms = [value for name, value in metrics.items() if name.rpartition("/")[2].startswith("grad_norm")]
         return float(norms[0]) if norms else float("nan")
@@ -173,56 +139,29 @@ class TinkerPolicy(ChatPolicy):
         self.shared, self.name, self.lr, self.version = base, name, base.lr, 0
         self.made_with = {"rank": base.rank, "seed": base.seed, "index": index}
         self.client = base.new_client(base.seed + index)
-        self.last_request: Request | None = None
         self.sampler, self._published = None, -1
         self._intact, self._pending = True, False
         """True if nothing is lost; True if samples of the next step have been sent."""
 
     model = property(lambda self: self.shared)
 
-    def __repr__(self) -> str:
-        where = self.shared.options.url
-        return f"TinkerPolicy(model={self.shared.name!r}, adapter={self.name!r}, lr={self.lr}, url={where!r})"
-
     # Sampling
 
     def sync_weights(self) -> None:
-        """Let the server sample from these weights, and prove it on one request.
-
-        The sampled tokens must have the log-probabilities that `forward` gives them. Raises PolicyError if they do not.
-        """
+        """Let the server sample from these weights; the column `mismatch` of `update` says whether it does."""
         self._require_intact()
-        if self._published == self.version:
-            return
-        publish = self.client.save_weights_and_get_sampling_client
-        self.sampler, self._published = self.shared.service.of("publish weights", publish), self.version
-        request = self.last_request
-        if request is None or request.temperature != 1:
-            return
-        drawn = self.engine.sample(self, [request])[0]
-        sample = Sample(request.prompt_ids, drawn.ids, drawn.logprobs, 1.0, 0.0, 0.0)
-        gap = (self.forward([sample]).logprobs_N - torch.tensor(drawn.logprobs)).abs().mean().item()
-        if not gap <= self.shared.options.tolerance:
-            self._published = -1
-            raise PolicyError(
-                f"policy {self.name!r}: stale weights: after publishing, log-probabilities of sampled tokens differ "
-                f"from those of the trained weights by {gap:.2g} (tolerance {self.shared.options.tolerance:.2g}); "
-                "publish once more, and if it happens again, the server samples from other weights than it trains"
-            )
+        if self._published != self.version:
+            publish = self.client.save_weights_and_get_sampling_client
+            self.sampler, self._published = self.shared.service.of("publish weights", publish), self.version
 
     # Learning
 
     @property
     def capabilities(self) -> Capabilities:
         """Return what the server can do."""
-        no_clipping = (
-            f"the Tinker server at {self.shared.options.url} may not clip (SkyRL 0.3 takes the bound and does nothing "
-            "with it); pass max_norm=None, or load_base(..., clips=True) where you know that it does, as the hosted one"
-        )
-        return Capabilities(
-            gradients=False, entropies=False, clipping=self.shared.options.clips, no_clipping=no_clipping,
-            device=self.shared.options.url,
-        )  # fmt: skip
+        where, clips = self.shared.options.url, self.shared.options.clips
+        why = f"the Tinker server at {where} may not clip: pass max_norm=None, or load_base(..., clips=True) if it does"
+        return Capabilities(gradients=False, entropies=False, clipping=clips, no_clipping=why, device=where)
 
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return the log-probability of each token by the server's forward; it gives no entropies."""
@@ -240,21 +179,13 @@ class TinkerPolicy(ChatPolicy):
         name, config = server_loss(loss, f"policy {self.name!r}, backend 'tinker'")
         if not samples:
             return Tokens(*[torch.zeros(0)] * 3)
-        tempered = [one.temperature for one in samples if one.temperature != 1]
-        if tempered:
-            raise PolicyError(
-                f"policy {self.name!r}: a row was sampled at temperature {tempered[0]:g}, and a Tinker server trains "
-                "the distribution of temperature 1; have the team sample at 1"
-            )
-        factor = float(len(samples)) if self.shared.averages_sequences() else 1.0
+        if tempered := [one.temperature for one in samples if one.temperature != 1]:
+            message = f"a row was sampled at temperature {tempered[0]:g}, and a Tinker server trains at 1"
+            raise PolicyError(f"policy {self.name!r}: {message}; have the team sample at 1")
+        factor = float(len(samples)) if self.shared.averages else 1.0
         self._pending = True
         logprobs_N = _logprobs(self.shared.send(self.client, samples, name, config, factor), samples)
-        old_N = torch.tensor([float(value) for one in samples for value in one.logprobs])
-        advantages_N = torch.tensor(np.concatenate([one.advantages_T for one in samples]), dtype=torch.float32)
-        row_N = torch.from_numpy(np.repeat(np.arange(len(samples)), [len(one.completion_ids) for one in samples]))
-        unknown_N = torch.full_like(logprobs_N, float("nan"))
-        losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, row_N, unknown_N, None)
-        return Tokens(logprobs_N, unknown_N, losses_N)
+        return Tokens(logprobs_N, torch.full_like(logprobs_N, float("nan")), -logprobs_N)  # losses: are they finite?
 
     def optim_step(self, max_norm: float | None, lr_scale: float = 1.0) -> tuple[float, float]:
         """Call optim_step at `lr * lr_scale`; return the server's norm of the gradient before and after clipping."""
@@ -281,11 +212,8 @@ class TinkerPolicy(ChatPolicy):
 
     def gradients(self, *_: Any) -> NoReturn:
         """Raise PolicyError: the gradient lies on the server."""
-        raise PolicyError(
-            f"policy {self.name!r}: the gradient lies on the Tinker server, which returns its norm alone. "
-            "SpikeInspector marks spikes by the norms of the agents, and opens none; shares of samples and tokens need "
-            "a back end whose weights are here"
-        )
+        message = "the gradient lies on the Tinker server, which returns its norm alone; shares need another back end"
+        raise PolicyError(f"policy {self.name!r}: {message}")
 
     gradient_norm = directional_derivatives = gradients
 
@@ -293,9 +221,8 @@ class TinkerPolicy(ChatPolicy):
 
     def describe(self) -> dict[str, Any]:
         """Return a description of this policy; two policies with equal descriptions may swap states."""
-        base, options = self.shared, asdict(self.shared.options)
-        for option in ("url", "api_key", "timeout_s"):  # they may differ on another machine
-            del options[option]
+        base = self.shared  # address, key and patience may differ on another machine
+        options = {"model": base.options.model, "clips": base.options.clips}
         return {"backend": "tinker", "source": asdict(base.source), "template": base.template, "lr": self.lr,
                 "lora": self.made_with, "options": options, "name": self.name}  # fmt: skip
 
@@ -305,13 +232,12 @@ class TinkerPolicy(ChatPolicy):
         The weights stay on the server, so a checkpoint lives only as long as the server's storage.
         """
         self._require_intact()
-        directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
+        (folder := Path(directory)).mkdir(parents=True, exist_ok=True)
         name = f"{self.name}-{self.version}-{secrets.token_hex(4)}"
         path = self.shared.service.of("save", self.client.save_state, name).path
         record = self.describe() | {"state": path, "url": self.shared.options.url, "adapters": self.shared.size}
-        (directory / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
-        self.tokenizer.save_pretrained(directory)
+        (folder / RECORD).write_text(json.dumps(record, indent=1), encoding="utf-8")
+        self.tokenizer.save_pretrained(folder)
 
     def load(self, directory: Path) -> None:
         """Load the state that `save` named, if the server still has it."""

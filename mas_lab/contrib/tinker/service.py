@@ -1,51 +1,62 @@
 """The connection to a Tinker-compatible server: calls with a time limit, and errors that name the server.
 
-Leaves out: the calls themselves (`policy`, `engine`).
+Leaves out: the calls themselves (`policy`).
 """
 
 import os
 import time
 from collections.abc import Callable
-from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from typing import Any
-
-import httpx
 
 from mas_lab.policy import PolicyError
 
 SLICE, LOST = 5.0, 20.0
 """Seconds of waiting after which we check that the server is there; seconds that it may take to say so."""
-LOCAL_KEY = "tml-local"
-"""The SDK requires a key; your own server does not read it."""
+
+
+@dataclass(frozen=True)
+class TinkerOptions:
+    """Options of a server."""
+
+    url: str = "http://127.0.0.1:8000"
+    """Address of the server."""
+    api_key: str | None = None
+    """Key of a hosted server. `None`: the environment variable TINKER_API_KEY. It is never written anywhere."""
+    model: str | None = None
+    """The server's name for the base model. `None`: its directory or hub id."""
+    clips: bool = False
+    """True if the server clips by AdamParams.grad_clip_norm. The hosted one does. SkyRL 0.3 does not, and gives no
+    error."""
+    timeout_s: float = 900.0
+    """Seconds that one answer may take, including compilation."""
 
 
 class Service:
-    """A server at `url`; PolicyError says what to do if none answers or its version does not fit."""
+    """A server; PolicyError says what to do if none answers or its version does not fit."""
 
-    def __init__(self, url: str, api_key: str | None, timeout_s: float):
+    def __init__(self, options: TinkerOptions):
         try:
             import tinker
         except ImportError as error:
-            raise PolicyError(
-                "backend='tinker' needs the SDK: pip install 'mas-lab[tinker]', whose versions fit SkyRL 0.3"
-            ) from error
-        self.url, self.timeout_s = url, timeout_s
+            raise PolicyError("backend='tinker' needs the SDK: pip install 'mas-lab[tinker]'") from error
+        self.url, self.timeout_s = options.url, options.timeout_s
         self.require("connect")
-        key = api_key or os.environ.get("TINKER_API_KEY") or LOCAL_KEY
-        self.client = self.of("connect", tinker.ServiceClient, base_url=url, api_key=key)
+        key = options.api_key or os.environ.get("TINKER_API_KEY") or "tml-local"  # which your own server does not read
+        self.client = self.of("connect", tinker.ServiceClient, base_url=self.url, api_key=key)
 
     def require(self, what: str) -> None:
         """Raise PolicyError if no server answers."""
+        import httpx
+
         with suppress(httpx.HTTPError):
             if httpx.get(f"{self.url.rstrip('/')}/api/v1/healthz", timeout=LOST).is_success:
                 return
         raise PolicyError(
             f"no Tinker server answers at {self.url} (to {what}); start it, or give its address: load_base(..., "
-            "backend='tinker', url='http://127.0.0.1:8000'). A run goes on from its last checkpoint when the server is "
-            "back"
+            "backend='tinker', url='http://127.0.0.1:8000'). A run goes on from its last checkpoint when it is back"
         )
 
     def of(self, what: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
@@ -63,8 +74,7 @@ class Service:
             self.require(what)
             raise PolicyError(
                 f"the Tinker server at {self.url} did not {what}: {type(error).__name__}: {error}. If this is about a "
-                f"form that it does not know, its version and the SDK's (tinker {version('tinker')}) do not fit: "
-                "docs/cluster.md has pairs that do"
+                "form that it does not know, take a version of the SDK that fits the server: docs/cluster.md has pairs"
             ) from error
 
     def _wait(self, what: str, future: Any) -> Any:
@@ -72,9 +82,6 @@ class Service:
         while time.monotonic() < end:
             try:
                 return future.result(timeout=SLICE)
-            except (TimeoutError, FutureTimeout):
+            except TimeoutError:
                 self.require(what)
-        raise PolicyError(
-            f"the Tinker server at {self.url} has taken more than timeout_s={self.timeout_s:g} seconds to {what}; give "
-            "it more, or look at its log"
-        )
+        raise PolicyError(f"the Tinker server at {self.url} took more than timeout_s={self.timeout_s:g} s to {what}")

@@ -1,7 +1,7 @@
-"""A folder that `export(run, folder, to="verl")` wrote, opened beside verl, whose engine samples the tokens.
+"""A folder that `verl.export(run, folder)` wrote, opened beside verl, whose engine samples the tokens.
 
 The env and the plan belong to the kit. Token ids go out, the sampled ids come back, and no text is encoded again.
-Leaves out: how the folder is written (`export`), and verl's interfaces (`verl`).
+Leaves out: how the folder is written (`writer`), and verl's interfaces (`extensions`).
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.backends.torch.encoding import encode
 from mas_lab.cells.driver import Runner
 from mas_lab.cells.episode import EpisodeState, Plan
 from mas_lab.env import Env, Message, Task, spec, with_max_turns
@@ -26,7 +27,7 @@ from mas_lab.tasks import make_env
 from mas_lab.tasks.own import own_env
 from mas_lab.team import Sampling, Team
 
-FILE, BATCH, BRIDGE = "hand_over.json", "batch.parquet", "mas_lab_bridge"
+FILE, BATCH = "hand_over.json", "batch.parquet"
 CLOSE = 1e-6
 """Tolerance for an advantage, relative to the recorded one if its magnitude is above 1."""
 Speak = Callable[[Request], Awaitable[Completion]]
@@ -40,16 +41,12 @@ class HandOverError(ValueError):
 
 
 class VerlFolder:
-    """Recipe, env and team settings of a folder.
-
-    An env of a user's own is imported by its name, like the folder's bridge file.
-    """
+    """Recipe, env and team settings of a folder; an env of a user's own is imported by its name."""
 
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         data = read_json(self.folder / FILE)
-        name, options = data["env"]["name"], {key: one for key, one in data["env"].items() if key != "name"}
-        env = own_env(name, self.folder, **options) if ":" in name else make_env(name, **options)
+        env = own_env(folder=self.folder, **data["env"]) if ":" in data["env"]["name"] else make_env(**data["env"])
         if spec(env) != data["env"]:
             raise HandOverError(f"{self.folder / FILE} was made for env {data['env']}, and this one is {spec(env)}")
         self.env = with_max_turns(env, data["max_turns"])
@@ -57,6 +54,8 @@ class VerlFolder:
         self.sampling = {agent: Sampling(**one) for agent, one in data["sampling"].items()}
         self.frozen, self.template, self.seed = tuple(data["frozen"]), data["template"], data["seed"]
         self.minibatches = data["minibatches"]
+        self.rows: Sequence[Mapping[str, Any] | None] | None = None
+        """The rows of verl's batch, `None` for padding, until the estimator has taken them."""
 
     async def play(
         self, task: str, session: Any, occasion: str, speak: Speak, tokenizer: Any, context: int
@@ -107,10 +106,8 @@ class VerlFolder:
         worst = int(missed.argmax())
         if not missed[worst] <= CLOSE * max(1.0, abs(float(recorded["advantage"].iloc[worst]))):
             row = recorded.iloc[worst]
-            raise HandOverError(
-                f"{self.folder / BATCH}: row {worst} (task {row['task']!r}, agent {row['agent']!r}) has the advantage "
-                f"{row['advantage']!r}, and here it is {found[worst]!r}; do not train: the recipe would be another one"
-            )
+            who = f"{self.folder / BATCH}: row {worst} (task {row['task']!r}, agent {row['agent']!r})"
+            raise HandOverError(f"{who} has the advantage {row['advantage']!r}, here {found[worst]!r}; do not train")
         return f"{len(recorded)} advantages are those that were recorded; the largest difference is {missed[worst]:.1e}"
 
 
@@ -138,12 +135,7 @@ class Speaker:
         self.loop = asyncio.get_running_loop()
         self.futures: dict[int, Future[Completion]] = {}
 
-    def encode(self, messages: Sequence[Message]) -> list[int]:
-        return self.encode_all([messages])[0]
-
     def encode_all(self, chats: Sequence[Sequence[Message]]) -> list[list[int]]:
-        from mas_lab.backends.torch.encoding import encode
-
         return encode(self.tokenizer, chats, self.template, self.name)
 
     def submit(self, policy: Policy, requests: Sequence[Request]) -> list[int]:
@@ -157,9 +149,7 @@ class Speaker:
         return [(id(answer), self.futures.pop(id(answer)).result()) for answer in done]
 
     def cancel(self, tickets: Iterable[int]) -> None:
-        for ticket in tickets:
-            if ticket in self.futures:
-                self.futures.pop(ticket).cancel()
+        """Do nothing: `play` cancels what is left when its episode ends."""
 
 
 async def play(

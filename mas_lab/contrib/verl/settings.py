@@ -1,20 +1,23 @@
-"""A run's recipe and settings in the terms of verl, the reasons for refusals, and the texts of the folder.
+"""A run's recipe and settings in the terms of verl, the reasons for refusals, and the README of the folder.
 
-Leaves out: the folder around them (`export`).
+Leaves out: the folder around them (`writer`).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mas_lab.contrib.verl.reader import BRIDGE, CLOSE
+from mas_lab.contrib.verl.reader import CLOSE
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.recipes import Recipe
 from mas_lab.train.settings import Settings
 
 NAME = "mas_lab"
 """Name under which our extensions are registered in verl."""
+FOLDER, MODEL = "MAS_LAB_FOLDER", "MAS_LAB_MODEL"
+"""Environment variables that name the folder and the weights."""
+EXTENSIONS = "mas_lab.contrib.verl.extensions"
 NEVER = 1e9
 """Bound that never acts, such as a dual clip, since verl has no value that means none."""
 AGGREGATES = {"token": "token-mean", "turn": "seq-mean-token-mean", "sum": "seq-mean-token-sum"}
@@ -38,52 +41,39 @@ class RunFacts:
     def policy(self) -> Mapping[str, Any]:
         return next(iter(self.policies.values()))
 
-    @property
-    def model(self) -> str:
-        """Return the hub id of the weights; empty if they are not from the hub."""
-        source = self.policy["source"]
-        return source["name"] if source["kind"] == "hub" and HUB_ID.fullmatch(source["name"]) else ""
 
-
-def refusals(facts: RunFacts) -> Iterator[str]:
-    """Yield the reasons against handing the run over, a sentence each."""
-    recipe, rounds = facts.recipe, facts.settings.rounds
-    if facts.curriculum is not None:
-        yield "its tasks are drawn by a curriculum, and a folder holds them drawn"
-    if len(facts.policies) > 1:
-        yield f"its team has {len(facts.policies)} policies ({', '.join(facts.policies)}), and verl trains one"
-    if len({one["temperature"] for one in facts.sampling.values()}) > 1:
-        yield "its agents sample at different temperatures, and verl takes log-probabilities at one"
-    for place in ("plan", "credit", "center", "select"):
-        if hasattr(getattr(recipe, place), "after"):
-            yield f"its {place}, {getattr(recipe, place)!r}, learns from step to step, which verl does not keep"
-    for place in ("credit", "center", "scale"):
-        if getattr(getattr(recipe, place), "needs_team", False):
-            yield f"its {place}, {getattr(recipe, place)!r}, needs the team, which verl does not show"
-    if facts.settings.learn is not None:
-        yield f"learn={facts.settings.learn!r} trains agents in stages, and verl trains one policy all the time"
-    if rounds > 1:
-        yield f"rounds={rounds} draws more tasks until enough rows are selected; verl draws its tasks once"
-    if type(recipe.loss) not in (clipped, reinforce):
-        yield f"its loss, {type(recipe.loss).__name__}, is none that verl has"
-    elif getattr(recipe.loss, "ratio", "token") == "action":
-        yield "clipped(ratio='action') takes one ratio per action, by the sum of its tokens, which verl has not"
-    if recipe.select is not None:
-        yield f"select={recipe.select!r}: verl keeps every row in its means, trained on or not"
-    if recipe.aggregate not in AGGREGATES:
-        yield f"aggregate={recipe.aggregate!r}: verl knows no agents; take one of {', '.join(AGGREGATES)}"
+def refusals(facts: RunFacts) -> list[str]:
+    """Return the reasons against handing the run over, a sentence each."""
+    recipe, settings, loss, mean = facts.recipe, facts.settings, facts.recipe.loss, facts.recipe.aggregate
+    warmth = {one["temperature"] for one in facts.sampling.values()}
+    told = {
+        "its tasks are drawn by a curriculum, and a folder holds them drawn": facts.curriculum is not None,
+        f"it has the policies {', '.join(facts.policies)}, and verl trains one": len(facts.policies) > 1,
+        "its agents sample at different temperatures, and verl takes log-probabilities at one": len(warmth) > 1,
+        f"learn={settings.learn!r} trains agents in stages, and verl trains one policy": settings.learn is not None,
+        f"rounds={settings.rounds} draws more tasks until enough rows are selected": settings.rounds > 1,
+        f"its loss, {type(loss).__name__}, is none that verl has": type(loss) not in (clipped, reinforce),
+        "ratio='action' takes one ratio per action, which verl has not": getattr(loss, "ratio", "") == "action",
+        f"select={recipe.select!r}: verl keeps every row in its means, trained on or not": recipe.select is not None,
+        f"aggregate={mean!r}: verl knows no agents; take one of {', '.join(AGGREGATES)}": mean not in AGGREGATES,
+    }
+    for place, part in vars(recipe).items():
+        told[f"its {place}, {part!r}, learns from step to step, which verl does not keep"] = hasattr(part, "after")
+        told[f"its {place}, {part!r}, needs the team, which verl does not show"] = getattr(part, "needs_team", False)
+    return [reason for reason, holds in told.items() if holds]
 
 
 def verl_settings(facts: RunFacts) -> dict[str, Any]:
     """Return the content of verl.yaml, which stands on top of verl's own defaults."""
-    recipe, settings = facts.recipe, facts.settings
-    environment = {"VERL_USE_EXTERNAL_MODULES": BRIDGE, "PYTHONPATH": "${oc.env:PYTHONPATH}"}
-    adapter, correction = {}, {}
+    recipe, settings, source = facts.recipe, facts.settings, facts.policy["source"]
+    adapter, correction, hub = {}, {}, source["kind"] == "hub" and HUB_ID.fullmatch(source["name"])
     if lora := facts.policy["lora"]:
         alpha = facts.policy["options"].get("alpha", 2.0)
         adapter = {"lora_rank": lora["rank"], "lora_alpha": alpha * lora["rank"]}
     if recipe.loss.tis is not None:
         correction = {"rollout_correction": {"rollout_is": "token", "rollout_is_threshold": recipe.loss.tis}}
+    environment = {"VERL_USE_EXTERNAL_MODULES": EXTENSIONS, FOLDER: f"${{oc.env:{FOLDER}}}",
+                   "PYTHONPATH": "${oc.env:PYTHONPATH,''}"}  # fmt: skip
     return {
         "hydra": {"searchpath": ["pkg://verl.trainer.config"]},
         "defaults": ["ppo_trainer", "_self_"],
@@ -91,34 +81,24 @@ def verl_settings(facts: RunFacts) -> dict[str, Any]:
         # A recipe reads the env's rewards as they are, without a KL penalty in them.
         "algorithm": {"adv_estimator": NAME, "use_kl_in_reward": False, **correction},
         "ray_kwargs": {"ray_init": {"runtime_env": {"env_vars": environment}}},
-        "data": {
-            "train_files": "${oc.env:MAS_LAB_FOLDER}/train.parquet",
-            "val_files": "${oc.env:MAS_LAB_FOLDER}/test.parquet",
-            "train_batch_size": settings.tasks,
-            "shuffle": False,  # in the order in which they were drawn
-            "filter_overlong_prompts": False,  # the first prompt is not the longest
-            "max_prompt_length": facts.prompt,
-            "max_response_length": facts.answer,
+        "data": {  # in the order in which tasks were drawn; the first prompt is not the longest
+            "train_files": f"${{oc.env:{FOLDER}}}/train.parquet", "val_files": f"${{oc.env:{FOLDER}}}/test.parquet",
+            "train_batch_size": settings.tasks, "shuffle": False, "filter_overlong_prompts": False,
+            "max_prompt_length": facts.prompt, "max_response_length": facts.answer,
         },
         "actor_rollout_ref": {
-            "model": {"path": facts.model or "${oc.env:MAS_LAB_MODEL}", **adapter},
+            "model": {"path": source["name"] if hub else f"${{oc.env:{MODEL}}}", **adapter},
             "rollout": {
-                "agent": {"default_agent_loop": NAME},
-                "n": recipe.plan.instances,
+                "agent": {"default_agent_loop": NAME}, "n": recipe.plan.instances, "calculate_log_probs": True,
                 "temperature": next(iter(facts.sampling.values()))["temperature"],
-                "calculate_log_probs": True,
             },
-            "actor": {
-                "ppo_mini_batch_size": max(1, settings.tasks // settings.minibatches),  # our trainer sets it by batch
-                "ppo_epochs": settings.epochs,
-                "shuffle": False,
-                "optim": {"lr": facts.policy["lr"]},
-                "grad_clip": settings.max_norm or NEVER,
-                "loss_agg_mode": AGGREGATES[recipe.aggregate],
-                **_loss(recipe.loss),
+            "actor": {  # our trainer sets the size of a minibatch by the batch
+                "ppo_mini_batch_size": max(1, settings.tasks // settings.minibatches), "ppo_epochs": settings.epochs,
+                "shuffle": False, "optim": {"lr": facts.policy["lr"]}, "grad_clip": settings.max_norm or NEVER,
+                "loss_agg_mode": AGGREGATES[recipe.aggregate], **_loss(recipe.loss),
             },
         },
-    }
+    }  # fmt: skip
 
 
 def _loss(loss: Loss) -> dict[str, Any]:
@@ -127,47 +107,23 @@ def _loss(loss: Loss) -> dict[str, Any]:
         shared |= {"kl_loss_coef": loss.kl, "kl_loss_type": "low_var_kl"}  # verl's name of k3
     if not isinstance(loss, clipped):
         return {"policy_loss": {"loss_mode": "gpg"}, **shared}
-    return {
-        "policy_loss": {"loss_mode": "gspo" if loss.ratio == "sequence" else "vanilla"},
-        "clip_ratio": loss.low,
-        "clip_ratio_low": loss.low,
-        "clip_ratio_high": loss.low if loss.high is None else loss.high,
-        "clip_ratio_c": loss.dual or NEVER,
-        **shared,
-    }
+    high = loss.low if loss.high is None else loss.high
+    return {"policy_loss": {"loss_mode": "gspo" if loss.ratio == "sequence" else "vanilla"}, "clip_ratio": loss.low,
+            "clip_ratio_low": loss.low, "clip_ratio_high": high, "clip_ratio_c": loss.dual or NEVER,
+            **shared}  # fmt: skip
 
 
-BRIDGE_FILE = '''"""What verl imports: the env and the recipe of this folder, in mas_lab's own code."""
+def readme(facts: RunFacts, env: str, rows: int) -> str:
+    """Return the README: the commands, and what to read; `rows` is the number of recorded rows."""
+    return f"""# A run of mas_lab, for verl 0.9.1
 
-from pathlib import Path
-
-from mas_lab.contrib.verl import extensions
-
-extensions.connect(Path(__file__).parent)  # VERL_USE_EXTERNAL_MODULES has every worker do so
-check = extensions.check
-'''
-
-
-def readme(facts: RunFacts, env: str, rows: int, steps: int) -> str:
-    """Return the README: the files, the commands, and the differences from the run.
-
-    `env` is the name of the env, `rows` the size of the recorded batch, and `steps` the number of steps of the run.
-    """
-    own = f", and so is the module of the env `{env}`" if ":" in env else ""
-    return f"""# A run of mas_lab, for verl
-
-Recipe `{facts.recipe.name}`, written against verl 0.9.1. Model: {facts.model or "the run's, in Hugging Face format"}.
-
-It holds the tasks of {steps} steps, and the {rows} rows of the last one, for which verl must give the recorded
-advantages to {CLOSE:g}. mas_lab is to be installed beside verl{own}.
+Recipe `{facts.recipe.name}` on `{env}`. verl must give the {rows} recorded rows their advantages, to {CLOSE:g}.
+Install mas_lab beside verl. An env of your own must be on PYTHONPATH, or its file in this folder. The learning rate is
+constant there; the run's schedule was {facts.settings.schedule!r}. docs/hand_over.md of mas_lab says what else differs.
 
 ```sh
-export MAS_LAB_FOLDER="$PWD" MAS_LAB_MODEL=/path/to/model PYTHONPATH="$PWD:$PYTHONPATH"
-export VERL_USE_EXTERNAL_MODULES={BRIDGE}
-python -c "import {BRIDGE}; print({BRIDGE}.check())"     # first: the advantages are those of the run
+export {FOLDER}="$PWD" {MODEL}=/path/to/model VERL_USE_EXTERNAL_MODULES={EXTENSIONS}
+python -c "from {EXTENSIONS} import check; print(check())"     # first: the advantages are those of the run
 python -m verl.trainer.main_ppo --config-path "$PWD" --config-name verl trainer.n_gpus_per_node=8
 ```
-
-The draws and the optimizer's other settings are verl's own. The learning rate is constant there; the run's schedule was
-{facts.settings.schedule!r}. docs/hand_over.md of mas_lab says what else is not the same, and what was tried.
 """

@@ -9,8 +9,7 @@ import plain_agents as plain
 import pytest
 from talking import call, last, team_of
 
-import mas_lab as lab
-from mas_lab.contrib.programs.program import ProgramWarning
+from mas_lab.contrib import programs
 
 TASKS = [{"problem": "1 + 2", "gold": "3"}, {"problem": "40 + 2", "gold": "42"}, {"problem": "5 + 5", "gold": "10"}]
 
@@ -73,11 +72,12 @@ CLIENTS = {
 }
 
 
-def played(program, team, tasks, **limits):
+def played(program, reply):
     """Return the sorted table of a program, none of whose episodes fails, and what its tools worked out."""
     plain.RAN.clear()
-    with warnings.catch_warnings(action="error", category=ProgramWarning):
-        turns = lab.play(program, team, tasks, n=4, seed=1, patience_s=60, **limits)
+    with warnings.catch_warnings(action="error", category=programs.ProgramWarning):
+        team = team_of(reply, *plain.AGENTS)
+        turns = programs.play(program, team, TASKS, n=4, seed=1, patience_s=60, max_tokens=200)
     return turns.sort_values(["episode", "depth"], ignore_index=True), sorted(plain.RAN)
 
 
@@ -86,24 +86,7 @@ def played(program, team, tasks, **limits):
 def test_a_framework_gets_what_the_same_calls_in_plain_python_get(program):
     package, same, reply = CLIENTS[program]
     pytest.importorskip(package, reason="make clients installs it")
-    (turns, ran), (expected, expected_ran) = (
-        played(each, team_of(reply, *plain.AGENTS), TASKS, max_tokens=200) for each in (program, same)
-    )
+    (turns, ran), (expected, expected_ran) = (played(each, reply) for each in (program, same))
     pd.testing.assert_frame_equal(turns, expected, check_exact=True)
     assert ran == expected_ran and bool(ran) == turns["prompt"].str.contains("calculator").any()
     assert 0 < turns["team_reward"].sum() < len(TASKS) * 4
-
-
-@pytest.mark.slow
-def test_a_graph_of_sampled_calls_gets_what_plain_python_gets():
-    pytest.importorskip("langchain", reason="make clients installs it")
-    env = lab.make_env("calculator")
-    (turns, ran), (expected, expected_ran) = (
-        played(
-            each, lab.Team.shared(lab.load_policy("calculator"), env.agents), env.tasks(8, "train", 0), max_tokens=32
-        )
-        for each in (real.langgraph_chain, plain.langgraph_chain)
-    )
-    pd.testing.assert_frame_equal(turns, expected, check_exact=True)
-    assert ran == expected_ran and {"ok", "none"} < set(turns["call_status"])
-    assert 0 < turns["team_reward"].sum() < 8 * 4

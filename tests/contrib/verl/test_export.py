@@ -1,6 +1,6 @@
 """A run handed over: what the folder holds, what is refused, and an episode that another engine samples.
 
-These are the tests of `export`, `reader` and `settings`.
+These are the tests of `writer`, `reader` and `settings`.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from small import AGENTS, Relay, make_team, recorded
 
 import mas_lab as lab
 from mas_lab import __main__ as cli
+from mas_lab.contrib import verl
 from mas_lab.contrib.verl.reader import HandOverError, Speaker, VerlFolder, completion, play, recorded_rows
 from mas_lab.contrib.verl.settings import RunFacts, refusals, verl_settings
 from mas_lab.describe import describe
@@ -33,7 +34,7 @@ def run(models, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def folder(run, tmp_path_factory):
-    return lab.export(run, tmp_path_factory.mktemp("out") / "verl", to="verl", env=Relay())
+    return verl.export(run, tmp_path_factory.mktemp("out") / "verl", env=Relay())
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def handed(folder):
 
 def test_the_folder_holds_the_run(folder, handed, run):
     whole = lab.load_run(run)
-    names = {"hand_over.json", "batch.parquet", "train.parquet", "test.parquet", "mas_lab_bridge.py"}
+    names = {"hand_over.json", "batch.parquet", "train.parquet", "test.parquet"}
     assert {path.name for path in folder.iterdir()} == names | {"README.md", "verl.yaml"}
     said = json.loads((folder / "hand_over.json").read_text(encoding="utf-8"))
     assert from_data(said["recipe"]) == handed.recipe == RECIPE
@@ -93,54 +94,27 @@ def test_an_episode_that_another_engine_samples_is_a_rollouts(models, plan, toge
     pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
-def test_an_instance_of_a_handed_task_is_judged_as_by_the_cells(folder, handed, models):
-    policy, rows = make_team("shared", models)["asker"], []
-    for cell in pd.read_parquet(folder / "train.parquet")["extra_info"]:
-        for session in range(3):
-            episode = handed.play(cell["task"], session, "u", speaking(policy), policy.tokenizer, policy.context)
-            rows += asyncio.run(episode)
-    expected = RECIPE.advantages(pd.DataFrame(rows).assign(step=0).drop(columns="occasion"))
-    assert set(expected["agent"]) == set(AGENTS) and expected["episode"].nunique() == 12
-    assert handed.advantages(rows)["advantage"].tolist() == expected["advantage"].tolist()
-
-
-def episode_of(policy, speak, number=0):
-    """An episode of `Relay` whose completions `speak` samples, and its speaker."""
-    task, speaker = Relay().tasks(2, "train", seed=0)[number], Speaker(speak, policy.tokenizer, {}, 64)
-    return play(Relay(), task, task.id, lab.episodes(1), speaker, dict.fromkeys(AGENTS, lab.Sampling())), speaker
-
-
-def test_what_a_sampler_raises_ends_the_episode_alone(models):
-    policy, calls = make_team("shared", models)["asker"], []
+@pytest.mark.parametrize("ends", ["by an error", "by its caller"])
+def test_an_episode_that_is_broken_off_ends_its_requests_and_no_other_episode(models, ends):
+    policy, asked = make_team("shared", models)["asker"], []
 
     async def broken(request):
-        if len(calls) > 1:
+        asked.append(asyncio.current_task())
+        if ends == "by an error" and len(asked) > 1:
             raise PolicyError("gone")
-        return await speaking(policy, calls)(request)
+        return await (speaking(policy)(request) if ends == "by an error" else asyncio.sleep(60))
+
+    def episode(speak, number):
+        task, speaker = Relay().tasks(2, "train", seed=0)[number], Speaker(speak, policy.tokenizer, {}, 64)
+        return play(Relay(), task, task.id, lab.episodes(1), speaker, dict.fromkeys(AGENTS, lab.Sampling()))
 
     async def both():
-        plays = [episode_of(policy, one, number)[0] for number, one in enumerate((broken, speaking(policy)))]
-        return await asyncio.gather(*plays, return_exceptions=True)
+        first = asyncio.wait_for(episode(broken, 0), 20 if ends == "by an error" else 1)
+        return await asyncio.gather(first, episode(speaking(policy), 1), return_exceptions=True)
 
     first, second = asyncio.run(both())
-    assert isinstance(first, lab.RolloutError) and "gone" in str(first) and len(second) >= 2
-
-
-def test_a_cancelled_episode_ends_its_thread_and_its_requests(models):
-    asked = []
-
-    async def never(request):
-        asked.append(asyncio.current_task())
-        await asyncio.sleep(60)
-
-    async def cancelled():
-        played, speaker = episode_of(make_team("shared", models)["asker"], never)
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(played, 1)
-        await asyncio.sleep(0.5)
-        assert asked and all(one.cancelled() for one in asked) and not speaker.futures
-
-    asyncio.run(cancelled())
+    assert isinstance(first, lab.RolloutError if ends == "by an error" else TimeoutError) and len(second) >= 2
+    assert "gone" in str(first) if ends == "by an error" else all(one.cancelled() for one in asked)
 
 
 def test_a_completion_says_how_it_ended(models):
@@ -156,13 +130,13 @@ def test_a_completion_says_how_it_ended(models):
 
 
 POLICY = {"lr": 1e-5, "lora": None, "source": {"kind": "hub", "name": "a/b"}, "options": {"alpha": 2.0}}
+ONE = {"shared": POLICY}
+WARM = {"doer": {"temperature": 0.8}}
 
 
-def asked(recipe=None, policy=None, curriculum=None, **settings):
-    return RunFacts(
-        RECIPE.replace(**(recipe or {})), lab.Settings(tasks=4, **settings), {"shared": {**POLICY, **(policy or {})}},
-        {"doer": {"temperature": 0.8}}, 20, 5, curriculum,
-    )  # fmt: skip
+def asked(recipe=None, policies=ONE, sampling=WARM, curriculum=None, **settings):
+    settings = lab.Settings(tasks=4, **settings)
+    return RunFacts(RECIPE.replace(**(recipe or {})), settings, policies, sampling, 20, 5, curriculum)
 
 
 class Own(lab.Loss):
@@ -176,22 +150,21 @@ class NeedsTeam:
         return turns["credit"]
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
-        ({"recipe": {"center": NeedsTeam()}}, "its center, .* needs the team"),
-        ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
-        ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
-        ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
-        ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
-        ({"rounds": 3}, "rounds=3 draws more tasks"),
-        ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
-        ({"curriculum": "mine"}, "drawn by a curriculum"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "reason"), [
+    ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
+    ({"recipe": {"center": NeedsTeam()}}, "its center, .* needs the team"),
+    ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
+    ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
+    ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
+    ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
+    ({"rounds": 3}, "rounds=3 draws more tasks"),
+    ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
+    ({"curriculum": "mine"}, "drawn by a curriculum"),
+    ({"policies": ONE | {"own": POLICY}}, "has the policies shared, own, and verl trains one"),
+    ({"sampling": WARM | {"asker": {"temperature": 1.0}}}, "different temperatures"),
+])  # fmt: skip
 def test_what_verl_lacks_is_refused_with_the_reason(changed, reason):
-    assert not list(refusals(asked()))
+    assert not refusals(asked())
     [why] = refusals(asked(**changed))
     assert re.search(reason, why)
 
@@ -205,9 +178,9 @@ def test_verls_configuration_says_recipe_and_settings(folder):
     assert actor["optim"] == {"lr": 0.01} and said["data"]["max_response_length"] == 3
     assert said["actor_rollout_ref"]["rollout"]["n"] == 3 and said["data"]["train_batch_size"] == 2
     assert said["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
-    model = verl_settings(asked(policy={"lora": {"rank": 8}}))["actor_rollout_ref"]["model"]
+    model = verl_settings(asked(policies={"shared": POLICY | {"lora": {"rank": 8}}}))["actor_rollout_ref"]["model"]
     assert model == {"path": "a/b", "lora_rank": 8, "lora_alpha": 16}
-    hostile = asked(policy={"source": {"kind": "hub", "name": "${oc.env:HOME}"}})
+    hostile = asked(policies={"shared": POLICY | {"source": {"kind": "hub", "name": "${oc.env:HOME}"}}})
     assert verl_settings(hostile)["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
     said = verl_settings(asked({"loss": lab.reinforce(tis=2.0, entropy=0.1)}, epochs=2))
     actor = said["actor_rollout_ref"]["actor"]
@@ -221,35 +194,27 @@ def test_a_task_of_the_kit_is_made_by_its_name(tmp_path):
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     recipe = lab.RECIPES["at_grpo"].replace(plan=lab.tree(2))
     list(lab.train(env, team, recipe, 1, run=tmp_path / "run", tasks=2, check=False, max_turns=2))
-    handed = VerlFolder(lab.export(tmp_path / "run", tmp_path / "out", to="verl"))
+    handed = VerlFolder(verl.export(tmp_path / "run", tmp_path / "out"))
     assert handed.env == lab.make_env("plan_path", size=3, max_turns=2)
 
 
-@pytest.mark.parametrize(
-    ("config", "asked", "sentence"),
-    [
-        ({"env": {"name": "program", "agents": []}}, {"to": "verl"}, "is none that a bridge file can make"),
-        ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, {"to": "verl", "env": Relay()},
-         "my_credit.*cannot be made from data"),
-        ({"recipe": describe(RECIPE.replace(scale="none"))}, {"to": "verl", "env": Relay()}, "do not train"),
-        ({}, {"to": "trl"}, "known is 'verl'"),
-        ({}, {"to": "verl"}, "is your own: give it, as env="),
-        ({}, {"to": "verl", "env": Relay(together=True)}, "the run was made on"),
-        ({}, {"env": Relay()}, "a zip holds no env"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_handed_over_is_said_and_nothing_written(run, tmp_path, config, asked, sentence):
+BOTH = describe(RECIPE.replace(aggregate="agent", select=lab.not_flat()))
+
+
+@pytest.mark.parametrize(("config", "env", "sentence"), [
+    ({"env": {"name": "program", "agents": []}}, None, "'program'"),
+    ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, Relay(), "my_credit.*cannot be made"),
+    ({"recipe": describe(RECIPE.replace(scale="none"))}, Relay(), "do not train"),
+    ({"recipe": BOTH}, Relay(), r"cannot be handed over to verl:\n- select=.*\n- aggregate='agent'"),
+    ({}, None, "is your own: give it, as env="),
+    ({}, Relay(together=True), "the run was made on"),
+])  # fmt: skip
+def test_what_cannot_be_handed_over_is_said_and_nothing_written(run, tmp_path, config, env, sentence):
     copy = shutil.copytree(run, tmp_path / "copy")
     recorded(copy, **config)
     with pytest.raises(ValueError, match=sentence):
-        lab.export(copy, tmp_path / "out", **asked)
+        verl.export(copy, tmp_path / "out", env=env)
     assert [path.name for path in tmp_path.iterdir()] == ["copy"]
-
-
-def test_every_reason_is_named_at_once(models, tmp_path):
-    two = trained(models, tmp_path / "run", RECIPE, team=make_team("unlike", models))
-    with pytest.raises(HandOverError, match=r"has 2 policies \(asker, doer\)(.|\n)*different temperatures"):
-        lab.export(two, tmp_path / "out", to="verl", env=Relay())
 
 
 def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
@@ -268,7 +233,7 @@ def test_the_command_writes_either_and_nothing_over(run, tmp_path, capsys):
 def test_a_frozen_agents_rows_are_compared_and_not_trained_on(models, tmp_path):
     team = lab.Team.shared(lab.load_policy(models / "a", lr=1e-2), AGENTS, frozen=("asker",))
     run = trained(models, tmp_path / "run", lab.RECIPES["grpo"].replace(plan=lab.episodes(3)), team=team)
-    handed = VerlFolder(lab.export(run, tmp_path / "out", to="verl", env=Relay()))
+    handed = VerlFolder(verl.export(run, tmp_path / "out", env=Relay()))
     rows = recorded_rows(handed.batch())
     found = handed.advantages(rows)
     frozen = found["agent"] == "asker"

@@ -18,6 +18,7 @@ from elsewhere import ASKED, trained
 from small import AGENTS, Relay
 
 import mas_lab as lab
+from mas_lab.contrib import verl
 from mas_lab.contrib.verl.reader import CLOSE, HandOverError, recorded_rows
 from mas_lab.contrib.verl.settings import AGGREGATES, RunFacts, verl_settings
 
@@ -40,22 +41,23 @@ def made(models, tmp_path_factory):
     root = tmp_path_factory.mktemp("verl")
     runs = {name: trained(models, root / name, recipe) for name, recipe in RECIPES.items()}
     return {
-        name: (lab.export(run, root / f"{name}_out", to="verl", env=Relay()), lab.load_run(run).team()["asker"])
+        name: (verl.export(run, root / f"{name}_out", env=Relay()), lab.load_run(run).team()["asker"])
         for name, run in runs.items()
     }
 
 
 @pytest.fixture
-def bridge():
+def connect(made, monkeypatch):
+    """A function from a recipe to our extensions, connected with its folder as verl's workers are."""
     from mas_lab.contrib.verl import extensions
 
-    return extensions
+    def connected(recipe):
+        monkeypatch.setenv("MAS_LAB_FOLDER", str(made[recipe][0]))
+        monkeypatch.setenv("MAS_LAB_MODEL", "/model")
+        extensions.connected.cache_clear()
+        return extensions
 
-
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_verls_own_function_gives_the_recorded_advantages(made, bridge, recipe):
-    bridge.connect(made[recipe][0])
-    assert "advantages are those that were recorded" in bridge.check()
+    return connected
 
 
 class Queue:
@@ -71,12 +73,8 @@ class Queue:
         for number, key in enumerate(keys):
             row = self.rows.setdefault(key, {})
             for name in fields.keys() if fields is not None else ():
-                value = fields[name]
-                row[name] = (
-                    value[number]
-                    if isinstance(value, torch.Tensor) or not hasattr(value, "tolist")
-                    else value.tolist()[number]
-                )
+                listed = hasattr(fields[name], "tolist") and not isinstance(fields[name], torch.Tensor)
+                row[name] = (fields[name].tolist() if listed else fields[name])[number]
             self.tags.setdefault(key, {}).update(tags[number] if tags else {})
         return KVBatchMeta(keys=keys, tags=[self.tags[key] for key in keys], partition_id=partition_id)
 
@@ -175,17 +173,10 @@ def configured(folder: Path):
         return compose("verl")
 
 
-@pytest.fixture
-def environment(monkeypatch, made):
-    monkeypatch.setenv("MAS_LAB_FOLDER", "/somewhere")
-    monkeypatch.setenv("MAS_LAB_MODEL", "/model")
-    monkeypatch.setenv("PYTHONPATH", "/path")
-
-
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_verls_trainer_gives_each_row_the_recipes_advantage(made, bridge, queue, environment, recipe):
-    folder, policy = made[recipe]
-    bridge.connect(folder)
+def test_verls_function_and_trainer_give_each_row_the_recipes_advantage(made, connect, queue, recipe):
+    (folder, policy), bridge = made[recipe], connect(recipe)
+    assert "advantages are those that were recorded" in bridge.check()
     n = RECIPES[recipe].plan.instances
     server, real, batch = filled(queue, folder, policy, n)
     for key in real:
@@ -217,55 +208,47 @@ def test_verls_trainer_gives_each_row_the_recipes_advantage(made, bridge, queue,
     assert all(tag["min_global_steps"] == 0 and tag["max_global_steps"] == 1 for tag in batch.tags)
 
 
-def played_by(bridge, folder, policy, rollout, frozen=()):
-    bridge.connect(folder).frozen = frozen
-    loop, task = loop_of(policy, rollout), pd.read_parquet(folder / "train.parquet")["extra_info"][0]
-    fields = {"uid": "u0", "session_id": 0, "extra_info": task}
-    return asyncio.run(loop.run({"temperature": 1.0}, **fields)), loop.server_manager
+def test_candidates_differ_under_full_determinism_and_a_frozen_agents_tokens_are_masked(made, connect):
+    (folder, policy), bridge = made["at_grpo"], connect("at_grpo")
+    bridge.connected().frozen = ("asker",)
 
+    def played(**rollout):
+        loop, task = loop_of(policy, rollout), pd.read_parquet(folder / "train.parquet")["extra_info"][0]
+        outputs = asyncio.run(loop.run({"temperature": 1.0}, uid="u0", session_id=0, extra_info=task))
+        return outputs, [asked["seed"] for asked in loop.server_manager.asked if "seed" in asked]
 
-def test_under_full_determinism_a_nodes_candidates_still_differ(made, bridge):
-    folder, policy = made["at_grpo"]
-    outputs, server = played_by(bridge, folder, policy, {"full_determinism": True})
-    again, _ = played_by(bridge, folder, policy, {"full_determinism": True})
-    assert len({asked["seed"] for asked in server.asked}) == len(server.asked)
+    (outputs, seeds), (again, _) = (played(full_determinism=True) for _ in range(2))
+    assert len(set(seeds)) == len(seeds) == len(outputs) and not played()[1]
     assert [one.response_ids for one in outputs] == [one.response_ids for one in again]
-    assert not [asked for asked in played_by(bridge, folder, policy, {})[1].asked if "seed" in asked]
-
-
-def test_a_frozen_agents_tokens_are_masked(made, bridge):
-    outputs, _ = played_by(bridge, *made["dr_mas"], {}, frozen=("asker",))
     for one in outputs:
         frozen = json.loads(one.extra_fields["mas_lab"])["agent"] == "asker"
         assert one.response_mask == [int(not frozen)] * len(one.response_ids)
     assert len({one.response_mask[0] for one in outputs}) == 2
 
 
-def test_without_the_rows_of_its_batch_the_estimator_refuses_to_guess(made, bridge):
+def test_without_the_rows_of_its_batch_the_estimator_refuses_to_guess(connect):
     from verl import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    rows = recorded_rows(bridge.connect(made["dr_mas"][0]).batch())
+    folder = connect("dr_mas").connected()
+    rows = recorded_rows(folder.batch())
     data = DataProto.from_dict(
         tensors={"token_level_rewards": torch.zeros(len(rows), 3), "response_mask": torch.ones(len(rows), 3)},
         non_tensors={"uid": ["0"] * len(rows)},
     )
     with pytest.raises(HandOverError, match="trainer_mode=mas_lab"):
         compute_advantage(data, "mas_lab", config={})
-    with bridge.beside(rows), pytest.raises(HandOverError, match="use_kl_in_reward"):
+    folder.rows = rows
+    with pytest.raises(HandOverError, match="use_kl_in_reward"):
         compute_advantage(data, "mas_lab", config={"use_kl_in_reward": True})
-    with pytest.raises(HandOverError, match="row 1 of the batch has no row of mas_lab"):
-        bridge.rows_of([{}, {}], [{"is_padding": True}, {}])
 
 
 @pytest.mark.parametrize("minibatches", [1, 2])
-def test_the_actor_takes_the_runs_optimizer_steps_whatever_the_rows(
-    made, bridge, environment, monkeypatch, minibatches
-):
+def test_the_actor_takes_the_runs_optimizer_steps_whatever_the_rows(made, connect, monkeypatch, minibatches):
     from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 
-    folder = bridge.connect(made["dr_mas"][0])
-    folder.minibatches = minibatches
+    bridge = connect("dr_mas")
+    bridge.connected().minibatches = minibatches
     trainer = object.__new__(bridge.Trainer)
     trainer.config, seen = configured(made["dr_mas"][0]), []
 
@@ -274,20 +257,19 @@ def test_the_actor_takes_the_runs_optimizer_steps_whatever_the_rows(
         return batch
 
     monkeypatch.setattr(PPOTrainerSync, "_update_actor", step)
-    usual = trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size
     for devices in (1, 2, 8):
         multiple = trainer._get_required_batch_multiple(devices)
         for rows in (multiple, 5 * multiple):
             trainer._update_actor([None] * rows, {})
             assert rows / seen[-1] == minibatches and seen[-1] % devices == 0
-    assert trainer.config.actor_rollout_ref.actor.ppo_mini_batch_size == usual
 
 
-def test_verl_finds_all_three_by_name_and_the_trainer_is_the_synchronous_one(made, bridge):
+def test_verl_finds_all_three_by_name_and_the_trainer_is_the_synchronous_one(connect):
     from verl.experimental.agent_loop.agent_loop import _agent_loop_registry
     from verl.trainer.ppo.core_algos import get_adv_estimator_fn
     from verl.trainer.ppo.v1 import get_trainer_cls
 
+    bridge = connect("dr_mas")
     assert get_trainer_cls("mas_lab") is bridge.Trainer and get_adv_estimator_fn("mas_lab")
     assert _agent_loop_registry["mas_lab"]["_target_"].rpartition(".")[2] == "Loop"
     trainer = object.__new__(bridge.Trainer)
@@ -305,10 +287,11 @@ def written(tree, path=()):
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_the_configuration_composes_and_names_nothing_that_verl_lacks(made, environment, recipe):
+def test_the_configuration_composes_and_names_nothing_that_verl_lacks(made, connect, recipe):
     from hydra import compose, initialize_config_module
     from omegaconf import OmegaConf
 
+    connect(recipe)
     whole = configured(made[recipe][0])
     with initialize_config_module("verl.trainer.config", version_base=None):
         plain = compose("ppo_trainer")
@@ -316,19 +299,20 @@ def test_the_configuration_composes_and_names_nothing_that_verl_lacks(made, envi
         assert OmegaConf.select(whole, name) == value
         if "env_vars" not in name:  # a mapping for anything
             assert OmegaConf.select(plain, name, default="none") != "none", name
-    assert whole.data.train_files == "/somewhere/train.parquet" and whole.actor_rollout_ref.model.path == "/model"
+    assert (
+        whole.data.train_files == f"{made[recipe][0]}/train.parquet" and whole.actor_rollout_ref.model.path == "/model"
+    )
 
 
-def test_verls_data_set_reads_the_tasks(made, bridge, environment, tmp_path):
+def test_verls_data_set_reads_the_tasks(made, connect, tmp_path):
     from omegaconf import open_dict
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
-    folder, policy = made["dr_mas"]
+    (folder, policy), env = made["dr_mas"], connect("dr_mas").connected().env
     config = configured(folder).data
     with open_dict(config):
         config.cache_dir = str(tmp_path)
     data = RLHFDataset(str(folder / "train.parquet"), policy.tokenizer, config)
-    env = bridge.connect(folder).env
     for number in range(len(data)):
         row = data[number]
         task = lab.Task(**json.loads(row["extra_info"]["task"]))
