@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.backends.placement import GIB, free_bytes
+from mas_lab.backends.devices import GIB, free_bytes
 from mas_lab.cells.update import nonzero
 from mas_lab.policy import Policy
 from mas_lab.runs.run import load_run
