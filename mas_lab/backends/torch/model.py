@@ -24,6 +24,7 @@ from transformers.utils import logging
 
 from mas_lab.backends.placement import CHECKPOINTED
 from mas_lab.backends.torch import threads
+from mas_lab.backends.torch.architectures import Ways, find_ways
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
 from mas_lab.backends.torch.source import (
     Source,
@@ -35,7 +36,6 @@ from mas_lab.backends.torch.source import (
     rotary_switch,
     shape,
 )
-from mas_lab.backends.torch.trial import Ways, find_ways
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
@@ -101,7 +101,7 @@ def pick_device() -> str:
     """
     if not torch.cuda.is_available():
         return "cpu"
-    from mas_lab.backends.placement import probe
+    from mas_lab.backends.devices import probe
 
     device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
     return device if probe(device) == "works" else "cpu"
@@ -172,7 +172,7 @@ class TorchModel:
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
         self.tokenizer = read_tokenizer(self.weights)
         self.context = context_of(self.net.config)
-        self.ways = self.find_ways()  # before there are adapters, which share their weights with a copy
+        self.ways = self.find_ways()
         self.engine = self.make_engine()
         self._reference = None
         self._checkpointed = self._layers_to_checkpoint()
@@ -194,7 +194,7 @@ class TorchModel:
         return packed_batches(samples, self)
 
     def find_ways(self) -> Ways:
-        """Return the ways in which this model computes the right numbers."""
+        """Return the ways that are proved for this model."""
         return find_ways(self)
 
     @cached_property
@@ -382,9 +382,9 @@ class TorchModel:
             )
 
     def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError, naming the policy, if this model has no right forward-mode derivative."""
+        """Raise PolicyError, naming the policy, if no forward-mode derivative of this model was tested."""
         if not self.ways.eager:
-            raise PolicyError(f"policy {policy!r}: its eager attention, which has a derivative, computes other numbers")
+            raise PolicyError(f"policy {policy!r}: no forward-mode derivative was tested for its architecture")
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

@@ -121,12 +121,16 @@ def context_of(config: Any) -> int:
     return shape(config, "max_position_embeddings") or 2**20
 
 
+def rotations_of(config: Any) -> list[dict[str, Any]]:
+    """Return the parameters of a model's rotary embeddings, which may differ by kind of layer."""
+    rope = shape(config, "rope_parameters") or {}
+    return [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]
+
+
 def rotary_switch(config: Any) -> int | None:
     """Return the length above which a model turns its heads by other factors (LongRoPE, arXiv 2402.13753), if any."""
-    rope = shape(config, "rope_parameters") or {}
-    kinds = [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]
-    lengths = [one["original_max_position_embeddings"] for one in kinds if one.get("rope_type") == "longrope"]
-    return min(lengths, default=None)
+    found = [one for one in rotations_of(config) if one.get("rope_type") == "longrope"]
+    return min((one["original_max_position_embeddings"] for one in found), default=None)
 
 
 def eos_ids(tokenizer, config: Any) -> frozenset[int]:
