@@ -28,9 +28,9 @@ KEPT = "training/kept.safetensors"
 def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
-    found = {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
-             "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
-    return found | ({"files": shared.files} if shared.files else {})
+    return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
+            "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options),
+            "files": shared.files}  # fmt: skip
 
 
 def describe(policy: Any) -> dict[str, Any]:
@@ -40,12 +40,6 @@ def describe(policy: Any) -> dict[str, Any]:
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]
-    if policy.shared.is_measured and policy.shared.dtype == torch.float32:  # earlier ones have null
-        described["options"]["dtype"] = None
-    if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
-        del described["options"]["optimizer"]
-    if not policy.shared.options.plain:  # nor did they record this
-        del described["options"]["plain"]
     return described
 
 
