@@ -42,9 +42,7 @@ class ChatPolicy:
         """Return the token ids of a chat, up to the place where the policy answers."""
         return self.encode_all([messages], tools, choice)[0]
 
-    def encode_all(
-        self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"
-    ) -> list[list[int]]:
+    def encode_all(self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"):
         """Encode many chats in one call of the tokenizer."""
         with _writing(self.name):
             return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
@@ -100,7 +98,7 @@ class AdapterBase:
                 )
             self.make(self.free()[0], agent, rank)
         policy = self.policies[agent]
-        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
+        if rank not in (None, policy.made_with["own_rank"]):
             raise PolicyError(f"agent {agent!r} requests rank {rank}; its adapter was made before, of another rank")
         policy.lr = policy.lr if lr is None else lr
         return policy
@@ -120,20 +118,13 @@ def _writing(policy: str) -> Iterator[None]:
         ) from error
 
 
-def encode(
-    tokenizer,
-    chats: Sequence[Sequence[Message]],
-    template: Mapping[str, Any],
-    policy: str,
-    tools: Tools = (),
-    choice: str = "auto",
-) -> list[list[int]]:
+def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str,
+           tools: Tools = (), choice: str = "auto") -> list[list[int]]:  # fmt: skip
     """Return the token ids of each chat, up to the point where the assistant speaks.
 
     `template`: keyword arguments for the chat template. `choice`: "auto", or what the answer must call (`opening`).
-    Raises PolicyError if there is no chat template, or if a chat
-    has no message. It also raises PolicyError, with the words, if more than a tenth of a chat's tokens, and at least
-    three, are unknown.
+    Raises PolicyError if there is no chat template, or if a chat has no message. It also raises PolicyError, with the
+    words, if more than a tenth of a chat's tokens, and at least three, are unknown.
     """
     if not (tokenizer.chat_template or template.get("chat_template")):
         raise PolicyError(

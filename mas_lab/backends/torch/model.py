@@ -167,7 +167,6 @@ class TorchModel:
         if self.device.type == "cpu":
             threads.settle_threads()
         self.weights = str(weights or source.location())
-        self.files = None if weights else source.files()
         self.dtype = self._dtype()
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
         if self.device.type == "cpu" and self.net.num_parameters() > threads.LARGE:  # resume in the type of the run

@@ -8,15 +8,16 @@ Shapes: R requests; L tokens of the longest, padded on the left to sample and on
 most R; B samples; N sampled tokens; V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 
+Item = TypeVar("Item")
 LARGE_LOGITS = 2**25
 """Number of logits above which a sampler draws, and an update computes them, in chunks."""
 CACHED_LOGITS = 2**18
@@ -59,16 +60,12 @@ class PaddedEngine(WaveEngine):
         def size(place: int) -> int:
             return len(requests[place][1].prompt_ids) + requests[place][1].max_tokens
 
+        def fits(batch: list[int], place: int) -> bool:
+            is_full = size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens
+            return kinds[place] == kinds[batch[0]] and not is_full
+
         kinds = [(one[0].adapter or "", self.batch_class(one)) for one in requests]
-        batch: list[int] = []
-        for place in sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))):
-            other = batch and kinds[place] != kinds[batch[0]]
-            if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
+        return filled(sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))), fits)
 
     def batch_class(self, one: PolicyRequest) -> int:
         """Return a number that all requests of a batch must share."""
@@ -256,16 +253,26 @@ def require_trainable(samples: Sequence[Sample]) -> None:
 
 def padded_batches(samples: Sequence[Sample], model) -> Iterator[PaddedBatch]:
     """Yield the samples in their order, in batches of at most `train_tokens` tokens, padding counted."""
-    batch: list[Sample] = []
-    longest, first_token, device = 0, 0, model.device
+
+    def fits(batch: list[Sample], sample: Sample) -> bool:
+        longest = max(len(one.prompt_ids) + len(one.completion_ids) for one in (*batch, sample))
+        is_full = longest * (len(batch) + 1) > model.options.train_tokens
+        return model.class_of(sample) == model.class_of(batch[0]) and not is_full
+
     require_trainable(samples)
-    for sample in samples:
-        longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
-        other = batch and model.class_of(sample) != model.class_of(batch[0])
-        if other or (batch and longest * (len(batch) + 1) > model.options.train_tokens):
-            yield PaddedBatch(batch, first_token, device)
-            first_token += sum(len(one.completion_ids) for one in batch)
-            batch, longest = [], len(sample.prompt_ids) + len(sample.completion_ids)
-        batch.append(sample)
+    first_token = 0
+    for batch in filled(samples, fits):
+        yield PaddedBatch(batch, first_token, model.device)
+        first_token += sum(len(one.completion_ids) for one in batch)
+
+
+def filled(items: Iterable[Item], fits: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
+    """Yield neighbours together; a new list begins with the first item that does not fit into the one before."""
+    batch: list[Item] = []
+    for item in items:
+        if batch and not fits(batch, item):
+            yield batch
+            batch = []
+        batch.append(item)
     if batch:
-        yield PaddedBatch(batch, first_token, device)
+        yield batch

@@ -29,8 +29,7 @@ def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
     return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
-            "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options),
-            "files": shared.files}  # fmt: skip
+            "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
 
 
 def describe(policy: Any) -> dict[str, Any]:
