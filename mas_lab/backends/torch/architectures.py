@@ -1,13 +1,15 @@
 """The ways of running a model that tests have proved for its architecture.
 
-Architectures differ in windows, caches, scaled positions and much else, so `TABLE` lists those of which
+Architectures differ in windows, caches, scaled positions and much else, so `architectures.toml` lists those of which
 `tests/backends/torch/test_architectures.py` has compared tokens, log-probabilities and gradients with plain forward
 passes of each row. Any other model is run by plain passes. Leaves out: the change of LongRoPE's factors, for which rows
 are sorted by length (`TorchModel.is_long`).
 """
 
+import tomllib
 import warnings
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,35 +45,22 @@ class Ways:
 
 PLAIN = Ways(cached=False, padded=False, head=False, eager=False)
 """The way that is right for every causal model."""
-TREE = Ways(tree=True, mixed=True)
+WAYS = {
+    "fused": Ways(tree=True, mixed=True, fused=True),
+    "packed": Ways(tree=True, mixed=True),
+    "one adapter at a time": Ways(tree=True),
+    "padded": Ways(),
+    "no derivative": Ways(eager=False),
+    "no cache": Ways(cached=False),
+    "whole logits": Ways(cached=False, head=False),
+}
+PROVED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+TABLE = {kind: (WAYS[way], set(settings)) for way, kinds in PROVED.items() for kind, settings in kinds.items()}
+"""By `model_type`: the ways, and the settings (`settings_of`) with which they were proved."""
 WINDOW, EXPERTS, BOTH_SIDES = "sliding_attention", "experts", "bidirectional attention"
 ROTATIONS = {"default", "linear", "llama3", "longrope", "proportional", "yarn"}
 """Kinds of rotary embedding that were proved for all: they depend on a token's position alone, and LongRoPE on a length
 by which rows are sorted. The kind "dynamic" depends on the length of the row."""
-TABLE: dict[str, tuple[Ways, set[str]]] = {
-    "llama": (replace(TREE, fused=True), set()),
-    **dict.fromkeys(("ministral", "qwen2", "qwen3"), (replace(TREE, fused=True), {WINDOW})),
-    **dict.fromkeys(
-        ("cohere", "ernie4_5", "gemma", "glm", "glm4", "gpt2", "gpt_neox", "granite", "minicpm3", "ministral3", "olmo",
-         "olmo2", "opt", "phi", "seed_oss"), (TREE, set())),
-    **dict.fromkeys(
-        ("cohere2", "exaone4", "gemma2", "gemma3", "gemma3_text", "gemma3n_text", "gemma4_text", "mistral", "olmo3",
-         "phi3", "phi4_multimodal", "smollm3", "starcoder2"), (TREE, {WINDOW})),
-    **dict.fromkeys(("granitemoe", "qwen2_moe"), (TREE, {EXPERTS})),
-    **dict.fromkeys(("mixtral", "qwen3_moe"), (Ways(tree=True), {WINDOW, EXPERTS})),
-    **dict.fromkeys(("diffllama", "stablelm"), (Ways(), set())),
-    "bloom": (Ways(eager=False), set()),
-    "falcon": (Ways(eager=False), {"alibi"}),
-    "falcon_h1": (Ways(), {"hybrid"}),
-    **dict.fromkeys(("gpt_oss", "phimoe"), (Ways(), {WINDOW, EXPERTS})),
-    "jamba": (Ways(), {"linear_attention", EXPERTS}),
-    "lfm2": (Ways(), {"conv"}),
-    "llama4_text": (Ways(cached=False, head=False), {"chunked_attention", EXPERTS}),
-    "mamba": (Ways(cached=False), {"linear_attention"}),
-    "minimax": (Ways(cached=False), {"linear_attention", EXPERTS}),
-    "recurrent_gemma": (Ways(cached=False, head=False), {"linear_attention", WINDOW}),
-}  # fmt: skip
-"""By `model_type`: the ways, and the settings (`settings_of`) with which they were proved."""
 
 
 def settings_of(config: Any) -> set[str]:
@@ -83,8 +72,9 @@ def settings_of(config: Any) -> set[str]:
         "alibi": shape(config, "alibi"),
         BOTH_SIDES: shape(config, "use_bidirectional_attention") in (True, "all"),
     }
-    rotations = {f"{one['rope_type']} rotation" for one in rotations_of(config) if one["rope_type"] not in ROTATIONS}
-    return {name for name, is_given in given.items() if is_given} | {*(layers or ())} - {"full_attention"} | rotations
+    rotations = {one.get("rope_type", "default") for one in rotations_of(config)} - ROTATIONS
+    others = {*(layers or ())} - {"full_attention"} | {f"{kind} rotation" for kind in rotations}
+    return {name for name, is_given in given.items() if is_given} | others
 
 
 def find_ways(model: Any) -> Ways:

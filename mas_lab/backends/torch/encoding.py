@@ -161,8 +161,9 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
 
     The tokenizer would read them as tokens: an agent could end the turn of its message and open another one.
     """
+    texts: list[str] = []
+    _replaced(messages, lambda text: texts.append(text) or text)
     added = [(str(token), token.special) for token in tokenizer.added_tokens_decoder.values()]
-    texts = list(_texts(messages))
     typed = [(mark, special) for mark, special in added if any(mark in text for text in texts)]
     if all(special for _, special in typed):
         return [mark for mark, _ in typed]
@@ -196,15 +197,6 @@ def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], 
         elif part:
             ids += tokenizer(part, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _texts(data: Any) -> Iterator[str]:
-    """Yield the texts in messages, which may lie in lists and mappings."""
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping | Sequence):
-        for part in data.values() if isinstance(data, Mapping) else data:
-            yield from _texts(part)
 
 
 def _replaced(data: Any, change: Callable[[str], str]) -> Any:

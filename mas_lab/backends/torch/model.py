@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,6 +26,7 @@ from transformers.utils import logging
 
 from mas_lab.backends.devices import probe
 from mas_lab.backends.placement import CHECKPOINTED
+from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.architectures import Ways, find_ways
 from mas_lab.backends.torch.fast.engine import TreeEngine
@@ -32,16 +34,7 @@ from mas_lab.backends.torch.fast.fused import lean_norms
 from mas_lab.backends.torch.fast.packing import Cost, packed_batches
 from mas_lab.backends.torch.fast.tree_attention import NAME, attending
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import (
-    Source,
-    context_of,
-    eos_ids,
-    model_config,
-    read_tokenizer,
-    reading,
-    rotary_switch,
-    shape,
-)  # fmt: skip
+from mas_lab.backends.torch.source import Source, model_config, reading
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
@@ -117,7 +110,7 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
     A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
     """
     floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
-    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32) if floating else [torch.zeros(())]
+    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
     finite = torch.stack([norm.to(norms[0].device) for norm in norms]).isfinite()
     if not finite.all().item():
         name = list(floating)[int((~finite).nonzero()[0])]
@@ -126,12 +119,8 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
 
 def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
     """Raise PolicyError if weights are missing, surplus or of another shape; transformers would draw random ones."""
-    shapes = [name for name, *_ in found.get("mismatched_keys", ())]
-    kinds = {
-        "missing": found["missing_keys"],
-        "not part of the model": found["unexpected_keys"],
-        "of another shape": shapes,
-    }
+    kinds = {"missing": found["missing_keys"], "not part of the model": found["unexpected_keys"],
+             "of another shape": [name for name, *_ in found.get("mismatched_keys", ())]}  # fmt: skip
     for kind, names in kinds.items():
         if names:
             raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
@@ -153,14 +142,8 @@ class TorchModel:
     backend = "torch"
     Options = Options
 
-    def __init__(
-        self,
-        source: Source,
-        options: Options,
-        template: Mapping[str, Any] | None,
-        lora: tuple[int, int] | None = None,
-        weights=None,
-    ):
+    def __init__(self, source: Source, options: Options, template: Mapping[str, Any] | None,
+                 lora: tuple[int, int] | None = None, weights: str | Path | None = None):  # fmt: skip
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
         self.lora, self.lock = lora, ModelLock()
         self.device = torch.device(options.device or pick_device())
@@ -172,9 +155,9 @@ class TorchModel:
         if self.device.type == "cpu" and self.net.num_parameters() > threads.LARGE:  # resume in the type of the run
             self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = read_tokenizer(self.weights)
-        self.context = context_of(self.net.config)
-        self.switch = rotary_switch(self.net.config)
+        self.tokenizer = sources.read_tokenizer(self.weights)
+        self.context = sources.context_of(self.net.config)
+        self.switch = sources.rotary_switch(self.net.config)
         """The length above which the model changes the factors of its rotation (LongRoPE). `None`: it never does."""
         self.ways = self.find_ways()
         self.engine = self.make_engine()
@@ -318,7 +301,7 @@ class TorchModel:
         """Read a transformers model from a directory or hub id, on this device, with dropout off."""
         config = model_config(where)
         # The fused kernels silently ignore a soft cap on the scores.
-        capped = shape(config, "attn_logit_softcapping")
+        capped = sources.shape(config, "attn_logit_softcapping")
         with quiet(), reading(where, "config.json or the weights (model.safetensors)"):
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
@@ -342,7 +325,7 @@ class TorchModel:
 
     def eos_ids(self) -> frozenset[int]:
         """Return the ids that end a completion, from the tokenizer and the generation config."""
-        return eos_ids(self.tokenizer, self.net.generation_config)
+        return sources.eos_ids(self.tokenizer, self.net.generation_config)
 
     def computing(self):
         """Return a context that sets the precision of products; weights that are trained stay in float32."""
