@@ -140,18 +140,18 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
         response_template(tokenizer)  # what cannot be read is not offered
     options = {"add_generation_prompt": True, **({"tools": list(tools)} if tools else {}), **template}
     write = partial(tokenizer.apply_chat_template, tokenize=False, **options)
-    if choice == "auto":
-        encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
-    else:
-        opened = [write(messages) + opening(write, messages, choice) for messages in chats]
-        encoded = tokenizer(opened, add_special_tokens=False)["input_ids"]
+
+    def written(messages: Sequence[Message]) -> str:
+        return write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
+
+    texts = [written(messages) for messages in chats]
+    encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
     for place, messages in enumerate(chats):
         if marks := _typed_marks(tokenizer, write, messages):
-            encoded[place] = _spell(tokenizer, marks, write, messages, choice)
+            encoded[place] = _spell(tokenizer, marks, written, messages)
     mark, number = unknown_mark(tokenizer) or (None, None)
-    for messages, ids in zip(chats, encoded, strict=True):
+    for text, ids in zip(texts, encoded, strict=True):
         if _too_many(ids.count(number), ids):
-            text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
             _refuse_unknown(tokenizer, text.replace(mark, " "), number, ids, policy)
     return encoded
 
@@ -171,7 +171,7 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
     return [mark for mark, special in typed if special or mark in around]
 
 
-def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], choice: str) -> list[int]:
+def _spell(tokenizer, marks: Sequence[str], written, messages: Sequence[Message]) -> list[int]:
     """Return the ids of a chat in which the `marks` that occur in messages are encoded as their characters.
 
     An earlier answer keeps its marks that are no special tokens: a template finds the thoughts that it drops by them.
@@ -188,8 +188,7 @@ def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], 
 
         return _replaced(message, change)
 
-    messages, ids = [masked(message) for message in messages], []
-    text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
+    text, ids = written([masked(message) for message in messages]), []
     for part in re.split(f"([{''.join(placeholders)}])", text):
         if mark := placeholders.get(part):
             halves = tokenizer([mark[:1], mark[1:]], add_special_tokens=False)["input_ids"]

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
@@ -127,12 +128,10 @@ class PaddedDecoder:
     """A decoder with a padded row per request and the model's own cache. A row that has ended is still computed."""
 
     def __init__(self, engine: PaddedEngine, requests: Sequence[PolicyRequest]):
-        prompts = [list(request.prompt_ids) for _, request in requests]
-        longest, device = max(map(len, prompts)), engine.model.device
-        self.engine, self.cache, self.row_M = engine, None, np.arange(len(prompts))
-        self.ids_RL = torch.tensor([[0] * (longest - len(ids)) + ids for ids in prompts], device=device)
-        mask = [[0] * (longest - len(ids)) + [1] * len(ids) for ids in prompts]
-        self.mask_RL = torch.tensor(mask, device=device)
+        self.engine, self.cache, self.row_M = engine, None, np.arange(len(requests))
+        prompts = [torch.tensor(request.prompt_ids) for _, request in requests]
+        padded = (pad_sequence(rows, True, 0, "left") for rows in (prompts, [torch.ones_like(ids) for ids in prompts]))
+        self.ids_RL, self.mask_RL = (rows_RL.to(engine.model.device) for rows_RL in padded)
 
     def prefill(self) -> torch.Tensor:
         """Return the logits (M, V) after each row that has not ended."""
@@ -236,13 +235,10 @@ class PaddedBatch:
     """
 
     def __init__(self, samples: Sequence[Sample], first_token: int, device: torch.device):
-        rows = [[*sample.prompt_ids, *sample.completion_ids] for sample in samples]
-        longest = max(map(len, rows))
-        self.ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
-        self.inputs = {"input_ids": self.ids_BL}
-        if any(len(row) < longest for row in rows):
-            mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-            self.inputs["attention_mask"] = torch.tensor(mask, device=device)
+        rows = [torch.tensor([*sample.prompt_ids, *sample.completion_ids]) for sample in samples]
+        self.ids_BL = pad_sequence(rows, batch_first=True).to(device)
+        mask_BL = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        self.inputs = {"input_ids": self.ids_BL} | ({} if mask_BL.all() else {"attention_mask": mask_BL.to(device)})
         lengths = [len(sample.completion_ids) for sample in samples]
         self.token_N = first_token + np.arange(sum(lengths))
         self.row_N = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor(lengths)).to(device)
