@@ -17,8 +17,9 @@ from backends.drawn import gap, own_logprobs, requests
 from transformers import logging
 
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch.architectures import PLAIN, TABLE, settings_of
+from mas_lab.backends.torch.architectures import PLAIN, ROTATIONS, TABLE, settings_of
 from mas_lab.backends.torch.fast.tree_attention import attending
+from mas_lab.backends.torch.source import rotations_of
 from mas_lab.losses import reinforce
 from mas_lab.policy import PolicyError, Sample
 
@@ -181,11 +182,13 @@ def test_the_table_names_what_is_proved_here_and_the_page_says_so():
     for make in CONFIGS.values():
         proved.setdefault(make().model_type, set()).update(settings_of(make()))
     assert proved == {kind: settings for kind, (_, settings) in TABLE.items()}
-    rows = ["| `doge` | refused | none |"]
-    for kind, (ways, settings) in TABLE.items():
-        how = "packed" if ways.tree else "padded" if ways.cached else "padded, no cache"
-        rows.append(f"| `{kind}` | {how} | {', '.join(sorted(settings)).replace('_', ' ') or 'none'} |")
-    assert PAGE.strip().splitlines()[2:] == sorted(rows)
+    rotations = {one.get("rope_type", "default") for make in CONFIGS.values() for one in rotations_of(make())}
+    assert rotations == ROTATIONS
+    shown = {"packed": [], "padded": [], "padded, no cache": [], "refused": ["doge"]}
+    for kind, (ways, _) in sorted(TABLE.items()):
+        shown["packed" if ways.tree else "padded" if ways.cached else "padded, no cache"].append(kind)
+    rows = [f"| {how} | {', '.join(f'`{kind}`' for kind in kinds)} |" for how, kinds in shown.items()]
+    assert PAGE.strip().splitlines()[2:] == rows
 
 
 @pytest.mark.parametrize("name", CONFIGS)
