@@ -331,7 +331,7 @@ def parts(load: Load) -> dict[str, Callable[[Path, Load], Callable[[], dict]]]:
 def gpu_works() -> bool:
     import torch
 
-    from mas_lab.backends.placement import probe
+    from mas_lab.backends.devices import probe
 
     return torch.cuda.is_available() and probe("cuda") == "works"
 

@@ -20,7 +20,8 @@ from gpu import make_model
 from torch.profiler import ProfilerActivity, profile
 
 import mas_lab as lab
-from mas_lab.backends.placement import GIB, ModelSpec, known_shapes
+from mas_lab.backends.devices import GIB
+from mas_lab.backends.placement import ModelSpec, known_shapes
 from mas_lab.policy import Request, Sample
 
 HERE = Path(__file__).resolve().parent

@@ -9,7 +9,7 @@ import platform
 import sys
 import textwrap
 
-from mas_lab.backends.placement import devices
+from mas_lab.backends.devices import GIB, first_line, probe
 from mas_lab.child import usable_cores
 from mas_lab.display.progress import FRONT_ENDS, front_end
 from mas_lab.runs.run import runs_dir
@@ -54,6 +54,22 @@ def versions() -> str:
     present = ", ".join(f"{name} {version}" for name, version in found.items() if version)
     missing = ", ".join(name for name, version in found.items() if not version)
     return f"{present}; not installed: {missing or 'none'}"
+
+
+def devices() -> str:
+    """Return every device that torch names, each with the result of a real matrix product."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        return f"torch cannot be imported: {first_line(error)}"
+    names = {"cpu": "cpu"}
+    for i in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(i)
+        memory = about.total_memory / GIB
+        names[f"cuda:{i}"] = f"cuda:{i} {about.name}, {memory:.0f} GiB, compute {about.major}.{about.minor}"
+    if torch.backends.mps.is_available():
+        names["mps"] = "mps"
+    return "; ".join(f"{name}: {probe(device)}" for device, name in names.items())
 
 
 def threads() -> str:

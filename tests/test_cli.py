@@ -16,7 +16,7 @@ import pytest
 
 from mas_lab import __main__ as cli
 from mas_lab import table
-from mas_lab.backends import placement
+from mas_lab.backends import devices
 from mas_lab.tasks import sandbox
 
 # `mas_lab.doctor` is the function; the module is found by its full name.
@@ -109,13 +109,13 @@ def test_the_block_has_every_section_and_is_returned_as_printed(capsys):
 
 
 def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
-    assert placement.probe("cpu") == "works"
-    assert placement.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
+    assert devices.probe("cpu") == "works"
+    assert devices.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
 
 
 def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert placement.devices().startswith("torch cannot be imported: ModuleNotFoundError")
+    assert doctor.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
 @pytest.mark.parametrize("tier", ["monty", "pyeryx"])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.placement import GIB, free_bytes
+from mas_lab.backends.devices import GIB, free_bytes
 from mas_lab.cells.update import learners
 from mas_lab.locks import locked
 from mas_lab.policy import Policy

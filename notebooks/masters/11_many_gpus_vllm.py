@@ -48,7 +48,7 @@ models = {"solver": "Qwen3-1.7B", "verifier": "Qwen3-0.6B"}
 lab.Placement(models, {"cuda:0": T4}, lora=16, **tokens)
 
 # %% [markdown]
-# *Explain:* they do, if not too many tokens are sampled at once. Training all weights of the larger model is different: each weight costs 16 bytes. A plan that cannot fit is refused, and the error says what would fit:
+# *Explain:* they do, if not too many tokens are sampled at once. Training all weights of the larger model is different: each weight costs 16 bytes. A plan that cannot fit is refused, and the error says what needs less memory:
 
 # %%
 try:

@@ -28,9 +28,8 @@ Bases = dict[str, list["TorchBase"]]
 class TorchBase(AdapterBase):
     """One copy of a base with up to `size` LoRA adapters; each adapter is a policy with its own optimizer."""
 
-    def __init__(
-        self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int, start: str | Path | None = None
-    ):
+    def __init__(self, shared: TorchModel, adapters: int, rank: int, lr: float, seed: int,
+                 start: str | Path | None = None):  # fmt: skip
         self.shared, self.size, self.rank, self.lr, self.seed = shared, adapters, rank, lr, seed
         self.start = None if start is None else warm_start(start, shared.source)
         self.policies: dict[str, TorchPolicy] = {}
@@ -48,8 +47,8 @@ class TorchBase(AdapterBase):
             self.shared.add_adapter(f"adapter{index}", rank or self.rank)
         policy = TorchPolicy(self.shared, self.lr, f"adapter{index}")
         policy.name, self.policies[agent] = agent, policy
-        policy.made_with = {"adapters": self.size, "rank": self.rank, "seed": self.seed, "index": index}
-        policy.made_with |= {} if rank in (None, self.rank) else {"own_rank": rank}
+        policy.made_with = {"adapters": self.size, "rank": self.rank, "seed": self.seed, "index": index,
+                            "own_rank": rank or self.rank, "start": None}  # fmt: skip
         if self.start is not None:
             policy.load_weights(self.start)
             policy.made_with["start"] = hashlib.sha256((self.start / ADAPTER).read_bytes()).hexdigest()
@@ -92,9 +91,7 @@ def restore(
         )
     if record["lora"] is not None:
         return _restore_adapter(make, record, bases)
-    model = _model(make, record, weights=directory)
-    model.files = record.get("files")
-    return TorchPolicy(model, record["lr"])
+    return TorchPolicy(_model(make, record, weights=directory), record["lr"])
 
 
 def _model(make: type[TorchModel], record: dict[str, Any], **others: Any) -> TorchModel:
@@ -105,18 +102,17 @@ def _model(make: type[TorchModel], record: dict[str, Any], **others: Any) -> Tor
 def _restore_adapter(make: type[TorchModel], record: dict[str, Any], bases: Bases) -> TorchPolicy:
     """Restore an adapter on the base that it shared, or on a second base if its place there is taken."""
     made_with = dict(record["lora"])
-    index, own_rank = made_with.pop("index"), made_with.pop("own_rank", None)
-    start = {"start": made_with.pop("start")} if "start" in made_with else {}  # the weights have a folder of their own
+    index, own_rank, start = (made_with.pop(name) for name in ("index", "own_rank", "start"))
     shared = [record[key] for key in ("backend", "source", "options", "template")]
     same_base = bases.setdefault(json.dumps([shared, made_with], sort_keys=True), [])
     fits = [base for base in same_base if index in base.free() and record["name"] not in base.policies]
     if not fits:
         source = Source(**record["source"])
-        where = source.check(record.get("files"))
+        where = source.check()
         commit = {"weights": where} if source.kind == "hub" else {}
         model = _model(make, record, lora=(made_with["adapters"], made_with["rank"]), **commit)
         fits = [TorchBase(model, lr=record["lr"], **made_with)]
         same_base += fits
     policy = fits[0].make(index, record["name"], own_rank)
-    policy.made_with |= start
+    policy.made_with["start"] = start  # the weights have a folder of their own
     return policy

@@ -42,9 +42,7 @@ class ChatPolicy:
         """Return the token ids of a chat, up to the place where the policy answers."""
         return self.encode_all([messages], tools, choice)[0]
 
-    def encode_all(
-        self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"
-    ) -> list[list[int]]:
+    def encode_all(self, chats: Sequence[Sequence[Message]], tools: Tools = (), choice: str = "auto"):
         """Encode many chats in one call of the tokenizer."""
         with _writing(self.name):
             return encode(self.tokenizer, chats, self.shared.template, self.name, tools, choice)
@@ -100,7 +98,7 @@ class AdapterBase:
                 )
             self.make(self.free()[0], agent, rank)
         policy = self.policies[agent]
-        if rank not in (None, policy.made_with.get("own_rank", self.rank)):
+        if rank not in (None, policy.made_with["own_rank"]):
             raise PolicyError(f"agent {agent!r} requests rank {rank}; its adapter was made before, of another rank")
         policy.lr = policy.lr if lr is None else lr
         return policy
@@ -120,20 +118,13 @@ def _writing(policy: str) -> Iterator[None]:
         ) from error
 
 
-def encode(
-    tokenizer,
-    chats: Sequence[Sequence[Message]],
-    template: Mapping[str, Any],
-    policy: str,
-    tools: Tools = (),
-    choice: str = "auto",
-) -> list[list[int]]:
+def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str, Any], policy: str,
+           tools: Tools = (), choice: str = "auto") -> list[list[int]]:  # fmt: skip
     """Return the token ids of each chat, up to the point where the assistant speaks.
 
     `template`: keyword arguments for the chat template. `choice`: "auto", or what the answer must call (`opening`).
-    Raises PolicyError if there is no chat template, or if a chat
-    has no message. It also raises PolicyError, with the words, if more than a tenth of a chat's tokens, and at least
-    three, are unknown.
+    Raises PolicyError if there is no chat template, or if a chat has no message. It also raises PolicyError, with the
+    words, if more than a tenth of a chat's tokens, and at least three, are unknown.
     """
     if not (tokenizer.chat_template or template.get("chat_template")):
         raise PolicyError(
@@ -149,18 +140,18 @@ def encode(
         response_template(tokenizer)  # what cannot be read is not offered
     options = {"add_generation_prompt": True, **({"tools": list(tools)} if tools else {}), **template}
     write = partial(tokenizer.apply_chat_template, tokenize=False, **options)
-    if choice == "auto":
-        encoded = tokenizer.apply_chat_template(chats, tokenize=True, return_dict=False, **options)
-    else:
-        opened = [write(messages) + opening(write, messages, choice) for messages in chats]
-        encoded = tokenizer(opened, add_special_tokens=False)["input_ids"]
+
+    def written(messages: Sequence[Message]) -> str:
+        return write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
+
+    texts = [written(messages) for messages in chats]
+    encoded = tokenizer(texts, add_special_tokens=False)["input_ids"]
     for place, messages in enumerate(chats):
         if marks := _typed_marks(tokenizer, write, messages):
-            encoded[place] = _spell(tokenizer, marks, write, messages, choice)
+            encoded[place] = _spell(tokenizer, marks, written, messages)
     mark, number = unknown_mark(tokenizer) or (None, None)
-    for messages, ids in zip(chats, encoded, strict=True):
+    for text, ids in zip(texts, encoded, strict=True):
         if _too_many(ids.count(number), ids):
-            text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
             _refuse_unknown(tokenizer, text.replace(mark, " "), number, ids, policy)
     return encoded
 
@@ -170,8 +161,9 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
 
     The tokenizer would read them as tokens: an agent could end the turn of its message and open another one.
     """
+    texts: list[str] = []
+    _replaced(messages, lambda text: texts.append(text) or text)
     added = [(str(token), token.special) for token in tokenizer.added_tokens_decoder.values()]
-    texts = list(_texts(messages))
     typed = [(mark, special) for mark, special in added if any(mark in text for text in texts)]
     if all(special for _, special in typed):
         return [mark for mark, _ in typed]
@@ -179,7 +171,7 @@ def _typed_marks(tokenizer, write, messages: Sequence[Message]) -> list[str]:
     return [mark for mark, special in typed if special or mark in around]
 
 
-def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], choice: str) -> list[int]:
+def _spell(tokenizer, marks: Sequence[str], written, messages: Sequence[Message]) -> list[int]:
     """Return the ids of a chat in which the `marks` that occur in messages are encoded as their characters.
 
     An earlier answer keeps its marks that are no special tokens: a template finds the thoughts that it drops by them.
@@ -196,8 +188,7 @@ def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], 
 
         return _replaced(message, change)
 
-    messages, ids = [masked(message) for message in messages], []
-    text = write(messages) + ("" if choice == "auto" else opening(write, messages, choice))
+    text, ids = written([masked(message) for message in messages]), []
     for part in re.split(f"([{''.join(placeholders)}])", text):
         if mark := placeholders.get(part):
             halves = tokenizer([mark[:1], mark[1:]], add_special_tokens=False)["input_ids"]
@@ -205,15 +196,6 @@ def _spell(tokenizer, marks: Sequence[str], write, messages: Sequence[Message], 
         elif part:
             ids += tokenizer(part, add_special_tokens=False)["input_ids"]
     return ids
-
-
-def _texts(data: Any) -> Iterator[str]:
-    """Yield the texts in messages, which may lie in lists and mappings."""
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping | Sequence):
-        for part in data.values() if isinstance(data, Mapping) else data:
-            yield from _texts(part)
 
 
 def _replaced(data: Any, change: Callable[[str], str]) -> Any:

@@ -7,35 +7,34 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
+from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
+from mas_lab.backends.devices import probe
 from mas_lab.backends.placement import CHECKPOINTED
+from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
+from mas_lab.backends.torch.architectures import Ways, find_ways
+from mas_lab.backends.torch.fast.engine import TreeEngine
+from mas_lab.backends.torch.fast.fused import lean_norms
+from mas_lab.backends.torch.fast.packing import Cost, packed_batches
+from mas_lab.backends.torch.fast.tree_attention import NAME, attending
 from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
-from mas_lab.backends.torch.source import (
-    Source,
-    context_of,
-    eos_ids,
-    model_config,
-    read_tokenizer,
-    reading,
-    rotary_switch,
-    shape,
-)
-from mas_lab.backends.torch.trial import Ways, find_ways
+from mas_lab.backends.torch.source import Source, model_config, reading
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
@@ -101,8 +100,6 @@ def pick_device() -> str:
     """
     if not torch.cuda.is_available():
         return "cpu"
-    from mas_lab.backends.placement import probe
-
     device = f"cuda:{os.environ['LOCAL_RANK']}" if "LOCAL_RANK" in os.environ else "cuda"
     return device if probe(device) == "works" else "cpu"
 
@@ -113,7 +110,7 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
     A norm beyond float32 counts as not finite, because such weights do not compute finite values either.
     """
     floating = {name: tensor.detach() for name, tensor in tensors.items() if tensor.is_floating_point()}
-    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32) if floating else [torch.zeros(())]
+    norms = torch._foreach_norm(list(floating.values()), 2, dtype=torch.float32)
     finite = torch.stack([norm.to(norms[0].device) for norm in norms]).isfinite()
     if not finite.all().item():
         name = list(floating)[int((~finite).nonzero()[0])]
@@ -122,12 +119,8 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
 
 def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
     """Raise PolicyError if weights are missing, surplus or of another shape; transformers would draw random ones."""
-    shapes = [name for name, *_ in found.get("mismatched_keys", ())]
-    kinds = {
-        "missing": found["missing_keys"],
-        "not part of the model": found["unexpected_keys"],
-        "of another shape": shapes,
-    }
+    kinds = {"missing": found["missing_keys"], "not part of the model": found["unexpected_keys"],
+             "of another shape": [name for name, *_ in found.get("mismatched_keys", ())]}  # fmt: skip
     for kind, names in kinds.items():
         if names:
             raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
@@ -149,58 +142,39 @@ class TorchModel:
     backend = "torch"
     Options = Options
 
-    def __init__(
-        self,
-        source: Source,
-        options: Options,
-        template: Mapping[str, Any] | None,
-        lora: tuple[int, int] | None = None,
-        weights=None,
-    ):
+    def __init__(self, source: Source, options: Options, template: Mapping[str, Any] | None,
+                 lora: tuple[int, int] | None = None, weights: str | Path | None = None):  # fmt: skip
         self.source, self.options, self.template, self.peft = source.pinned(), options, dict(template or {}), None
         self.lora, self.lock = lora, ModelLock()
         self.device = torch.device(options.device or pick_device())
         if self.device.type == "cpu":
             threads.settle_threads()
         self.weights = str(weights or source.location())
-        self.files = None if weights else source.files()
         self.dtype = self._dtype()
         self.net = self.read(self.weights, self.dtype if lora else torch.float32)
-        self.is_measured = self.device.type == "cpu" and self.net.num_parameters() > threads.LARGE
-        if self.is_measured:  # a resumed run computes in the type of its run
+        if self.device.type == "cpu" and self.net.num_parameters() > threads.LARGE:  # resume in the type of the run
             self.options = replace(options, dtype=str(self.dtype).removeprefix("torch."))
         require_finite(dict(self.net.named_parameters()), self.source.name, f"in {self.weights}")
-        self.tokenizer = read_tokenizer(self.weights)
-        self.context = context_of(self.net.config)
-        self.ways = self.find_ways()  # before there are adapters, which share their weights with a copy
+        self.tokenizer = sources.read_tokenizer(self.weights)
+        self.context = sources.context_of(self.net.config)
+        self.switch = sources.rotary_switch(self.net.config)
+        """The length above which the model changes the factors of its rotation (LongRoPE). `None`: it never does."""
+        self.ways = self.find_ways()
         self.engine = self.make_engine()
         self._reference = None
         self._checkpointed = self._layers_to_checkpoint()
 
     def make_engine(self):
         """Return the engine that samples from this model."""
-        if not self.ways.tree:
-            return PaddedEngine(self)
-        from mas_lab.backends.torch.fast.engine import TreeEngine
-
-        return TreeEngine(self)
+        return TreeEngine(self) if self.ways.tree else PaddedEngine(self)
 
     def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Yield the samples in micro-batches, which have a method `token_logprobs`."""
-        if self.options.plain:
-            return padded_batches(samples, self)
-        from mas_lab.backends.torch.fast.packing import packed_batches
-
-        return packed_batches(samples, self)
+        return (padded_batches if self.options.plain else packed_batches)(samples, self)
 
     def find_ways(self) -> Ways:
-        """Return the ways in which this model computes the right numbers."""
+        """Return the ways that are proved for this model."""
         return find_ways(self)
-
-    @cached_property
-    def switch(self) -> int | None:
-        """Return the length above which the model changes the factors of its rotation (LongRoPE), if it does."""
-        return rotary_switch(self.net.config)
 
     def is_long(self, policy: str, prompt: int, more: int) -> bool:
         """Return True if a row of `prompt` and up to `more` tokens has the factors of long rows (LongRoPE).
@@ -226,8 +200,6 @@ class TorchModel:
     @cached_property
     def cost(self):
         """Return the function from the length of a forward pass to its operations."""
-        from mas_lab.backends.torch.fast.packing import Cost
-
         return Cost.of(self.net)
 
     def _layers_to_checkpoint(self) -> list[torch.nn.Module]:
@@ -242,19 +214,14 @@ class TorchModel:
             layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
         return found
 
-    def checkpointing(self, batch: Any) -> AbstractContextManager[None]:
-        """Return a context in which a backward pass computes layers again, if the option `checkpointing` says so."""
-        return self._computing_again(getattr(batch, "by_tree", False)) if self._checkpointed else nullcontext()
-
     @contextmanager
-    def _computing_again(self, by_tree: bool) -> Iterator[None]:
-        """Compute layers again in a backward pass inside the `with` block.
+    def checkpointing(self, batch: Any) -> Iterator[None]:
+        """Make a backward pass in the `with` block compute layers again, if the option `checkpointing` says so.
 
         Transformers does this for layers that train; dropout, which lies deeper, stays off. Attention must then be the
         same as in the forward pass.
         """
-        from mas_lab.backends.torch.fast.tree_attention import NAME, attending
-
+        by_tree = self._checkpointed and getattr(batch, "by_tree", False)
         for layer in self._checkpointed:
             layer.training = True
         try:
@@ -291,14 +258,11 @@ class TorchModel:
         fit = set()
 
         def note(layer: torch.nn.Module, inputs: Any, output: Any) -> None:
-            if isinstance(output, torch.Tensor):
+            if layer in names and isinstance(output, torch.Tensor):
                 fit.add(without_numbers(names[layer]))
 
-        hooks = [layer.register_forward_hook(note) for layer in names]
-        with torch.inference_mode(), self.computing():
+        with register_module_forward_hook(note), torch.inference_mode(), self.computing():
             self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False)
-        for hook in hooks:
-            hook.remove()
         mamba = {f"{name}.out_proj" for name, module in self.net.named_modules() if hasattr(module, "A_log")}
         return [name for name in names.values() if without_numbers(name) not in fit or name in mamba]
 
@@ -311,15 +275,14 @@ class TorchModel:
         with torch.enable_grad(), self.computing():
             logits = self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False).logits
         nodes, known, reached = [logits.grad_fn], {None}, set()
-        parameters = dict(self.net.named_parameters())
-        names = {id(parameter): name for name, parameter in parameters.items()}
         while nodes:  # walk the graph, because a backward pass would hold a gradient of each weight
             if (node := nodes.pop()) not in known:
                 known.add(node)
                 nodes += [following for following, _ in node.next_functions]
-                if (name := names.get(id(getattr(node, "variable", None)))) is not None:
-                    reached.add(without_numbers(name))
-        return {name: parameter for name, parameter in parameters.items() if without_numbers(name) in reached}
+                reached.add(id(getattr(node, "variable", None)))
+        parameters = dict(self.net.named_parameters())
+        kinds = {without_numbers(name) for name, parameter in parameters.items() if id(parameter) in reached}
+        return {name: parameter for name, parameter in parameters.items() if without_numbers(name) in kinds}
 
     def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:
@@ -338,7 +301,7 @@ class TorchModel:
         """Read a transformers model from a directory or hub id, on this device, with dropout off."""
         config = model_config(where)
         # The fused kernels silently ignore a soft cap on the scores.
-        capped = shape(config, "attn_logit_softcapping")
+        capped = sources.shape(config, "attn_logit_softcapping")
         with quiet(), reading(where, "config.json or the weights (model.safetensors)"):
             net, found = AutoModelForCausalLM.from_pretrained(
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
@@ -353,8 +316,6 @@ class TorchModel:
             for parameter in net.parameters():
                 parameter.data = parameter.data.clone()
         if not self.options.plain:
-            from mas_lab.backends.torch.fast.fused import lean_norms
-
             lean_norms(net)
         return net
 
@@ -364,7 +325,7 @@ class TorchModel:
 
     def eos_ids(self) -> frozenset[int]:
         """Return the ids that end a completion, from the tokenizer and the generation config."""
-        return eos_ids(self.tokenizer, self.net.generation_config)
+        return sources.eos_ids(self.tokenizer, self.net.generation_config)
 
     def computing(self):
         """Return a context that sets the precision of products; weights that are trained stay in float32."""
@@ -382,9 +343,9 @@ class TorchModel:
             )
 
     def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError, naming the policy, if this model has no right forward-mode derivative."""
+        """Raise PolicyError, naming the policy, if no forward-mode derivative of this model was tested."""
         if not self.ways.eager:
-            raise PolicyError(f"policy {policy!r}: its eager attention, which has a derivative, computes other numbers")
+            raise PolicyError(f"policy {policy!r}: no forward-mode derivative was tested for its architecture")
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

@@ -8,15 +8,18 @@ Shapes: R requests; L tokens of the longest, padded on the left to sample and on
 most R; B samples; N sampled tokens; V vocabulary.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 
+Item = TypeVar("Item")
 LARGE_LOGITS = 2**25
 """Number of logits above which a sampler draws, and an update computes them, in chunks."""
 CACHED_LOGITS = 2**18
@@ -59,16 +62,12 @@ class PaddedEngine(WaveEngine):
         def size(place: int) -> int:
             return len(requests[place][1].prompt_ids) + requests[place][1].max_tokens
 
+        def fits(batch: list[int], place: int) -> bool:
+            is_full = size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens
+            return kinds[place] == kinds[batch[0]] and not is_full
+
         kinds = [(one[0].adapter or "", self.batch_class(one)) for one in requests]
-        batch: list[int] = []
-        for place in sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))):
-            other = batch and kinds[place] != kinds[batch[0]]
-            if other or (batch and size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens):
-                yield batch
-                batch = []
-            batch.append(place)
-        if batch:
-            yield batch
+        return filled(sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))), fits)
 
     def batch_class(self, one: PolicyRequest) -> int:
         """Return a number that all requests of a batch must share."""
@@ -81,55 +80,78 @@ class PaddedEngine(WaveEngine):
         return {"input_ids": ids_RL, "past_key_values": cache, "use_cache": True, "logits_to_keep": 1}
 
     def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
-        """Sample token after token; a row that has ended is still computed, and its later tokens are dropped."""
-        model = self.model
+        with self.model.computing():
+            return self.decoded(PaddedDecoder(self, requests), requests, np.arange(len(requests)))
+
+    def decoded(self, decoder: Any, requests: Sequence[PolicyRequest], node_R: np.ndarray) -> list[Completion]:
+        """Return completions drawn token after token; `node_R` is the prompt of each request in the decoder.
+
+        A decoder returns the logits (M, V) of its nodes, for the prompts by `prefill()`, and then by `extend(parent_M,
+        ids_M)` for new tokens after nodes of the call before, in ascending order.
+        """
         policies_R, requests_R = zip(*requests, strict=True)
-        longest = max(len(request.prompt_ids) for request in requests_R)
-        ids = torch.tensor([[0] * (longest - len(one.prompt_ids)) + list(one.prompt_ids) for one in requests_R])
-        mask_RL = torch.tensor([[i >= longest - len(one.prompt_ids) for i in range(longest)] for one in requests_R])
-        ids, mask_RL = ids.to(model.device), mask_RL.long().to(model.device)
-        uniform_RT = uniforms(requests_R)
+        eos = np.array(sorted(self.model.eos_ids()))
+        most_R = np.array([request.max_tokens for request in requests_R])
         temperature_R = np.array([request.temperature for request in requests_R], np.float32)
-        rows, truncation = np.arange(len(requests)), TopKTopP(requests_R)
-        ids_R: list[list[int]] = [[] for _ in requests]
-        logprobs_R: list[list[float]] = [[] for _ in requests]
-        finish_R: list[str | None] = [None] * len(requests)
-        cache = None
-        for t in range(uniform_RT.shape[1]):
-            at = (mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -ids.shape[1] :]
-            with model.computing():
-                if model.ways.cached:
-                    out = model.net(attention_mask=mask_RL, position_ids=at, **self.inputs(ids, cache))
-                    cache = out.past_key_values
-                else:
-                    out = model.net(input_ids=ids, use_cache=False)
-            logits_RV = out.logits[:, -1]
-            drawn_R, drawn_logprobs_R = sample_from_logits(logits_RV, rows, temperature_R, uniform_RT[:, t], truncation)
-            model.require_drawn(drawn_logprobs_R, policies_R, rows)
-            for row, request in enumerate(requests_R):
-                if finish_R[row] is None:
-                    ids_R[row].append(int(drawn_R[row]))
-                    logprobs_R[row].append(float(drawn_logprobs_R[row]))
-                    finish_R[row] = self._finish(request, ids_R[row])
-            if None not in finish_R:
+        uniform_RT = uniforms(requests_R)
+        ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
+        lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
+        cut_R, live, logits_MV = TopKTopP(requests_R), np.arange(len(most_R)), decoder.prefill()
+        for step in range(uniform_RT.shape[1]):
+            drawing = node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
+            ids, logprobs = sample_from_logits(logits_MV, *drawing)
+            self.model.require_drawn(logprobs, policies_R, live)
+            ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
+            ended = np.isin(ids, eos)
+            for place, row in enumerate(live):
+                stop = requests_R[row].stop
+                if ended[place]:
+                    finish_R[row] = "eos"
+                elif stop and ends_in(self.model.tokenizer, ids_RT[row, : step + 1].tolist(), stop):
+                    finish_R[row], ended[place] = "stop", True
+            lengths_R[live[ended]] = step + 1
+            on = ~ended & (step + 1 < most_R[live])
+            if not on.any():
                 break
-            newest = torch.from_numpy(drawn_R)[:, None].to(model.device)
-            ids = newest if model.ways.cached else torch.cat([ids, newest], 1)
-            mask_RL = torch.cat([mask_RL, torch.ones_like(mask_RL[:, :1])], 1)
-        return list(map(self.completion, ids_R, logprobs_R, finish_R))
+            live = live[on]
+            # Candidates that share a node and drew the same token share a node in the next step.
+            vocabulary = logits_MV.shape[1]
+            branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
+            logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
+        ids_R = [ids_T[:length].tolist() for ids_T, length in zip(ids_RT, lengths_R, strict=True)]
+        texts_R = self.model.tokenizer.batch_decode(ids_R, skip_special_tokens=True)
+        found = zip(ids_R, logprobs_RT, texts_R, finish_R, strict=True)
+        return [Completion(tuple(ids), tuple(own[: len(ids)].tolist()), text, why) for ids, own, text, why in found]
 
-    def completion(self, ids: Sequence[int], logprobs: Sequence[float], finish: str) -> Completion:
-        """Return a completion with its text."""
-        text = self.model.tokenizer.decode(ids, skip_special_tokens=True)
-        return Completion(tuple(ids), tuple(logprobs), text, finish)
 
-    def _finish(self, request: Request, ids: list[int]) -> str | None:
-        """Return the reason why a completion has ended, or `None` if it has not."""
-        if ids[-1] in self.model.eos_ids():
-            return "eos"
-        if request.stop and ends_in(self.model.tokenizer, ids, request.stop):
-            return "stop"
-        return "length" if len(ids) == request.max_tokens else None
+class PaddedDecoder:
+    """A decoder with a padded row per request and the model's own cache. A row that has ended is still computed."""
+
+    def __init__(self, engine: PaddedEngine, requests: Sequence[PolicyRequest]):
+        self.engine, self.cache, self.row_M = engine, None, np.arange(len(requests))
+        prompts = [torch.tensor(request.prompt_ids) for _, request in requests]
+        padded = (pad_sequence(rows, True, 0, "left") for rows in (prompts, [torch.ones_like(ids) for ids in prompts]))
+        self.ids_RL, self.mask_RL = (rows_RL.to(engine.model.device) for rows_RL in padded)
+
+    def prefill(self) -> torch.Tensor:
+        """Return the logits (M, V) after each row that has not ended."""
+        model = self.engine.model
+        if not model.ways.cached:
+            return model.net(input_ids=self.ids_RL, use_cache=False).logits[self.row_M, -1]
+        new_RL = self.ids_RL if self.cache is None else self.ids_RL[:, -1:]
+        at_RL = (self.mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -new_RL.shape[1] :]
+        out = model.net(attention_mask=self.mask_RL, position_ids=at_RL, **self.engine.inputs(new_RL, self.cache))
+        self.cache = out.past_key_values
+        return out.logits[self.row_M, -1]
+
+    def extend(self, parent_M: np.ndarray, ids_M: np.ndarray) -> torch.Tensor:
+        """Return the logits (M, V) after tokens `ids_M`, each after the row `parent_M` of the last call."""
+        self.row_M = self.row_M[parent_M]
+        newest_R1 = torch.zeros_like(self.ids_RL[:, :1])
+        newest_R1[self.row_M, 0] = torch.from_numpy(ids_M).to(newest_R1)
+        self.ids_RL = torch.cat([self.ids_RL, newest_R1], 1)
+        self.mask_RL = torch.cat([self.mask_RL, torch.ones_like(newest_R1)], 1)
+        return self.prefill()
 
 
 def ends_in(tokenizer, ids: Sequence[int], stop: Sequence[str]) -> bool:
@@ -162,20 +184,15 @@ class TopKTopP:
 
     def __call__(self, logprobs_RV: torch.Tensor) -> torch.Tensor:
         """Return renormalised log-probabilities, -inf for tokens that are left out; other rows stay as they are."""
-        rows = [row for row, one in enumerate(self.requests_R) if one.is_truncated]
-        if not rows:
-            return logprobs_RV
-        chosen = [self.requests_R[row] for row in rows]
-        device, size = logprobs_RV.device, logprobs_RV.shape[1]
-        top_k_R1 = torch.tensor([[one.top_k or size] for one in chosen], device=device)
-        top_p_R1 = torch.tensor([[one.top_p if one.top_p < 1 else 2.0] for one in chosen], device=device)
-        sorted_RV, order_RV = logprobs_RV[rows].sort(dim=-1, descending=True, stable=True)
-        beyond_RV = torch.arange(size, device=device)[None] >= top_k_R1
-        truncated_RV = sorted_RV.masked_fill(beyond_RV, -torch.inf).log_softmax(-1)
-        before_RV = truncated_RV.exp().cumsum(-1) - truncated_RV.exp()
-        truncated_RV = truncated_RV.masked_fill(before_RV >= top_p_R1, -torch.inf).log_softmax(-1)
-        cut_RV = logprobs_RV.clone()
-        cut_RV[rows] = torch.empty_like(truncated_RV).scatter_(-1, order_RV, truncated_RV)
+        rows_of: dict[tuple[int, float], list[int]] = {}
+        for row, one in enumerate(self.requests_R):
+            if one.is_truncated:
+                rows_of.setdefault((one.top_k or 0, one.top_p), []).append(row)
+        cut_RV = logprobs_RV.clone() if rows_of else logprobs_RV
+        for (top_k, top_p), rows in rows_of.items():
+            kept_RV = TopKLogitsWarper(top_k)(None, logprobs_RV[rows]) if top_k else logprobs_RV[rows]
+            kept_RV = TopPLogitsWarper(top_p)(None, kept_RV) if top_p < 1 else kept_RV
+            cut_RV[rows] = kept_RV.log_softmax(-1)
         return cut_RV
 
 
@@ -218,13 +235,10 @@ class PaddedBatch:
     """
 
     def __init__(self, samples: Sequence[Sample], first_token: int, device: torch.device):
-        rows = [[*sample.prompt_ids, *sample.completion_ids] for sample in samples]
-        longest = max(map(len, rows))
-        self.ids_BL = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=device)
-        self.inputs = {"input_ids": self.ids_BL}
-        if any(len(row) < longest for row in rows):
-            mask = [[1] * len(row) + [0] * (longest - len(row)) for row in rows]
-            self.inputs["attention_mask"] = torch.tensor(mask, device=device)
+        rows = [torch.tensor([*sample.prompt_ids, *sample.completion_ids]) for sample in samples]
+        self.ids_BL = pad_sequence(rows, batch_first=True).to(device)
+        mask_BL = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        self.inputs = {"input_ids": self.ids_BL} | ({} if mask_BL.all() else {"attention_mask": mask_BL.to(device)})
         lengths = [len(sample.completion_ids) for sample in samples]
         self.token_N = first_token + np.arange(sum(lengths))
         self.row_N = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor(lengths)).to(device)
@@ -254,16 +268,26 @@ def require_trainable(samples: Sequence[Sample]) -> None:
 
 def padded_batches(samples: Sequence[Sample], model) -> Iterator[PaddedBatch]:
     """Yield the samples in their order, in batches of at most `train_tokens` tokens, padding counted."""
-    batch: list[Sample] = []
-    longest, first_token, device = 0, 0, model.device
+
+    def fits(batch: list[Sample], sample: Sample) -> bool:
+        longest = max(len(one.prompt_ids) + len(one.completion_ids) for one in (*batch, sample))
+        is_full = longest * (len(batch) + 1) > model.options.train_tokens
+        return model.class_of(sample) == model.class_of(batch[0]) and not is_full
+
     require_trainable(samples)
-    for sample in samples:
-        longest = max(longest, len(sample.prompt_ids) + len(sample.completion_ids))
-        other = batch and model.class_of(sample) != model.class_of(batch[0])
-        if other or (batch and longest * (len(batch) + 1) > model.options.train_tokens):
-            yield PaddedBatch(batch, first_token, device)
-            first_token += sum(len(one.completion_ids) for one in batch)
-            batch, longest = [], len(sample.prompt_ids) + len(sample.completion_ids)
-        batch.append(sample)
+    first_token = 0
+    for batch in filled(samples, fits):
+        yield PaddedBatch(batch, first_token, model.device)
+        first_token += sum(len(one.completion_ids) for one in batch)
+
+
+def filled(items: Iterable[Item], fits: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:
+    """Yield neighbours together; a new list begins with the first item that does not fit into the one before."""
+    batch: list[Item] = []
+    for item in items:
+        if batch and not fits(batch, item):
+            yield batch
+            batch = []
+        batch.append(item)
     if batch:
-        yield PaddedBatch(batch, first_token, device)
+        yield batch

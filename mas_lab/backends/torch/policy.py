@@ -15,6 +15,7 @@ import torch
 
 from mas_lab.backends.torch import state as torch_state
 from mas_lab.backends.torch.encoding import ChatPolicy
+from mas_lab.backends.torch.fast.directional import directional_derivatives
 from mas_lab.backends.torch.model import TorchModel, require_finite
 from mas_lab.locks import locked
 from mas_lab.losses import Loss, token_losses
@@ -224,8 +225,6 @@ class TorchPolicy(ChatPolicy):
 
     def directional_derivatives(self, samples: Sequence[Sample], loss: Loss, along: Sequence[torch.Tensor]):
         """Return the derivative of each token's weighted loss (N,) along a direction in weight space."""
-        from mas_lab.backends.torch.fast.directional import directional_derivatives
-
         return directional_derivatives(self, samples, loss, along)
 
     # Gradients and steps

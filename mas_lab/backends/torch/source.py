@@ -121,12 +121,16 @@ def context_of(config: Any) -> int:
     return shape(config, "max_position_embeddings") or 2**20
 
 
+def rotations_of(config: Any) -> list[dict[str, Any]]:
+    """Return the parameters of a model's rotary embeddings, which may differ by kind of layer."""
+    rope = shape(config, "rope_parameters") or {}
+    return [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]
+
+
 def rotary_switch(config: Any) -> int | None:
     """Return the length above which a model turns its heads by other factors (LongRoPE, arXiv 2402.13753), if any."""
-    rope = shape(config, "rope_parameters") or {}
-    kinds = [rope] if "rope_type" in rope else [one for one in rope.values() if isinstance(one, dict)]
-    lengths = [one["original_max_position_embeddings"] for one in kinds if one.get("rope_type") == "longrope"]
-    return min(lengths, default=None)
+    found = [one for one in rotations_of(config) if one.get("rope_type") == "longrope"]
+    return min((one["original_max_position_embeddings"] for one in found), default=None)
 
 
 def eos_ids(tokenizer, config: Any) -> frozenset[int]:
@@ -147,7 +151,7 @@ class Source:
     kind: str
     name: str
     digest: str | None = None
-    """sha256 over the weight files of a pocket model or directory, or of a GGUF file; the commit of a hub model."""
+    """sha256 over weights and `FILES` of a pocket model or directory, or of a GGUF file; the commit of a hub model."""
 
     @classmethod
     def find(cls, name: str | Path) -> "Source":
@@ -217,22 +221,15 @@ class Source:
         for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin")):
             with reading(self.name, path.name), path.open("rb") as file:
                 sha.update(hashlib.file_digest(file, "sha256").digest())
-        return Source(self.kind, self.name, sha.hexdigest())
-
-    def files(self) -> str | None:
-        """Return the sha256 over `FILES` of a pocket model or directory; `None` for others, which `digest` covers."""
-        if self.kind not in ("pocket", "directory"):
-            return None
-        sha, folder = hashlib.sha256(), Path(self.location())
         for path in sorted({path for name in FILES for path in folder.glob(name) if path.is_file()}):
             with reading(self.name, path.name):
                 sha.update(path.name.encode() + path.read_bytes().replace(b"\r\n", b"\n"))
-        return sha.hexdigest()
+        return Source(self.kind, self.name, sha.hexdigest())
 
-    def check(self, files: str | None = None) -> str:
-        """Return the location of the recorded weights, which is the folder of the recorded commit of a hub model.
+    def check(self) -> str:
+        """Return the location of the recorded model, which is the folder of the recorded commit of a hub model.
 
-        Raises PolicyError if the weights, or `files` where they are known, are missing or have changed.
+        Raises PolicyError if the model is missing or has changed.
         """
         if self.kind == "hub" and self.digest is not None:
             return self._commit()
@@ -240,13 +237,10 @@ class Source:
             return self.location()
         if not (Path(self.location()) / "config.json").is_file():
             raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
-        found = Source(self.kind, self.name).pinned().digest
-        if self.digest != found:
-            raise PolicyError(f"the base model at {self.location()} has changed: sha256 {found}, not {self.digest}")
-        if files not in (None, self.files()):
+        if self.digest != (found := Source(self.kind, self.name).pinned().digest):
             raise PolicyError(
-                f"the config, tokenizer or chat template of the base model at {self.location()} has changed; put the "
-                "files back as they were"
+                f"the weights, config, tokenizer or chat template of the base model at {self.location()} have changed "
+                f"(sha256 {found}, not {self.digest}); put the files back as they were"
             )
         return self.location()
 

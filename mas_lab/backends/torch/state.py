@@ -28,9 +28,8 @@ KEPT = "training/kept.safetensors"
 def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
-    found = {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
-             "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
-    return found | ({"files": shared.files} if shared.files else {})
+    return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
+            "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
 
 
 def describe(policy: Any) -> dict[str, Any]:
@@ -40,12 +39,6 @@ def describe(policy: Any) -> dict[str, Any]:
         del described["source"]["name"], described["name"]
     for option in policy.shared.options.of_the_machine:
         del described["options"][option]
-    if policy.shared.is_measured and policy.shared.dtype == torch.float32:  # earlier ones have null
-        described["options"]["dtype"] = None
-    if policy.shared.options.optimizer == "adamw":  # earlier checkpoints had AdamW only and did not record it
-        del described["options"]["optimizer"]
-    if not policy.shared.options.plain:  # nor did they record this
-        del described["options"]["plain"]
     return described
 
 
@@ -95,19 +88,16 @@ def load_weights(policy: Any, directory: Path) -> None:
     else:
         with reading(directory, f"{ADAPTER} or adapter_config.json"):
             weights = load_file(directory / ADAPTER)
-            scale = json.loads((directory / "adapter_config.json").read_bytes())["lora_alpha"]
+            config = json.loads((directory / "adapter_config.json").read_bytes())
+            there = {"rank": config["r"], "lora_alpha": config["lora_alpha"]}
         require_finite(weights, policy.name, f"in {directory / ADAPTER}")
-        own = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
-        if {name: w.shape for name, w in weights.items()} != {name: w.shape for name, w in own.items()}:
-            ranks = [min(min(w.shape) for w in of.values()) for of in (weights, own)]
+        own, config = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter), shared.peft.peft_config
+        here = {"rank": config[policy.adapter].r, "lora_alpha": config[policy.adapter].lora_alpha}
+        shapes, own_shapes = ({name: w.shape for name, w in some.items()} for some in (weights, own))
+        if (there, shapes) != (here, own_shapes):
             raise PolicyError(
-                f"policy {policy.name!r}: the adapter in {directory} is of another make, of rank {ranks[0]}, and this "
-                f"one has rank {ranks[1]}"
-            )
-        if scale != (own_scale := shared.peft.peft_config[policy.adapter].lora_alpha):
-            raise PolicyError(
-                f"policy {policy.name!r}: the adapter in {directory} has lora_alpha {scale}, and this one has "
-                f"{own_scale}; load it with the alpha= with which that one was trained"
+                f"policy {policy.name!r}: the adapter in {directory} is of another make, with {there}, and this one "
+                f"has {here}; load it over its base, with its lora= and alpha="
             )
         set_peft_model_state_dict(shared.peft, weights, adapter_name=policy.adapter)
     policy.start_anew()

@@ -13,6 +13,7 @@ import time
 from functools import reduce
 
 import torch
+from torch.utils.benchmark import Timer
 
 from mas_lab.arguments import check_arguments
 from mas_lab.child import usable_cores
@@ -141,21 +142,14 @@ def probe_bfloat16(rounds: int = 7) -> float:
     Half of the products have 16 rows, as in sampling, the others 256, as in an update. Both types take turns on one
     thread, and the medians of their processor time are compared, which hardly depends on the load.
     """
-    types, before = (torch.float32, torch.bfloat16), torch.get_num_threads()
-    layers = {dtype: torch.ones(1536, 576, dtype=dtype) for dtype in types}
-    rows = {dtype: torch.ones(256, 576, dtype=dtype) for dtype in types}
-    times: dict[torch.dtype, list[float]] = {dtype: [] for dtype in types}
-    torch.set_num_threads(1)
-    try:
-        for dtype in [*types] * rounds:
-            start = time.thread_time()
-            for size in (16,) * 16 + (256,):
-                torch.nn.functional.linear(rows[dtype][:size], layers[dtype])
-            times[dtype].append(time.thread_time() - start)
-    finally:
-        torch.set_num_threads(before)
-    slow, fast = (statistics.median(times[dtype][1:]) for dtype in types)
-    return slow / fast
+    products = "linear(rows[:16], layer); " * 16 + "linear(rows, layer)"
+    timers = []
+    for dtype in (torch.float32, torch.bfloat16):
+        names = {"linear": torch.nn.functional.linear, "rows": torch.ones(256, 576, dtype=dtype)}
+        names["layer"] = torch.ones(1536, 576, dtype=dtype)
+        timers.append(Timer(products, globals=names, timer=time.thread_time, num_threads=1))
+    slow, fast = zip(*[[timer.timeit(1).mean for timer in timers] for _ in range(rounds)], strict=True)
+    return statistics.median(slow) / statistics.median(fast)
 
 
 def _work():

@@ -7,7 +7,7 @@ before a policy is made. Leaves out: the use of Unsloth (`model`).
 import sys
 import warnings
 
-from mas_lab.backends.placement import probe
+from mas_lab.backends.devices import probe
 from mas_lab.policy import PolicyError
 
 LATER = ("trl", "transformers", "peft")

@@ -16,11 +16,11 @@ import torch
 from peft import LoraConfig
 from transformers import AutoModelForCausalLM
 
+from mas_lab.backends.torch.architectures import Ways
 from mas_lab.backends.torch.fast.fused import lean_norms
 from mas_lab.backends.torch.model import Options, TorchModel, quiet, refuse_other_weights
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config
-from mas_lab.backends.torch.trial import Ways
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
 from mas_lab.policy import Completion, PolicyError, PolicyRequest
 

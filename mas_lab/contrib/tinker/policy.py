@@ -137,7 +137,7 @@ class TinkerPolicy(ChatPolicy):
 
     def __init__(self, base: TinkerBase, name: str, index: int):
         self.shared, self.name, self.lr, self.version = base, name, base.lr, 0
-        self.made_with = {"rank": base.rank, "seed": base.seed, "index": index}
+        self.made_with = {"rank": base.rank, "seed": base.seed, "index": index, "own_rank": base.rank}
         self.client = base.new_client(base.seed + index)
         self.sampler, self._published = None, -1
         self._intact, self._pending = True, False

@@ -9,10 +9,10 @@ import os
 import pytest
 import torch
 from backends.drawn import requests
-from backends.torch.test_trial import PEOPLE_LOAD, folder_of, samples_of  # noqa: F401 - a fixture
+from backends.torch.test_architectures import PEOPLE_LOAD, folder_of, samples_of  # noqa: F401 - a fixture
 
 import mas_lab as lab
-from mas_lab.backends.placement import probe
+from mas_lab.backends.devices import probe
 
 if os.environ.get("MAS_LAB_TESTS") != "cuda" or not torch.cuda.is_available() or probe("cuda") != "works":
     pytest.skip("no GPU is asked for, or none works", allow_module_level=True)

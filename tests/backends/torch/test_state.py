@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch.source import Source
-from mas_lab.describe import differences
 from mas_lab.policy import PolicyError, Sample
 
 SAMPLE = Sample((5, 6), (7, 8), (-1.0, -1.0), 1.0, 1.0, 1.0)
@@ -101,7 +100,7 @@ def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path, kind):
         torch.save(other.model.state_dict(), moved / "pytorch_model.bin")
     else:
         other.save(moved)
-    with pytest.raises(PolicyError, match="has changed: sha256"):
+    with pytest.raises(PolicyError, match=r"have changed \(sha256"):
         restore_policy(tmp_path / "kept")
     shutil.rmtree(moved)
     with pytest.raises(PolicyError, match=r"no longer at .*model"):
@@ -199,8 +198,7 @@ def test_a_model_of_the_hub_is_that_of_its_commit(hub, tmp_path):
     torch.testing.assert_close(restored.logprobs([SAMPLE]).detach(), expected_N, atol=0, rtol=0)
     with pytest.raises(PolicyError, match=f"the base is 'own/model' .*commit: {OLD} and {NEW}"):
         load_policy("own/model", lora=4, start=tmp_path / "adapter")
-    unknown = {"kind": "hub", "name": "own/model", "digest": None}  # an earlier record
-    assert not differences(policy.describe() | {"source": unknown}, load_policy("own/model", lora=4).describe())
+    unknown = {"kind": "hub", "name": "own/model", "digest": None}
     with pytest.raises(PolicyError, match=f"commit: None and {NEW}"):
         load_policy("own/model", lora=4, start=recorded(tmp_path / "adapter", source=unknown))
     with pytest.raises(PolicyError, match="'refs/pr/1', which is no commit"):

@@ -21,19 +21,12 @@ import numpy as np
 import torch
 from peft.tuners.lora import LoraLayer
 
+from mas_lab.backends.torch import padded
 from mas_lab.backends.torch.fast.fused import FusedForward
 from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.tree_attention import Layout, Store, Trie, laid_out, merge_prefixes
 from mas_lab.backends.torch.fast.tree_attention import forward as tree_forward
-from mas_lab.backends.torch.padded import (
-    DRAWN_AT_ONCE,
-    LARGE_LOGITS,
-    PaddedEngine,
-    TopKTopP,
-    ends_in,
-    sample_from_logits,
-    uniforms,
-)
+from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.policy import Completion, PolicyRequest
 
 Forward = Callable[[torch.Tensor, torch.Tensor, Layout, torch.Tensor], torch.Tensor]
@@ -170,7 +163,7 @@ class TreeEngine(PaddedEngine):
 
     def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
         """Yield the places of requests by adapter and prompt, sorted by batch class, adapter and prompt length."""
-        most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
+        most = padded.DRAWN_AT_ONCE * padded.LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
         groups: dict[tuple, list[int]] = {}
         for place, one in enumerate(requests):
             groups.setdefault((self.batch_class(one), *_key(one)), []).append(place)
@@ -197,11 +190,7 @@ class TreeEngine(PaddedEngine):
         with model.computing(), nullcontext() if fused or slices is None else mixing(model.net, slices):
             forward = fused or partial(tree_forward, model.net, model.net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
-            ids_RT, logprobs_RT, lengths_R, finish_R = self._decode(decoder, decoder.prefill(), requests, prompt_R)
-        return [
-            self.completion(ids_T[:length].tolist(), logprobs_T[:length].tolist(), finish)
-            for ids_T, logprobs_T, length, finish in zip(ids_RT, logprobs_RT, lengths_R, finish_R, strict=True)
-        ]
+            return self.decoded(decoder, requests, prompt_R)
 
     def _joined(self, slices: Slices | None) -> FusedForward:
         """Return the fused pass with the weights of now. The joined matrices of an adapters' base are made once."""
@@ -209,44 +198,6 @@ class TreeEngine(PaddedEngine):
         if slices is not None:
             self._fused, forward.slices = forward, slices
         return forward
-
-    def _decode(self, decoder: TreeDecoder, logits_MV: torch.Tensor, requests: Sequence[PolicyRequest], node_R):
-        """Draw token after token from the logits of the prompts, where `node_R` is the prompt of each request.
-
-        Returns ids and log-probabilities (R, T), lengths (R,) and finish reasons (R,).
-        """
-        policies_R, requests_R = zip(*requests, strict=True)
-        eos = np.array(sorted(self.model.eos_ids()))
-        most_R = np.array([request.max_tokens for request in requests_R])
-        temperature_R = np.array([request.temperature for request in requests_R], np.float32)
-        uniform_RT = uniforms(requests_R)
-        ids_RT, logprobs_RT = np.zeros(uniform_RT.shape, np.int64), np.zeros(uniform_RT.shape)
-        lengths_R, finish_R = most_R.copy(), ["length"] * len(most_R)
-        cut_R = TopKTopP(requests_R)
-        live = np.arange(len(most_R))
-        for step in range(uniform_RT.shape[1]):
-            ids, logprobs = sample_from_logits(
-                logits_MV, node_R, temperature_R[live], uniform_RT[live, step], cut_R[live]
-            )
-            self.model.require_drawn(logprobs, policies_R, live)
-            ids_RT[live, step], logprobs_RT[live, step] = ids, logprobs
-            ended = np.isin(ids, eos)
-            for place, row in enumerate(live):
-                stop = requests_R[row].stop
-                if ended[place]:
-                    finish_R[row] = "eos"
-                elif stop and ends_in(self.model.tokenizer, ids_RT[row, : step + 1].tolist(), stop):
-                    finish_R[row], ended[place] = "stop", True
-            lengths_R[live[ended]] = step + 1
-            on = ~ended & (step + 1 < most_R[live])
-            if not on.any():
-                break
-            live = live[on]
-            # Candidates that share a node and drew the same token share a node in the next step.
-            vocabulary = logits_MV.shape[1]
-            branches, node_R = np.unique(node_R[on] * vocabulary + ids[on], return_inverse=True)
-            logits_MV = decoder.extend(branches // vocabulary, branches % vocabulary)
-        return ids_RT, logprobs_RT, lengths_R, finish_R
 
 
 def _key(one: PolicyRequest) -> tuple[str, tuple[int, ...]]:

@@ -21,7 +21,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.tree_attention import Trie, in_forward_mode, merge_prefixes
-from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, require_trainable
+from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, filled, require_trainable
 from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
 
@@ -111,13 +111,8 @@ def pack_prefix_trees(
 
 def _cut(members: Sequence[int], lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Yield the members in parts whose lengths add up to at most `budget`, but at least one member each."""
-    part, size = [], 0
-    for member, length in zip(members, lengths, strict=True):
-        if part and size + length > budget:
-            yield part
-            part, size = [], 0
-        part, size = [*part, member], size + length
-    yield part
+    size = dict(zip(members, lengths, strict=True))
+    return filled(members, lambda part, member: sum(size[one] for one in (*part, member)) <= budget)
 
 
 def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
@@ -140,15 +135,11 @@ def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model
 
 def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
     """Yield lists of trees of similar length, each at most `budget` tokens with padding, but at least one tree."""
-    batch: list[Tree] = []
-    for tree in sorted(trees, key=lambda tree: (tree.batch_class, len(tree)), reverse=True):
-        other = batch and tree.batch_class != batch[0].batch_class
-        if other or (batch and len(batch[0]) * (len(batch) + 1) > budget):
-            yield batch
-            batch = []
-        batch.append(tree)
-    if batch:
-        yield batch
+
+    def fits(batch: list[Tree], tree: Tree) -> bool:
+        return tree.batch_class == batch[0].batch_class and len(batch[0]) * (len(batch) + 1) <= budget
+
+    return filled(sorted(trees, key=lambda tree: (tree.batch_class, len(tree)), reverse=True), fits)
 
 
 class MicroBatch:
@@ -249,26 +240,13 @@ def head_of(net) -> Callable[[torch.Tensor], torch.Tensor]:
 
     def head(hidden_Uh: torch.Tensor) -> torch.Tensor:
         body = net.base_model
-        net._modules[net.base_model_prefix] = _Known(body, hidden_Uh[None])
+        body.forward = lambda **_: MoeModelOutputWithPast(last_hidden_state=hidden_Uh[None])
         try:
             return net(inputs_embeds=hidden_Uh[None], use_cache=False).logits[0]
         finally:
-            net._modules[net.base_model_prefix] = body
+            del body.forward
 
     return head
-
-
-class _Known:
-    """The body of a model, whose hidden states are known."""
-
-    def __init__(self, body, hidden: torch.Tensor):
-        self.body, self.output = body, MoeModelOutputWithPast(last_hidden_state=hidden)
-
-    def __call__(self, **inputs) -> MoeModelOutputWithPast:
-        return self.output
-
-    def __getattr__(self, name: str):
-        return getattr(self.body, name)
 
 
 class _Pick16(torch.autograd.Function):

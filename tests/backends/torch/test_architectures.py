@@ -1,22 +1,25 @@
-"""Rows longer than every window of an architecture are sampled and trained on as plain passes of each row compute it.
+"""Each way in the table of architectures computes what plain passes of each row compute, in rows longer than windows.
 
 The right tokens, log-probabilities and gradients come from transformers: one row, no cache, no padding, no tree. The
 table in docs/gpus.md has a row for each of these architectures.
 """
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers as hf
-from backends.conftest import SHAPE, build
+from backends.conftest import SHAPE, _config, build
 from backends.drawn import gap, own_logprobs, requests
 from transformers import logging
 
 from mas_lab.backends.loading import load_base, load_policy
-from mas_lab.backends.torch.trial import FOUND
+from mas_lab.backends.torch.architectures import PLAIN, ROTATIONS, TABLE, settings_of
+from mas_lab.backends.torch.fast.tree_attention import attending
+from mas_lab.backends.torch.source import rotations_of
 from mas_lab.losses import reinforce
 from mas_lab.policy import PolicyError, Sample
 
@@ -25,6 +28,7 @@ FOUR = LLAMA | {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "fu
 EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
 WINDOW = {"sliding_window": 6, "use_sliding_window": True}
 TOWER = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+ROPE = {"rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
 LONGROPE = {"rope_type": "longrope", "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
 CONFIGS = {
     "window": lambda: hf.MistralConfig(**LLAMA, head_dim=8, sliding_window=19),  # in every layer, named in the config
@@ -43,20 +47,28 @@ CONFIGS = {
         **LLAMA, num_local_experts=4, num_experts_per_tok=2, block_size=4, head_dim=8,
         layer_types=["linear_attention", "full_attention"]),
     "alibi": lambda: hf.FalconConfig(**SHAPE, alibi=True),
+    "falcon": lambda: hf.FalconConfig(**SHAPE),
     "state_space": lambda: hf.MambaConfig(**{k: SHAPE[k] for k in SHAPE if k != "num_attention_heads"}, state_size=4),
     "hybrid": lambda: hf.JambaConfig(**LLAMA, attn_layer_period=2, attn_layer_offset=1, expert_layer_period=2,
                                      expert_layer_offset=1, num_experts=2, mamba_d_state=4),
     "no_cache_in_the_output": lambda: hf.RecurrentGemmaConfig(
         **{k: LLAMA[k] for k in LLAMA if k != "max_position_embeddings"} | {"num_hidden_layers": 3}, lru_width=32,
         attention_window_size=6, head_dim=8),
-    "experts": lambda: hf.Qwen3MoeConfig(**LLAMA, head_dim=8, num_experts=4, **EXPERTS),
-    "experts_in_two_dimensions": lambda: hf.MixtralConfig(**LLAMA, num_local_experts=4, num_experts_per_tok=2),
-    "router_with_several_outputs": lambda: hf.PhimoeConfig(**LLAMA, num_local_experts=4, num_experts_per_tok=2),
+    "experts": lambda: hf.Qwen3MoeConfig(**LLAMA, **WINDOW, head_dim=8, num_experts=4, **EXPERTS),
+    "experts_in_two_dimensions": lambda: hf.MixtralConfig(
+        **LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+    "router_with_several_outputs": lambda: hf.PhimoeConfig(
+        **LLAMA, num_local_experts=4, num_experts_per_tok=2, sliding_window=6),
+    "shared_expert": lambda: hf.Qwen2MoeConfig(
+        **LLAMA, num_experts=4, shared_expert_intermediate_size=16, **EXPERTS),
     "scaled_logits": lambda: hf.GraniteMoeConfig(
         **LLAMA, num_local_experts=4, num_experts_per_tok=2, logits_scaling=3.0),
     "flat_layers": lambda: hf.OPTConfig(
         **SHAPE, ffn_dim=48, max_position_embeddings=128, word_embed_proj_dim=32),
     "llama": lambda: hf.LlamaConfig(**LLAMA),
+    "linear": lambda: hf.LlamaConfig(**LLAMA, rope_parameters=ROPE | {"rope_type": "linear"}),
+    "llama3": lambda: hf.LlamaConfig(**LLAMA, rope_parameters=ROPE | {
+        "rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
     "qwen2": lambda: hf.Qwen2Config(**LLAMA, **WINDOW, max_window_layers=1),
     "qwen3": lambda: hf.Qwen3Config(**LLAMA, **WINDOW, head_dim=8, max_window_layers=1),
     "gemma2": lambda: hf.Gemma2Config(
@@ -94,10 +106,19 @@ CONFIGS = {
     "minicpm3": lambda: hf.MiniCPM3Config(
         **LLAMA | {"num_key_value_heads": 4}, head_dim=4, kv_lora_rank=8, q_lora_rank=8, qk_nope_head_dim=4,
         qk_rope_head_dim=4, v_head_dim=8, dim_model_base=8),
+    "gpt2": lambda: _config("gpt2"),
+    "bloom": lambda: hf.BloomConfig(vocab_size=64, hidden_size=32, n_layer=2, n_head=4),
+    "convolution": lambda: hf.Lfm2Config(**LLAMA, layer_types=["conv", "full_attention"]),
+    "gpt_neox": lambda: hf.GPTNeoXConfig(**SHAPE, intermediate_size=48, max_position_embeddings=128),
+    "olmo3": lambda: hf.Olmo3Config(**FOUR, sliding_window=6),
+    "exaone4": lambda: hf.Exaone4Config(**FOUR, sliding_window=6),
+    **{kind.model_type: partial(kind, **LLAMA) for kind in (hf.CohereConfig, hf.OlmoConfig, hf.PhiConfig)},
+    **{kind.model_type: partial(kind, **LLAMA, head_dim=8) for kind in (
+        hf.Ernie4_5Config, hf.GemmaConfig, hf.GlmConfig, hf.Glm4Config, hf.SeedOssConfig)},
 }  # fmt: skip
 PEOPLE_LOAD = ["llama", "qwen2", "qwen3", "gemma2", "window_by_layer", "gemma3_with_images", "window", "ministral",
                "phi3", "granite", "smollm3", "olmo2"]  # fmt: skip
-TABLE = (Path(__file__).parents[3] / "docs" / "gpus.md").read_text(encoding="utf-8").split("<!-- architectures -->")[1]
+PAGE = (Path(__file__).parents[3] / "docs" / "gpus.md").read_text(encoding="utf-8").split("<!-- architectures -->")[1]
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +168,7 @@ def require_equal(policy, net, asked, answers) -> None:
     parameters = {name: p for name, p in net.named_parameters() if p.requires_grad}
     total = -sum(s.weight * s.advantage * logprobs.sum() for s, logprobs in zip(samples, known, strict=True))
     gradient = dict(zip(parameters, torch.autograd.grad(total, parameters.values(), allow_unused=True), strict=True))
+    policy.set_gradients(None)
     policy.forward_backward(samples, reinforce())
     found = dict(policy.gradients())
     assert all(gradient[name] is None for name in gradient.keys() - found.keys())
@@ -155,34 +177,40 @@ def require_equal(policy, net, asked, answers) -> None:
     assert gap < 1e-4 * norm
 
 
-def row_of(config, how: str) -> str:
-    """Return the row of an architecture in docs/gpus.md."""
-    windows = ("sliding_window", "attention_chunk_size", "attention_window_size", "keep_window_size")
-    text = config.get_text_config()
-    window = "yes" if any(getattr(text, name, None) for name in windows) else "no"
-    return f"| `{config.model_type}` | {how} | {window} |"
+def test_the_table_names_what_is_proved_here_and_the_page_says_so():
+    proved: dict[str, set[str]] = {}
+    for make in CONFIGS.values():
+        proved.setdefault(make().model_type, set()).update(settings_of(make()))
+    assert proved == {kind: settings for kind, (_, settings) in TABLE.items()}
+    rotations = {one.get("rope_type", "default") for make in CONFIGS.values() for one in rotations_of(make())}
+    assert rotations == ROTATIONS
+    shown = {"packed": [], "padded": [], "padded, no cache": [], "refused": ["doge"]}
+    for kind, (ways, _) in sorted(TABLE.items()):
+        shown["packed" if ways.tree else "padded" if ways.cached else "padded, no cache"].append(kind)
+    rows = [f"| {how} | {', '.join(f'`{kind}`' for kind in kinds)} |" for how, kinds in shown.items()]
+    assert PAGE.strip().splitlines()[2:] == rows
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_all_weights(folder_of, name):
-    policy = load_policy(folder_of(name), lr=1e-3)
-    ways, config = policy.shared.ways, policy.shared.net.config
-    assert row_of(config, "packed" if ways.tree else "padded" if ways.cached else "padded, no cache") in TABLE
-    net = hf.AutoModelForCausalLM.from_pretrained(
-        folder_of(name), dtype="float32", attn_implementation=config._attn_implementation
-    ).eval()
-    net.get_input_embeddings().padding_idx = None
-    asked = requests(lengths=(1, 4, 11), each=3)
-    require_equal(policy, net, asked, policy.sample(asked))
+    ways = TABLE[CONFIGS[name]().model_type][0]
+    for options in ({}, {"packing": "padded"})[: 1 + ways.tree]:
+        policy = load_policy(folder_of(name), lr=1e-3, **options)
+        assert policy.shared.ways == (ways if not options else replace(ways, tree=False, fused=False, mixed=False))
+        how = policy.shared.net.config._attn_implementation
+        net = hf.AutoModelForCausalLM.from_pretrained(folder_of(name), dtype="float32", attn_implementation=how).eval()
+        net.get_input_embeddings().padding_idx = None
+        asked = requests(lengths=(1, 4, 11), each=3)
+        require_equal(policy, net, asked, policy.sample(asked))
+    if ways.eager:  # a forward-mode derivative takes this attention
+        row = {"input_ids": torch.tensor([asked[0].prompt_ids]), "use_cache": False}
+        with torch.no_grad(), attending(net.config, "eager"):
+            eager = net(**row).logits
+        with torch.no_grad():
+            torch.testing.assert_close(eager, net(**row).logits, atol=1e-4, rtol=1e-4)
 
 
-def test_the_table_of_architectures_has_no_other_rows():
-    assert TABLE.count("| `") == len(CONFIGS) + 1  # doge is refused
-
-
-@pytest.mark.parametrize("name", [
-    *PEOPLE_LOAD, "hybrid", "experts", "experts_in_two_dimensions", "flat_layers", "router_with_several_outputs",
-    "state_space", "heads_by_layer", "sinks", "phi4_with_images"])  # fmt: skip
+@pytest.mark.parametrize("name", CONFIGS)
 def test_two_adapters(folder_of, name):
     base = load_base(folder_of(name), adapters=2, rank=2, lr=1e-2)
     policies = [base.adapter(agent) for agent in ("solver", "verifier")]
@@ -191,10 +219,28 @@ def test_two_adapters(folder_of, name):
         policy.forward_backward(samples_of(asked, policy.sample(asked)), reinforce())
         policy.optim_step(None)
     mixed = [(policy, request) for request in asked for policy in policies]
-    answers = base.shared.engine.complete(mixed)
-    for policy in policies:
-        own = [answer for (other, _), answer in zip(mixed, answers, strict=True) if other is policy]
-        require_equal(policy, policy.shared.net, asked, own)
+    for fused in (False, True)[: 1 + TABLE[CONFIGS[name]().model_type][0].fused]:  # in 16 bits; here in 32
+        base.shared.ways = replace(base.shared.ways, fused=fused)
+        answers = base.shared.engine.complete(mixed)
+        for policy in policies:
+            own = [answer for (other, _), answer in zip(mixed, answers, strict=True) if other is policy]
+            require_equal(policy, policy.shared.net, asked, own)
+
+
+@pytest.mark.parametrize(("config", "words"), [
+    (hf.HeliumConfig(**LLAMA, head_dim=8), "a helium model runs slowly"),
+    (hf.LlamaConfig(**LLAMA, rope_parameters=ROPE | {"rope_type": "dynamic"}), "with dynamic rotation runs slowly"),
+    (hf.LlamaConfig(**LLAMA, sliding_window=6), "with sliding_attention runs slowly"),
+])  # fmt: skip
+def test_a_model_that_the_table_does_not_name_is_run_plainly_with_a_warning(folder_of, config, words):
+    folder = folder_of(config)
+    with pytest.warns(UserWarning, match=words):
+        policy = load_policy(folder, lr=1e-3)
+    assert policy.shared.ways == PLAIN
+    asked = requests(lengths=(1, 4, 11), each=2)
+    require_equal(policy, policy.shared.net, asked, policy.sample(asked))
+    with pytest.raises(PolicyError, match="no forward-mode derivative was tested"):
+        policy.directional_derivatives([], reinforce(), [])
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -212,18 +258,12 @@ def test_the_length_of_other_rows_does_not_choose_the_factors_of_longrope(folder
         policy.sample(requests(lengths=(7,), each=1))
 
 
-def test_a_model_whose_rows_are_not_causal_is_refused(folder_of):
-    config = hf.DogeConfig(**LLAMA, keep_window_size=8)
-    assert row_of(config, "refused") in TABLE
-    with pytest.raises(PolicyError, match="doge model, a token has another probability than without the tokens after"):
+@pytest.mark.parametrize("config", [
+    hf.DogeConfig(**LLAMA, keep_window_size=8),
+    hf.Gemma3TextConfig(**FOUR, head_dim=8, sliding_window=6, use_bidirectional_attention=True)])  # fmt: skip
+def test_a_model_whose_rows_are_not_causal_is_refused(folder_of, config):
+    with pytest.raises(PolicyError, match="a token has another probability than without the tokens after"):
         load_policy(folder_of(config))
-
-
-def test_models_of_one_kind_share_a_trial(folder_of, tmp_path):
-    load_policy(folder_of("window"))
-    before = len(FOUND)
-    load_policy(str(build(tmp_path, CONFIGS["window"]())))
-    assert len(FOUND) == before
 
 
 @pytest.mark.parametrize("name, exact", [("two_attentions_a_layer", True), ("alibi", False), ("experts", False)])
@@ -242,31 +282,10 @@ def test_a_forward_mode_derivative_is_exact_or_refused(folder_of, name, exact):
     assert total.item() == pytest.approx(sum(part.double().square().sum().item() for part in gradient), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["chunks", "two_attentions_a_layer", "linear_attention", *PEOPLE_LOAD])
-def test_sixteen_bits_change_no_way(folder_of, name):
-    """Except that adapters are joined in 16 bits alone."""
-    exact, policy = (load_policy(folder_of(name), lora=2, dtype=dtype) for dtype in (None, "bfloat16"))
-    ways, in_16 = (replace(one.shared.ways, fused=False) for one in (exact, policy))
-    assert in_16 == ways and ways.tree == (name in PEOPLE_LOAD)
+@pytest.mark.parametrize("name", ["chunks", "linear_attention", *PEOPLE_LOAD])
+def test_a_step_in_sixteen_bits(folder_of, name):
+    policy = load_policy(folder_of(name), lora=2, dtype="bfloat16")
     asked = requests(lengths=(1, 4), each=1)
     policy.forward_backward(samples_of(asked, policy.sample(asked)), reinforce())
     policy.optim_step(1.0)
     assert len(policy.sample(asked)) == len(asked)
-
-
-@pytest.mark.parametrize("dtype", [None, "bfloat16"])
-def test_a_trial_changes_no_weight_and_no_random_number(folder_of, dtype):
-    """A trial's copy shares the weights, and gives adapters of its own other values."""
-    FOUND.clear()
-    folder = folder_of("window")  # making a model changes the random numbers
-    state = torch.get_rng_state()
-    base = load_base(folder, adapters=1, rank=2, dtype=dtype)
-    fresh = {name: weight.clone() for name, weight in base.shared.net.named_parameters()}
-    adapter = base.adapter("solver")
-    started = [weight.clone() for weight in adapter.parameters.values()]
-    adapter.sample(requests(each=1))
-    adapter.forward(samples_of(requests(each=1), adapter.sample(requests(each=1))))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(one, two) for one, two in zip(started, adapter.parameters.values(), strict=True))
-    read = hf.AutoModelForCausalLM.from_pretrained(folder_of("window"), dtype=dtype or "float32").state_dict()
-    assert all(torch.equal(read[name], weight) for name, weight in fresh.items())
