@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import mas_lab as lab
-from mas_lab.backends.placement import known_shapes
+from mas_lab.backends.placement import PlacementError, known_shapes
 
 PAGE = Path(__file__).parent / "cluster.md"
 BLOCK = re.compile(r"<!-- memory -->\n.*?<!-- /memory -->", re.DOTALL)
@@ -55,7 +55,7 @@ def fits(config, policies: dict[str, dict], gib: float) -> str:
     for told, tokens in TOKENS.items():
         try:
             plan(config, policies, gib, **tokens)
-        except lab.PlacementError:
+        except PlacementError:
             continue
         return "yes" if not tokens else f"{told} tokens"
     return "no"

@@ -9,6 +9,9 @@ import pytest
 import small
 
 import mas_lab as lab
+from mas_lab.cells.centers import group_mean, shrunken_mean
+from mas_lab.cells.credits import difference_return
+from mas_lab.cells.plans import without
 from mas_lab.describe import describe
 from mas_lab.recipes import PARTS, Recipe, find, from_data, learning
 
@@ -28,11 +31,11 @@ TABLE = {
     "dr_mas_std": (PLAYED, ROLE, RETURN, ("episode", None), TASK, ROLE, CLIPPED, "token"),
     "dr_mas_episodes": (PLAYED, ROLE, RETURN, ("episode", "episode"), None, None, CLIPPED, "token"),
     "own_pooled": (PLAYED, ROLE, RETURN, (None, None), None, ("agent",), CLIPPED, "token"),
-    "own_robust": (PLAYED, ROLE, RETURN, (None, None), lab.shrunken_mean(), ("agent",), CLIPPED, "token"),
+    "own_robust": (PLAYED, ROLE, RETURN, (None, None), shrunken_mean(), ("agent",), CLIPPED, "token"),
     "c3": (lab.tree(4, follow=2), TURN, lab.counterfactual(), (None, None), "loo", "none", PLAIN, "token"),
-    "ccpo": (lab.without(8), ROLE, lab.difference_return(), (None, None), None, None, CLIPPED, "token"),
+    "ccpo": (without(8), ROLE, difference_return(), (None, None), None, None, CLIPPED, "token"),
     "marshal": (PLAYED, ("agent",), lab.own_return(to_go=True), (None, None), None, None, CLIPPED, "token"),
-    "max_rl": (PLAYED, TASK, RETURN, (None, None), None, lab.group_mean(), CLIPPED, "token"),
+    "max_rl": (PLAYED, TASK, RETURN, (None, None), None, group_mean(), CLIPPED, "token"),
     "at_grpo": (SIBLINGS, TURN, lab.mixed(1.0), (None, None), None, None, CLIPPED, "token"),
     "grpo_mixed": (PLAYED, TASK, lab.episode_return(own=1.0), (None, None), None, None, CLIPPED, "token"),
     "magrpo": (TOGETHER, NODE, TO_GO, (None, None), None, "none", PLAIN, "sum"),
@@ -74,7 +77,7 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         {"by": ("task", "agent"), "credit": lab.mixed(np.float32(0.5))},
         {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
         {"ddof": 1, "eps": 0.0, "flat": "center"},
-        {"center": lab.shrunken_mean(), "once_per": None},
+        {"center": shrunken_mean(), "once_per": None},
         {"scale": lab.pooled_deviation(("agent", "turn")), "peers": ("agent",)},
     ],
 )
@@ -98,9 +101,9 @@ def test_a_recipe_prints_as_the_code_that_makes_it():
 
 PURE = dict(lab.RECIPES) | {
     f"{place} {part().__class__.__name__}": lab.RECIPES["dr_mas"].replace(**{place: part()})
-    for place, part in (("center", lab.running_mean), ("scale", lab.group_mean), ("scale", lab.pooled_deviation))
+    for place, part in (("center", lab.running_mean), ("scale", group_mean), ("scale", lab.pooled_deviation))
 }
-SMALLER = {lab.episodes: {"n": 2}, lab.without: {"n": 2}, lab.tree: {"k": 2}, lab.joint: {"g": 2}}
+SMALLER = {lab.episodes: {"n": 2}, without: {"n": 2}, lab.tree: {"k": 2}, lab.joint: {"g": 2}}
 
 
 def test_every_registered_credit_center_and_scale_is_called_twice_below():

@@ -13,6 +13,7 @@ import formulas  # noqa: E402
 import pages  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
+from mas_lab.table import SCHEMA  # noqa: E402
 from mas_lab.widgets import document  # noqa: E402
 
 project = "mas_lab"
@@ -79,7 +80,7 @@ def _plain_text(app, what, name, held, options, lines):
     """Ours are plain text; what a dataclass says of its own arguments is its signature again."""
     if what == "class" and lines and lines[0].startswith(f"{name.rpartition('.')[2]}("):
         lines.clear()
-    lines[:] = docstrings.as_rst(lines, frozenset(lab.__all__) - set(lab.SCHEMA))  # `group` is a column, too
+    lines[:] = docstrings.as_rst(lines, frozenset(lab.__all__) - set(SCHEMA))  # `group` is a column, too
 
 
 def _public(app, env, node, text):

@@ -28,6 +28,7 @@ import yaml
 from transformers import Qwen3Config
 
 import mas_lab as lab
+from mas_lab.backends.placement import PlacementError
 from mas_lab.paths import data_dir
 
 lab.set_threads(1)  # below, two processes share this machine
@@ -53,7 +54,7 @@ lab.Placement(models, {"cuda:0": T4}, lora=16, **tokens)
 # %%
 try:
     lab.Placement({"solver": "Qwen3-1.7B"}, {"cuda:0": T4}, **tokens)
-except lab.PlacementError as refusal:
+except PlacementError as refusal:
     print(refusal)
 
 # %% [markdown]

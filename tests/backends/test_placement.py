@@ -7,9 +7,9 @@ import pytest
 from transformers import GPT2Config, Qwen3Config
 
 import mas_lab as lab
-from mas_lab import ModelSpec, Placement, PlacementError
+from mas_lab import ModelSpec, Placement
 from mas_lab.backends.devices import GIB
-from mas_lab.backends.placement import CONTEXT, NF4, budget, count_weights, known_shapes
+from mas_lab.backends.placement import CONTEXT, NF4, PlacementError, budget, count_weights, known_shapes
 from mas_lab.backends.torch.source import model_config
 from mas_lab.paths import data_dir
 

@@ -8,7 +8,7 @@ from small import Relay, make_team
 
 import mas_lab as lab
 from mas_lab.cells.update import compute_gradients, policy_batches
-from mas_lab.explain.diagnostics import norm_without
+from mas_lab.explain.diagnostics import norm_without, shares_by
 from mas_lab.explain.moments import both_baselines
 
 RELAY = Relay()
@@ -41,17 +41,17 @@ def test_shares_sum_to_one_and_nothing_moves(kind, sampled, models):
     assert list(shares) == ["policy", "agent", "group", "row", "token", "share", "exact"] and shares["exact"].all()
     assert (sampled["group"].iloc[shares["row"]].to_numpy() == shares["group"]).all()
     for level, key in (("agent", "agent"), ("group", "group"), ("sample", "row")):
-        summed = lab.shares_by(shares, level).groupby(key, sort=False)["share"].sum()
+        summed = shares_by(shares, level).groupby(key, sort=False)["share"].sum()
         assert summed.sort_index().tolist() == pytest.approx(shares.groupby(key)["share"].sum().tolist())
-        assert lab.shares_by(shares, level)["share"].abs().is_monotonic_decreasing
+        assert shares_by(shares, level)["share"].abs().is_monotonic_decreasing
     with pytest.raises(ValueError, match="known are agent, group, sample"):
-        lab.shares_by(shares, "word")
+        shares_by(shares, "word")
 
 
 def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     """<g_i, G> = (|G|^2 + |g_i|^2 - |G - g_i|^2) / 2, with |G - g_i| and |g_i| from batches made again."""
     team = make_team("shared", models)
-    shares = lab.shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
+    shares = shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
     rows, advantage = shares["row"].iloc[[0, 1, -1]].tolist(), sampled["advantage"].to_numpy()
     [[batch]] = policy_batches(team, sampled, lab.clipped(0.2), "sum")
     compute_gradients(batch)
@@ -102,7 +102,7 @@ def test_without_forward_mode_the_shares_are_a_proxy_and_say_so(sampled, without
     surprise = 1 - np.exp(own["logprobs"])
     expected = abs(own["advantage"]) / len(surprise) * surprise / sum(sizes)
     assert mine["share"].tolist() == pytest.approx(expected.tolist())
-    assert not lab.shares_by(found, "sample")["exact"].any()
+    assert not shares_by(found, "sample")["exact"].any()
 
 
 def test_a_watch_without_forward_mode_keeps_training_and_says_proxy(without_forward_mode):

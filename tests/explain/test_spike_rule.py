@@ -12,7 +12,7 @@ from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain.moments import both_baselines
-from mas_lab.explain.spike_rule import SpikeRule, spike_scores, spike_steps
+from mas_lab.explain.spike_rule import SpikeRule, spike_scores, spike_steps, spikes
 from mas_lab.paths import data_dir
 from mas_lab.table import TableError
 
@@ -34,7 +34,7 @@ WAVY = [1.0 + 0.1 * (-1) ** step for step in range(40)]
 def test_one_high_norm_is_the_spike():
     norms = WAVY.copy()
     norms[25] = 6.6
-    found = lab.spikes(statistics(norms))
+    found = spikes(statistics(norms))
     assert steps_of(found) == steps_of(found, "") == [25]
     # of the 25 norms before, 13 are 1.1
     assert found["usual"].tolist() == [1.1, 1.1] and found["score"].tolist() == pytest.approx([6.6 / 1.1] * 2)
@@ -45,19 +45,19 @@ def test_one_high_norm_is_the_spike():
 def test_warmup_window_and_threshold():
     norms = WAVY.copy()
     norms[3] = norms[30] = 6.6
-    assert steps_of(lab.spikes(statistics(norms))) == [30]
-    assert sorted(steps_of(lab.spikes(statistics(norms), warmup=3))) == [3, 30]
-    assert steps_of(lab.spikes(statistics(norms), threshold=7.4)) == [], "6.6 / 0.9 = 7.33"
+    assert steps_of(spikes(statistics(norms))) == [30]
+    assert sorted(steps_of(spikes(statistics(norms), warmup=3))) == [3, 30]
+    assert steps_of(spikes(statistics(norms), threshold=7.4)) == [], "6.6 / 0.9 = 7.33"
     risen = [1.0] * 20 + [6.0] * 20
-    assert steps_of(lab.spikes(statistics(risen), warmup=2, window=4)) == [20, 21]  # then 3.5 is usual
+    assert steps_of(spikes(statistics(risen), warmup=2, window=4)) == [20, 21]  # then 3.5 is usual
 
 
 def test_small_changes_zeros_and_skipped_steps_are_no_spikes():
     norms = [1.0] * 20 + [3.9] + [0.0] * 30 + [4.1]
-    assert steps_of(lab.spikes(statistics(norms))) == [51]
-    assert lab.spike_scores(statistics([0.0] * 30))["score"].isna().all()
+    assert steps_of(spikes(statistics(norms))) == [51]
+    assert spike_scores(statistics([0.0] * 30))["score"].isna().all()
     norms = [1.0] * 20 + [50.0] + [1.0] * 9
-    assert lab.spikes(statistics(norms, skipped=[20])).empty and lab.spikes(statistics([])).empty
+    assert spikes(statistics(norms, skipped=[20])).empty and spikes(statistics([])).empty
 
 
 def test_an_agent_is_judged_by_the_past_of_its_team():
@@ -65,17 +65,17 @@ def test_an_agent_is_judged_by_the_past_of_its_team():
     calm = [statistics([1.0] * 6, agent) for agent in "ab"]
     late = statistics([0.0] * 3 + [8.0] * 3, agent="c", policy="late")
     stats = pd.concat([*calm, late]).sort_values("step", kind="stable")
-    found = lab.spikes(stats)
+    found = spikes(stats)
     assert sorted(steps_of(found, "c")) == [3, 4, 5] and set(found["agent"]) == {"c", ""}
     assert found["score"].tolist() == [8.0] * len(found)
-    assert lab.spikes(stats[stats["policy"] == "late"]).empty, "by its own past it is as usual"
-    one = lab.spike_scores(stats).query("agent != ''").set_index(["step", "agent"])
-    other = lab.spike_scores(stats.query("step < 4")).query("agent != ''").set_index(["step", "agent"])
+    assert spikes(stats[stats["policy"] == "late"]).empty, "by its own past it is as usual"
+    one = spike_scores(stats).query("agent != ''").set_index(["step", "agent"])
+    other = spike_scores(stats.query("step < 4")).query("agent != ''").set_index(["step", "agent"])
     pd.testing.assert_frame_equal(one.loc[:3], other)  # what comes later changes no judgement
 
 
 def test_the_rule_has_one_set_of_defaults():
-    for made in (lab.spikes, lab.SpikeWatch, lab.SpikeInspector):
+    for made in (spikes, lab.SpikeWatch, lab.SpikeInspector):
         given = {name: one.default for name, one in inspect.signature(made).parameters.items()}
         assert asdict(SpikeRule()).items() <= given.items(), made
 
@@ -83,12 +83,12 @@ def test_the_rule_has_one_set_of_defaults():
 @pytest.mark.parametrize("options", [{"warmup": 0}, {"warmup": 9, "window": 8}, {"threshold": 0}])
 def test_numbers_that_make_no_rule_are_refused(options):
     with pytest.raises(ValueError, match="spikes: "):
-        lab.spikes(statistics([1.0]), **options)
+        spikes(statistics([1.0]), **options)
     updates = [statistics([norm]).drop(columns="step") for norm in (1.0, 2.0)]
     with pytest.raises(TableError, match="optimizer step 0 occurs twice for an agent; number what you join"):
-        lab.spikes(pd.concat(updates))
+        spikes(pd.concat(updates))
     with pytest.raises(TableError, match="'grad_norm' is missing"):
-        lab.spikes(statistics([1.0]).drop(columns="grad_norm"))
+        spikes(statistics([1.0]).drop(columns="grad_norm"))
 
 
 def train(models, run, steps, watch):
@@ -104,7 +104,7 @@ def test_the_watch_opens_the_spikes_that_the_statistics_show(models, tmp_path):
     watch = watcher()
     reports = list(train(models, None, 4, watch))
     stats = pd.concat([report.stats for report in reports])
-    shown = lab.spikes(stats, warmup=2, window=4, threshold=1)
+    shown = spikes(stats, warmup=2, window=4, threshold=1)
     opened = spike_steps(stats, watch.spikes)
     assert opened and {(s["step"], s["optimizer_step"]) for s in opened} == set(
         shown[["step", "optimizer_step"]].itertuples(index=False, name=None)

@@ -13,7 +13,7 @@ import mas_lab as lab
 from mas_lab.runs import recorder
 from mas_lab.runs.disk import read_arrow, read_tables
 from mas_lab.runs.manifest import MANIFEST, Manifest, Part, digest, manifest_of
-from mas_lab.runs.scores import run_curve, score_curve
+from mas_lab.runs.scores import keep_scores, run_curve, score_curve
 
 FLIPS = 50
 """Enough for every kind of file."""
@@ -145,7 +145,7 @@ def test_scores_that_are_kept_again_replace_the_old_ones(run):
     scores = pd.DataFrame({"task": ["t"], "success": [0.25], "return": [0.5]})
     reader = lab.load_run(run)
     before = score_curve(reader)
-    lab.keep_scores(lab.load_run(run), 2, scores)
+    keep_scores(lab.load_run(run), 2, scores)
     after = score_curve(reader)  # it sees the new manifest
     assert after["step"].tolist() == before["step"].tolist() and after.set_index("step").loc[2, "success"] == 0.25
     assert len(list((run / "scores").iterdir())) == len(after)

@@ -14,7 +14,7 @@ from faults import fill
 import mas_lab as lab
 from mas_lab.runs import recorder
 from mas_lab.runs.disk import Unwritten, remedy, writing
-from mas_lab.runs.scores import score_curve
+from mas_lab.runs.scores import keep_scores, score_curve
 
 STEPS = 3
 FAR = 400
@@ -101,12 +101,12 @@ def test_export_that_does_not_fit_leaves_nothing(straight, tmp_path, monkeypatch
 def test_scores_that_do_not_fit_leave_the_old_ones(straight, tmp_path, models):
     run = lab.load_run(straight)
     scores = lab.evaluate(small.Relay(), small.make_team("shared", models), small.Relay().tasks(2, "test", 0), k=1)
-    lab.keep_scores(run, 1, scores)
+    keep_scores(run, 1, scores)
     before = score_curve(run)
     for moment in range(1, 5):
         with pytest.MonkeyPatch.context() as patch:
             fill(patch, moment)
             with pytest.raises(lab.RunError, match=r"cannot be written .*the run is whole as it was: free space"):
-                lab.keep_scores(run, 1, scores.assign(success=0.0))
+                keep_scores(run, 1, scores.assign(success=0.0))
         assert score_curve(lab.load_run(straight)).equals(before)
     assert not list(straight.rglob("*.tmp"))

@@ -7,7 +7,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.runs.scores import episode_returns, grown, run_curve, score_curve, step_scores, training_curve
+from mas_lab.runs.scores import episode_returns, grown, keep_scores, run_curve, score_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
 PLANS = {
@@ -89,7 +89,7 @@ def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):
     assert score_curve(run).empty
     scores = lab.evaluate(Relay(), make_team("shared", models), Relay().tasks(4, "test", 0), k=2)
     for step in (5, 0):
-        lab.keep_scores(run, step, scores)
+        keep_scores(run, step, scores)
     kept = score_curve(run)
     expected = scores.groupby("task")[["success", "return"]].first().mean()
     assert kept["step"].tolist() == [0, 5]
@@ -99,11 +99,11 @@ def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):
     pd.testing.assert_frame_equal(score_curve(zipped), kept)
     pd.testing.assert_frame_equal(run_curve(zipped), run_curve(run))
     with pytest.raises(TypeError, match="is an exported zip; keep scores with the run's folder"):
-        lab.keep_scores(zipped, 1, scores)
+        keep_scores(zipped, 1, scores)
 
 
 def test_scores_of_no_step_are_refused(run):
     with pytest.raises(TableError, match="column 'task' is missing; pass what evaluate"):
-        lab.keep_scores(run, 1, pd.DataFrame({"success": [1.0]}))
+        keep_scores(run, 1, pd.DataFrame({"success": [1.0]}))
     with pytest.raises(ValueError, match=r"step=6, but .* holds 5 steps"):
-        lab.keep_scores(run, 6, pd.DataFrame({"task": ["t"], "success": [1.0], "return": [1.0]}))
+        keep_scores(run, 6, pd.DataFrame({"task": ["t"], "success": [1.0], "return": [1.0]}))

@@ -8,7 +8,7 @@ from own_parts import written_in
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.runs.scores import run_curve
+from mas_lab.runs.scores import keep_scores, run_curve
 from mas_lab.table import TableError
 
 
@@ -58,7 +58,7 @@ def test_held_out_scores_are_taken_where_all_runs_kept_them(handed_in, models, t
             with pytest.raises(TableError, match="no finite return at some step, or no scored step"):
                 lab.AblationBoard(runs, score="return", held_out=True)
         for step in (0, 1):
-            lab.keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
+            keep_scores(lab.load_run(path), step, scored.assign(**{"return": place % len(others) + step / 10}))
     board = lab.AblationBoard(runs, score="return", over="step")
     assert board.held_out and "held-out tasks" in repr(board) and sorted(board.runs["final"])[:2] == [0.1, 1.1]
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import mas_lab as lab
 from mas_lab.cells.rollout import play_tasks
 from mas_lab.env import Step, Task
+from mas_lab.train.evaluate import pass_at
 
 TIMES = ["latency", "throughput"]
 GREEDY = lab.Sampling(temperature=0.0)
@@ -29,7 +30,7 @@ def team(models):
 def test_pass_at_is_the_share_of_draws_with_a_success(numbers):
     n, c, j = numbers
     draws = list(itertools.combinations([True] * c + [False] * (n - c), j))
-    assert lab.pass_at(j, n, c) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
+    assert pass_at(j, n, c) == pytest.approx(sum(map(any, draws)) / len(draws), abs=1e-12)
 
 
 def replay(env, team, tasks, k, **options) -> pd.DataFrame:
@@ -55,7 +56,7 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         assert len(ends) == k
         assert score["success"] == pytest.approx(sum(ends) / k)
         assert score["return"] == pytest.approx(sum(earned) / k)
-        assert [score[f"pass@{j}"] for j in (1, 2, 3)] == [lab.pass_at(j, k, sum(ends)) for j in (1, 2, 3)]
+        assert [score[f"pass@{j}"] for j in (1, 2, 3)] == [pass_at(j, k, sum(ends)) for j in (1, 2, 3)]
         mine = own[own["agent"] == score["agent"]]
         assert score["turns"] == pytest.approx(len(mine) / k)
         assert score["tokens"] == pytest.approx(sum(map(len, mine["completion_ids"])) / k)
@@ -65,7 +66,7 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         assert score["cost"] == pytest.approx(score["prompt_tokens"] * of_prompt + score["tokens"] * of_completion)
     assert [name for name in scores if name.startswith("pass@")] == ["pass@1", "pass@2", "pass@3"]
     with pytest.raises(ValueError, match=r"pass@5 cannot be estimated from 3 episodes"):
-        lab.pass_at(5, k, 2)
+        pass_at(5, k, 2)
 
 
 class Script:

@@ -15,6 +15,7 @@ from backends.drawn import same, weights
 from scripted import Duel
 
 import mas_lab as lab
+from mas_lab.table import SCHEMA
 from mas_lab.train import Report, step_seed
 
 QUICK = {"tasks": 2, "check": False}
@@ -46,7 +47,7 @@ def check(reports: list[Report], agents) -> None:
     """Two whole steps, with every column, on weights that said what they are now trained on."""
     assert [report.step for report in reports] == [0, 1]
     for report in reports:
-        needed = [name for name, meant in lab.SCHEMA.items() if meant.required]
+        needed = [name for name, meant in SCHEMA.items() if meant.required]
         assert [name for name in report.turns.columns if name not in ("removed", "value", "target")] == needed
         assert (report.turns["step"] == report.step).all() and (report.stats["step"] == report.step).all()
         assert set(report.stats["agent"]) == set(agents)

@@ -13,6 +13,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
+from mas_lab.explain.spike_rule import spikes
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
 from mas_lab.widgets.training import Training, _rewards, training_figure
@@ -113,8 +114,8 @@ def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     curves = [trace for trace in figure.data if trace.name == "training episodes, best of 3 candidates"]
     assert [list(trace.y) for trace in curves] == [board.curve[name].tolist() for name in ("success", "return")]
     assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades
-    spikes = lab.spikes(board.stats, warmup=2, window=4, threshold=1)
-    assert sum(len(trace.x) for trace in figure.data if trace.mode == "markers") == len(spikes) > 0
+    found = spikes(board.stats, warmup=2, window=4, threshold=1)
+    assert sum(len(trace.x) for trace in figure.data if trace.mode == "markers") == len(found) > 0
     axes = [axis.title.text for axis in (*figure.select_xaxes(), *figure.select_yaxes())]
     assert all(axes) and any("share of episodes" in title for title in axes)
     page = board.to_html(tmp_path / "page.html").read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from small import Relay, make_team
 
 import mas_lab as lab
 from mas_lab.table import TableError
+from mas_lab.train import Report
 from mas_lab.train.verdict import verdict_of_table
 from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.figures import colors
@@ -161,10 +162,10 @@ def test_it_reads_tables_reports_runs_and_paths(spiky):
     assert of_path.step == of_run.step == verdict_of_table.step == 4
     for other in (of_run, verdict_of_table):
         pd.testing.assert_frame_equal(of_path.table, other.table)
-    report = lab.Report(4, run.step_turns(4), run.stats)
+    report = Report(4, run.step_turns(4), run.stats)
     pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
     stats = dict(list(run.stats.groupby("step")))
-    both = lab.RewardInspector([lab.Report(step, run.step_turns(step), stats[step]) for step in (3, 4)])
+    both = lab.RewardInspector([Report(step, run.step_turns(step), stats[step]) for step in (3, 4)])
     assert both.source.steps == [3, 4]
     with pytest.raises(TableError, match="two tables of the list hold step 4; play each step with"):
         lab.RewardInspector([report, report])

@@ -8,8 +8,10 @@ import pytest
 from widgets.test_rollouts import held
 
 import mas_lab as lab
+from mas_lab.explain.spike_rule import spikes
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
+from mas_lab.train import Report
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import POLICY
 from mas_lab.widgets.training import Training, training_figure
@@ -53,7 +55,7 @@ def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
     run, rewards, inspector = lab.load_run(spiky), lab.RewardInspector(spiky), lab.SpikeInspector(spiky)
     tables = {
         "turns": run.turns, "stats": run.stats, "curve": run_curve(run), "norms": inspector.scores,
-        "spikes": lab.spikes(run.stats, warmup=1, threshold=0.01), "wrong_way": lab.wrong_way(run.turns),
+        "spikes": spikes(run.stats, warmup=1, threshold=0.01), "wrong_way": lab.wrong_way(run.turns),
         "credits": rewards.curve(), "calls": rewards.calls(), "rollouts": lab.RolloutViewer(spiky).index,
     }  # fmt: skip
     assert {name: table["step"].min() for name, table in tables.items()} == dict.fromkeys(tables, 0)
@@ -116,7 +118,7 @@ def test_the_anatomy_adds_up_from_token_to_agent(spiky):
 def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
     run, remembered = lab.load_run(spiky), lab.SpikeWatch(2, 4, 0.01)
     remembered.load_state(run.checkpoint().state["watch"])
-    reports = [lab.Report(step, run.step_turns(step), own) for step, own in run.stats.groupby("step")]
+    reports = [Report(step, run.step_turns(step), own) for step, own in run.stats.groupby("step")]
     one, other = lab.SpikeInspector(reports, watch=remembered), lab.SpikeInspector(spiky)
     assert one.spikes == other.spikes
     tokens = one.data()["spikes"][0]["anatomy"][0]["groups"][0]["samples"][0]["tokens"]

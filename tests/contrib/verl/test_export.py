@@ -23,6 +23,7 @@ from mas_lab.contrib.verl.settings import RunFacts, refusals, verl_settings
 from mas_lab.describe import describe
 from mas_lab.policy import PolicyError
 from mas_lab.recipes import from_data
+from mas_lab.train import Settings
 
 RECIPE = lab.RECIPES["dr_mas"].replace(plan=lab.episodes(3), loss=lab.clipped(0.2, high=0.3, dual=4.0, kl=0.01))
 
@@ -53,7 +54,7 @@ def test_the_folder_holds_the_run(folder, handed, run):
     ids = [json.loads(cell["task"])["id"] for cell in held["extra_info"]]
     assert ids == [task for _, own in whole.turns.groupby("step") for task in own["task"].unique()]
     assert all(prompt[0]["content"].startswith("asker now") for prompt in held["prompt"])
-    assert len(pd.read_parquet(folder / "test.parquet")) == lab.Settings().score_tasks
+    assert len(pd.read_parquet(folder / "test.parquet")) == Settings().score_tasks
     advantages = handed.batch()["advantage"]
     assert advantages.tolist() == whole.step_turns(1)["advantage"].tolist() and advantages.abs().max()
 
@@ -135,7 +136,7 @@ WARM = {"doer": {"temperature": 0.8}}
 
 
 def asked(recipe=None, policies=ONE, sampling=WARM, curriculum=None, **settings):
-    settings = lab.Settings(tasks=4, **settings)
+    settings = Settings(tasks=4, **settings)
     return RunFacts(RECIPE.replace(**(recipe or {})), settings, policies, sampling, 20, 5, curriculum)
 
 

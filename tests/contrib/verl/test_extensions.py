@@ -21,6 +21,7 @@ import mas_lab as lab
 from mas_lab.contrib import verl
 from mas_lab.contrib.verl.reader import CLOSE, HandOverError, recorded_rows
 from mas_lab.contrib.verl.settings import AGGREGATES, RunFacts, verl_settings
+from mas_lab.train import Settings
 
 pytest.importorskip("verl", reason="verl is not installed; make test-verl installs it")
 pytestmark = [
@@ -351,7 +352,7 @@ def test_our_clip_is_verls():
     losses = lab.clipped(0.1, high=0.3), lab.clipped(0.2, dual=2.0), lab.clipped(0.2, ratio="sequence"), lab.reinforce()
     for loss in losses:
         recipe, sampling = RECIPES["dr_mas"].replace(loss=loss), {"a": {"temperature": 1.0}}
-        asked = RunFacts(recipe, lab.Settings(), {"shared": policy}, sampling, 8, 3)
+        asked = RunFacts(recipe, Settings(), {"shared": policy}, sampling, 8, 3)
         actor = verl_settings(asked)["actor_rollout_ref"]["actor"]
         mode, more = actor["policy_loss"]["loss_mode"], {k: v for k, v in actor.items() if k.startswith("clip_ratio_")}
         config = FSDPActorConfig(strategy="fsdp", rollout_n=1, use_dynamic_bsz=True, **more)
