@@ -13,7 +13,11 @@ import mas_lab as lab
 
 def state(team):
     return {
-        name: [*policy.parameters.values(), *(one for own in policy.optimizer.state.values() for one in own.values())]
+        name: [
+            tensor
+            for weights in policy.parameters.values()
+            for tensor in (weights, *(kept for _, kept in sorted(policy.optimizer.state[weights].items())))
+        ]
         for name, policy in team.policies.items()
     }
 

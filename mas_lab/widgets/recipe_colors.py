@@ -19,7 +19,7 @@ WELL_APART = 7
 KIT = {
     "grpo": 0, "dr_mas": 1, "at_grpo": 2, "magrpo": 3, "grpo_mixed": 4, "dr_mas_mean": 5, "dr_mas_std": 6,
     "grpo_turns": 7, "dr_mas_episodes": 8, "mareinforce": 9, "marloo": 10, "maremax": 11,
-    "grpo_masked": 12, "own_pooled": 13, "own_optimal": 14, "own_robust": 15,
+    "grpo_masked": 12, "own_pooled": 13, "own_robust": 15,
 }  # fmt: skip
 """The place in `COLORS` of the recipes that have a fixed one; the others of the kit take what is free."""
 ARMS = {"global": 0, "own": 1, "own mean": 5, "own scale": 6}

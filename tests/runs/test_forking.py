@@ -1,7 +1,6 @@
 """A fork begins as another run, bit for bit, and goes on under what is asked now; whole, or not there."""
 
 import dataclasses
-import os
 import shutil
 from dataclasses import dataclass
 
@@ -226,24 +225,3 @@ def test_forged_manifest_is_refused_before_anything_is_written(cut, models, tmp_
     with pytest.raises(lab.RunError, match=r"manifest\.txt was not written by mas_lab"):
         train(models, tmp_path / "here" / "b", fork=tmp_path / "there" / "a")
     assert not (tmp_path / "here").exists()
-
-
-def linked(path):
-    path.rename(path.with_suffix(".moved"))
-    path.symlink_to(path.with_suffix(".moved"))
-
-
-def piped(path):
-    path.unlink()
-    os.mkfifo(path)
-
-
-@pytest.mark.skipif(os.name != "posix", reason="Windows has no pipes in folders, and links are for administrators")
-@pytest.mark.parametrize("name", ["turns/000000.parquet", "run.json", "manifest.txt", "checkpoints/x.json"])
-@pytest.mark.parametrize("change", [linked, piped])
-def test_link_or_pipe_in_a_run_is_refused_before_it_is_read(spiky, tmp_path, name, change):
-    run = shutil.copytree(spiky, tmp_path / "run")
-    (run / name).touch()
-    change(run / name)
-    with pytest.raises(lab.RunError, match=rf"{name} is a link, a device or a pipe|no run at"):
-        lab.load_run(run)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import yaml
-from small import bits, copied
+from small import bits
 from tiny_study import TINY
 
 import __main__
@@ -242,7 +242,7 @@ def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, 
 
 
 def test_a_run_with_other_scores_or_continued_by_other_code_stands_apart(made, tmp_path):
-    run = copied(run_of(made.folder, made.cells()[0]), tmp_path / "run")
+    run = shutil.copytree(run_of(made.folder, made.cells()[0]), tmp_path / "run")
     manifest = Manifest(run)
     for asked, change, words in (
         (SCORED | {"score_seed": 7}, {}, "settings.score_seed differs: the run has null, this call has 7"),

@@ -3,10 +3,12 @@
 The engine of the threads here hands out copies of a model as snapshots; tests/backends/vllm has a real server.
 """
 
+import shutil
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -181,7 +183,7 @@ class Copied(small.Relay):
 
     def tasks(self, n, split, seed):
         if MOMENTS:
-            MOMENTS.append(small.copied(MOMENTS[0], MOMENTS[0].with_name(f"killed{len(MOMENTS)}")))
+            MOMENTS.append(Path(shutil.copytree(MOMENTS[0], MOMENTS[0].with_name(f"killed{len(MOMENTS)}"))))
         return super().tasks(n, split, seed)
 
 

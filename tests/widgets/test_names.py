@@ -138,7 +138,7 @@ def test_the_line_of_a_live_training_is_text():
 
 def test_the_instruments_of_a_notebook_keep_its_mathjax_off(evil_zip, monkeypatch):
     shown = []
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", lambda one, **_: shown.append(one))
     lab.RewardInspector(evil_zip)._ipython_display_()
     lab.AblationBoard([evil_zip])._ipython_display_()
     for beside in [one for one in shown if type(one).__name__ == "HTML"]:
