@@ -147,16 +147,15 @@ class PairedWatch(SpikeWatch):
         dated = pd.DataFrame(spike_steps(stats, self._pairs))
         return dated.reindex(columns=["step", "optimizer_step", *COLUMNS])
 
-    def __call__(self, policy: str, norms: Mapping[str, float], batch: PolicyBatch) -> None:
+    def __call__(self, batch: PolicyBatch) -> None:
         """Measure the norms of both baselines, between backward and clipping, see `update`.
 
         Args:
-            policy: Name of the policy.
-            norms: Gradient norm of each agent, before clipping.
             batch: The batch of the step.
         """
+        policy = batch.name
         call = self._calls.get(policy, 0)
-        super().__call__(policy, norms, batch)
+        super().__call__(batch)
         advantages = both_baselines(batch.table)
         found = {name: norms_with(batch, values)[1] for name, values in advantages.items()}
         for agent, own in batch.rows.groupby("agent", sort=False):

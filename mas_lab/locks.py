@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from mas_lab.policy import Policy, PolicyError
@@ -42,26 +43,28 @@ def locked(policies: Iterable[Policy], training: bool = False) -> Iterator[None]
 
 
 @contextmanager
-def training(policies: Sequence[Policy]) -> Iterator[Callable[[Callable, Iterable[Any]], Iterable[None]]]:
+def training(policies: Sequence[Policy]) -> Iterator[Callable[[Callable, Sequence[Any]], list[Any]]]:
     """Keep other threads off the models of `policies`, and yield a map over the steps that train them.
 
-    It is `map` if all policies are on one device. Else it uses a thread per device, in which the steps of that device
-    are done one after the other. A step is anything with a `policy`.
+    It returns a list. If there are several devices, each has a thread, in which its steps are done one after the other.
+    A step is anything with a `policy`.
     """
     with locked(policies, training=True):
         devices = {policy.capabilities.device for policy in policies}
         if len(devices) < 2:
-            yield map
+            yield lambda function, steps: list(map(function, steps))
             return
         with ThreadPoolExecutor(len(devices)) as pool:
             yield partial(_map_by_device, pool)
 
 
-def _map_by_device(pool: ThreadPoolExecutor, function: Callable[[Any], None], steps: Iterable[Any]) -> list[Any]:
-    by_device: dict[str, list[Any]] = {}
-    for step in steps:
-        by_device.setdefault(step.policy.capabilities.device, []).append(step)
-    return list(pool.map(lambda own: list(map(function, own)), by_device.values()))
+def _map_by_device(pool: ThreadPoolExecutor, function: Callable[[Any], Any], steps: Sequence[Any]) -> list[Any]:
+    by_device: dict[str, list[int]] = {}
+    for number, step in enumerate(steps):
+        by_device.setdefault(step.policy.capabilities.device, []).append(number)
+    done = pool.map(lambda own: [(number, function(steps[number])) for number in own], by_device.values())
+    found = dict(chain(*done))
+    return [found[number] for number in range(len(steps))]
 
 
 def one_trainer(policies: Iterable[Policy], steps: Generator) -> Generator:

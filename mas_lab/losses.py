@@ -23,6 +23,10 @@ RATIOS = ("token", "sequence", "action")
 """The values of `clipped.ratio`."""
 
 
+class UpdateError(RuntimeError):
+    """A loss or gradient that must not reach the optimizer: names policy, agent, task and turn."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loss:
     """Base class of all losses. Your own loss is a frozen dataclass of this kind with a `__call__`.

@@ -34,7 +34,7 @@ from mas_lab.cells.selection import Selector, not_flat, select
 from mas_lab.describe import learns
 from mas_lab.lazy import Registry
 from mas_lab.losses import Loss, clipped, reinforce
-from mas_lab.table import COMPARED, has_several_steps, selected, step_by_step
+from mas_lab.table import COMPARED, has_several_steps, step_by_step
 from mas_lab.team import Team, arguments_of
 
 
@@ -66,21 +66,10 @@ class Recipe:
     """0: standard deviation of the population; 1: of a sample."""
     eps: float = 1e-6
     """Number that is added to the scale."""
-    flat: str = "zero"
-    """Rule for scale groups that do not vary, see `normalize`."""
-    lone: str = "zero"
-    """Rule for rows whose center group is lone, see `normalize`."""
-    peers: tuple[str, ...] | None = None
-    """Columns of a peer group, see `normalize`. `None`: no peer groups."""
+    lone: tuple[str, ...] | str = "zero"
+    """Rule for rows with nothing to be compared with, see `normalize`."""
     select: Selector | None = None
     """Selector of the rows to train on, see `select`. `None`: all rows."""
-    among: str = "all"
-    """Rows that enter centers and scales, see `normalize`. "all": also rows that `select` leaves out, which are
-    selected after cell 3. "selected": only the rows of `select`, which then runs before cell 3."""
-
-    def __post_init__(self):
-        if self.among == "selected" and self.select is None:
-            raise ValueError(f"recipe {self.name!r}: among='selected' needs a selector: replace(select=...)")
 
     def replace(self, **changes: Any) -> "Recipe":
         """Return a copy with some fields changed.
@@ -120,9 +109,7 @@ class Recipe:
         return group(turns, self.by, self.credit, self.same_prompt, team)
 
     def normalize(self, turns: pd.DataFrame, team: Team | None = None) -> pd.DataFrame:
-        """Apply cell 3 to the table of `group`, and the selector after it (or before, if `among` is "selected")."""
-        if self.among == "selected":
-            return normalize(select(turns, self.select), **self.normalization, team=team)
+        """Apply cell 3 to the table of `group`, and then the selector if there is one."""
         turns = normalize(turns, **self.normalization, team=team)
         return turns if self.select is None else select(turns, self.select)
 
@@ -138,17 +125,15 @@ class Recipe:
             dataclass with a field `state` (plain data) and a method `after(turns)`, or `after(turns, team)` if it has
             `needs_team = True`. The method returns `dataclasses.replace(self, state=...)`.
         """
-        counted = turns.assign(probe=~selected(turns)) if self.among == "selected" else turns
-        tables = {"center": counted, "scale": counted}
         return self.replace(**{
-            place: part.after(*arguments_of(part, tables.get(place, turns), team, f"{place}.after"))
+            place: part.after(*arguments_of(part, turns, team, f"{place}.after"))
             for place, part in learning(vars(self)).items()
         })  # fmt: skip
 
     @property
     def normalization(self) -> dict[str, Any]:
         """Return the arguments of cell 3."""
-        names = ("center", "scale", "once_per", "ddof", "eps", "flat", "lone", "peers", "among")
+        names = ("center", "scale", "once_per", "ddof", "eps", "lone")
         return {name: getattr(self, name) for name in names}
 
 
@@ -185,7 +170,7 @@ SHIPPED = (
     Recipe("grpo_turns", episodes(8), TASK, episode_return()),
     # `grpo` in which rows of a lone or flat (task, agent) group get advantage 0, as in every arm of Dr. MAS. It
     # separates this effect from the effect of the agent's own mean.
-    Recipe("grpo_masked", episodes(8), TASK, episode_return(), once_per="episode", peers=TASK_AGENT),
+    Recipe("grpo_masked", episodes(8), TASK, episode_return(), once_per="episode", lone=TASK_AGENT),
     # Dr. MAS, arXiv 2602.08847: each agent's advantages by its own reward statistics; below, only by its mean or std.
     # The paper's penalty for an invalid output is a separate switch: credit=episode_return(invalid=0.1).
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
@@ -200,7 +185,7 @@ SHIPPED = (
     # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
     # The same with another center: the agent's mean with a prior.
-    Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), peers=TASK_AGENT),
+    Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), lone=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
     # C3, arXiv 2603.06859: alternatives at a fixed context, each played on to the end, leave-one-out.

@@ -21,7 +21,7 @@ def waits(count: int):
     """A watch that lets the first update wait until the tasks of `count` steps are drawn; it notes how many are."""
     seen = []
 
-    def watch(name, norms, batch):
+    def watch(batch):
         end = time.monotonic() + 60
         while not seen and len(DRAWN) < count:
             assert time.monotonic() < end

@@ -49,9 +49,9 @@ class Long(lab.Loss):
 class Curious(small.Memory):
     """A watch that also asks what a step would be without its first row: passes that all ranks must make."""
 
-    def __call__(self, policy: str, norms: Mapping[str, float], batch) -> None:
-        super().__call__(policy, norms, batch)
-        self.total += norm_without(batch, batch.rows.index[0]) + batch()["share"].abs().max()
+    def __call__(self, batch) -> None:
+        super().__call__(batch)
+        self.total += norm_without(batch, batch.rows.index[0]) + batch.token_shares()["share"].abs().max()
         Curious.calls += 1
         if Curious.dies_at == Curious.calls:
             os.kill(os.getpid(), signal.SIGKILL)

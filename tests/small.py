@@ -157,9 +157,9 @@ class Memory:
     def __init__(self):
         self.total, self.seen = 0.0, []
 
-    def __call__(self, policy: str, norms: Mapping[str, float], batch) -> None:
-        self.total += sum(norms.values())
-        self.seen.append(policy)
+    def __call__(self, batch) -> None:
+        self.total += sum(batch.norms.values())
+        self.seen.append(batch.name)
 
     def state(self) -> dict:
         return {"total": self.total, "seen": self.seen}

@@ -85,7 +85,7 @@ def test_gradients_of_two_threads_do_not_mix(models):
         policy, turns = team["asker"], judged(team)
         others = []
 
-        def watch(name, norms, batch, team=team, turns=turns, beside=beside, others=others):
+        def watch(batch, team=team, turns=turns, beside=beside, others=others):
             if beside:
                 others.append(in_thread(lambda: lab.attribute(team, turns)))
                 time.sleep(0.1)

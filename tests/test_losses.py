@@ -204,8 +204,8 @@ def test_shares_of_losses_that_read_rows_are_exact(loss, kind, off, models):
     """They sum to 1, and a row's is the projection of its own gradient, made by a pass of that row alone."""
     found = []
 
-    def watch(name, norms, batch):
-        shares = batch()
+    def watch(batch):
+        shares = batch.token_shares()
         assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
         whole = [gradient.clone() for _, gradient in batch.policy.gradients()]
         square = sum(part.double().square().sum().item() for part in whole)
@@ -290,8 +290,8 @@ def test_a_loss_over_groups_has_its_exact_gradient_whatever_passes_at_a_time(agg
     team = lab.Team.shared(policy, small.AGENTS)
     turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(2, "train", 0), lab.episodes(3)))
 
-    def watch(name, norms, step):
-        found.extend([[gradient.clone() for _, gradient in policy.gradients()], step()["share"].sum()])
+    def watch(step):
+        found.extend([[gradient.clone() for _, gradient in policy.gradients()], step.token_shares()["share"].sum()])
 
     lab.update(team, turns, dpo(), aggregate, watch=watch, max_norm=None)
     other = lab.load_policy(models / "a")
@@ -316,7 +316,7 @@ def test_a_loss_over_groups_has_its_exact_gradient_whatever_passes_at_a_time(agg
 def test_minibatches_do_not_cut_a_group(models):
     env, team, seen = small.Relay(), small.make_team("shared", models), []
     turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(4, "train", 0), lab.episodes(3)))
-    lab.update(team, turns, dpo(), minibatches=3, watch=lambda name, norms, step: seen.append(set(step.rows["group"])))
+    lab.update(team, turns, dpo(), minibatches=3, watch=lambda step: seen.append(set(step.rows["group"])))
     assert len(seen) == 3 and sum(map(len, seen)) == turns["group"].nunique()
 
 
@@ -335,10 +335,10 @@ def test_of_a_group_only_the_compared_rows_move_the_weights(models):
     env, team, found = small.Relay(), small.make_team("per_agent", models), {}
     turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(1, "train", 0), lab.episodes(4)))
 
-    def watch(name, norms, step):
+    def watch(step):
         best = step.rows["advantage"].idxmax()
         middle = step.rows["advantage"].drop([best, step.rows["advantage"].idxmin()]).index[0]
-        found[name] = [norm_without(step, row) / step.norm for row in (best, middle)]
+        found[step.name] = [norm_without(step, row) / step.norm for row in (best, middle)]
 
     lab.update(team, turns, dpo(), "turn", watch=watch)
     for without_best, without_middle in found.values():

@@ -56,9 +56,8 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
     for name, expected in TABLE.items():
         assert row_of(lab.RECIPES[name]) == expected and lab.RECIPES[name].name == name
         assert lab.RECIPES[name].same_prompt == (name in ("at_grpo", "c3"))
-        released = (lab.RECIPES[name].ddof, lab.RECIPES[name].lone)
-        assert released == ((1, "reward") if name == "dr_mas_released" else (0, "zero"))
-        assert lab.RECIPES[name].peers == (ROLE if name in ("grpo_masked", "own_robust") else None)
+        rules = {"dr_mas_released": (1, "reward"), "grpo_masked": (0, ROLE), "own_robust": (0, ROLE)}
+        assert (lab.RECIPES[name].ddof, lab.RECIPES[name].lone) == rules.get(name, (0, "zero"))
         text = json.dumps(describe(lab.RECIPES[name]))
         assert from_data(json.loads(text)) == lab.RECIPES[name]
         assert json.dumps(describe(from_data(json.loads(text)))) == text
@@ -76,9 +75,9 @@ def test_each_recipe_is_its_row_and_reads_back_from_json():
         {"once_per": {"center": "episode", "scale": None}, "center": ("task", "turn"), "scale": "none"},
         {"by": ("task", "agent"), "credit": lab.mixed(np.float32(0.5))},
         {"center": lab.running_mean(("agent", "turn"), 0.9), "scale": "none", "select": lab.not_flat()},
-        {"ddof": 1, "eps": 0.0, "flat": "center"},
+        {"ddof": 1, "eps": 0.0, "lone": "lend"},
         {"center": shrunken_mean(), "once_per": None},
-        {"scale": lab.pooled_deviation(("agent", "turn")), "peers": ("agent",)},
+        {"scale": lab.pooled_deviation(("agent", "turn")), "lone": ("agent",)},
     ],
 )
 def test_changed_recipes_read_back(changes):

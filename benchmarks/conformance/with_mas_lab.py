@@ -56,14 +56,13 @@ def advantages(case):
     words = {"others": "loo", "max": "max", "none": "none"}
     try:
         turns = lab.group(turns, by=tuple(center["by"]), credit=credit_of(settings))
-        if "excluded" in turns:
-            turns = lab.select(turns, lambda table: ~table["excluded"])
+        if "excluded" in turns:  # in no statistic, and not trained on
+            turns = turns.assign(probe=turns["excluded"])
         turns = lab.normalize(
             turns, center=words.get(center["statistic"], tuple(center["by"])),
             scale=(tuple(scale["by"]) or ("batch",)) if scale else "none",
             once_per={"center": center.get("once_per"), "scale": scale.get("once_per")},
             ddof=scale.get("ddof", 0), eps=scale.get("eps", 0.0),
-            among="selected" if "excluded" in turns else "all",
         )  # fmt: skip
     except lab.TableError as error:
         raise Refused(str(error)) from error
@@ -130,7 +129,7 @@ def loss(case):
         turns = lab.select(turns, lambda table: chosen)
     found = {}
 
-    def watch(name, norms, batch):
+    def watch(batch):
         weight, losses, logprobs = batch.rows["weight"], {}, {}
         for own in batch.agents.values():
             lengths = own.used["completion_ids"].map(len).tolist()

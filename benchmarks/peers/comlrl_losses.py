@@ -84,8 +84,8 @@ def gradients_of_ours(team, turns, recipe):
     """Return the gradient of each agent's policy in our update."""
     found = {}
 
-    def watch(name, norms, step):
-        found[name] = [gradient.clone() for _, gradient in step.policy.gradients()]
+    def watch(step):
+        found[step.name] = [gradient.clone() for _, gradient in step.policy.gradients()]
 
     lab.update(team, turns, recipe.loss, recipe.aggregate, max_norm=None, watch=watch)
     return found

@@ -5,7 +5,7 @@ Leaves out: which rows are compared (`group`) and how they are compared (`normal
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import pandas as pd
 
@@ -40,6 +40,8 @@ class mixed:
     local: float = 1.0
     """Weight of the row's `local_reward`. 0.0: only the team's reward counts, which is the paper's outcome-only
     ablation, and `local_reward` is not read."""
+    within_episodes: ClassVar[bool] = True
+    """True for a credit that compares no rows of several episodes; one call then judges many (`Score`)."""
 
     def __post_init__(self):
         check_arguments(mixed, vars(self))
@@ -220,6 +222,8 @@ class counterfactual:
     agents and the first candidates of later agents. A row of a continuation (`probe`) gets the return of that
     continuation.
     """
+
+    within_episodes: ClassVar[bool] = True
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return R for each row.

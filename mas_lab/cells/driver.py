@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells import credits
 from mas_lab.cells.episode import (
     EpisodeState,
     Generate,
@@ -324,7 +323,7 @@ class Runner:
         """Judge the rows of each waiting `Score` request; one table serves a credit that compares no episodes."""
         by_credit: dict[Any, list[Slot]] = {}
         for slot in self.scoring:
-            alone = type(slot.request.credit).__module__ != credits.__name__
+            alone = not getattr(slot.request.credit, "within_episodes", False)
             by_credit.setdefault((slot.request.credit, id(slot) if alone else None), []).append(slot)
         self.scoring = []
         for (credit, _), slots in by_credit.items():

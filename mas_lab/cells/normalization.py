@@ -17,19 +17,13 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, forbid, keys, place, refuse_copies, require, selected, trained
+from mas_lab.table import TableError, forbid, keys, refuse_copies, require, trained
 from mas_lab.team import Team, arguments_of
 
-TALLEST = 1e150
-"""Credits must stay below this number; the squares of larger ones overflow."""
 ROUNDING = 2.0**-21
 """Credits that differ by no more than this share of the larger are equal: four units in the last place of float32."""
-FLAT = ("zero", "center")
-"""The rules that `normalize` knows for scale groups that do not vary."""
-LONE = ("zero", "reward")
-"""The rules that `normalize` knows for rows whose center group is lone."""
-AMONG = ("all", "selected")
-"""The rows that may enter centers and scales."""
+LONE = ("zero", "reward", "lend")
+"""The rules that `normalize` knows by a word for rows with nothing to be compared with."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
@@ -48,7 +42,7 @@ class Center(Protocol):
 class Scale(Protocol):
     """A divisor, such as `pooled_deviation`: one number of 0 or more per row, under the rules of `Center`.
 
-    A row with divisor 0 gets advantage 0; a warning counts such rows.
+    A row with divisor 0 gets advantage 0; a warning counts such rows, unless a class attribute `may_be_zero` is True.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
@@ -62,10 +56,7 @@ def normalize(
     once_per: str | Mapping[str, str | None] | None = None,
     ddof: int = 0,
     eps: float = 1e-6,
-    flat: str = "zero",
-    lone: str = "zero",
-    peers: Sequence[str] | None = None,
-    among: str = "all",
+    lone: Sequence[str] | str = "zero",
     team: Team | None = None,
 ) -> pd.DataFrame:
     """Add the columns `center`, `scale` and `advantage` to the table.
@@ -82,21 +73,14 @@ def normalize(
             apart. `None`: every row counts.
         ddof: 0 divides by n (population), 1 divides by n - 1 (sample).
         eps: Number of 0 or more that is added to the scale.
-        flat: Rule for a row whose scale group is lone or flat. "zero": advantage 0. "center": the row uses the
-            deviation of its center group instead, unless that group is lone or flat too.
-        lone: Rule for a row whose center group is lone. "zero": advantage 0. "reward": its credit is its advantage, as
-            in the released code of Dr. MAS and in verl.
-        peers: Columns of a peer group, such as ("task", "agent"). A row gets advantage 0 if its peer group is lone or
-            flat, whatever center and scale say. `None`: such rows are trained on.
-        among: Rows that enter centers and scales. "all": every row of the batch, also those that `select` left out.
-            "selected": only the rows that `select` marked before; the others get advantage 0.
+        lone: Rule for a row with nothing to be compared with, see below: "zero", "reward", "lend" or columns.
         team: The team that played `turns`, for a center or scale that needs it. `None`: there is none.
 
     Returns:
         The table with `center`, `scale` and `advantage`, a float per row each.
 
     Raises:
-        TableError: A column is missing or would be overwritten, a credit is not finite or its square overflows, or a
+        TableError: A column is missing or would be overwritten, a credit is not finite or a
             callable returns no Series on the table's index.
         ValueError: An argument or a combination of arguments has no meaning.
 
@@ -106,38 +90,47 @@ def normalize(
         advantage = (credit - center) / scale
 
     A group is lone if it has a single unit, and flat if all its credits are equal (max == min, to rounding). A unit is
-    one value of `once_per`, or one row. A row gets advantage 0 if its center group is lone, or if its scale group is
-    lone or flat. Only `lone="reward"` gives the row of a lone group its raw reward (center 0, scale 1).
+    one value of `once_per`, or one row. The rules of `lone`:
 
-    This rule is biased if the center comes from another group than the scale. Example: an agent is called in four of a
+    - "zero": a row gets advantage 0 if its center group is lone, or if its scale group is lone or flat.
+    - "reward": the row of a lone center group gets its credit as advantage (center 0, scale 1), as in the released code
+      of Dr. MAS and in verl.
+    - "lend": a row whose scale group is lone or flat uses the deviation of its center group, unless that group is lone
+      or flat too.
+    - columns, such as ("task", "agent"): as "zero", and a row also gets advantage 0 if the group of rows that are equal
+      in these columns is lone or flat, whatever center and scale say.
+
+    "zero" is biased if the center comes from another group than the scale. Example: an agent is called in four of a
     task's eight episodes. These four earn 0.2, 0, 0, 0, and the other four earn 1. Under `dr_mas_std` (center over the
     task's episodes, scale over the agent's own rows) its advantages are -3.75, -6.06, -6.06, -6.06. In a task where its
     four episodes earn nothing at all, its advantages are 0, 0, 0, 0. So the agent only learns from groups that hold one
-    of its successes, and there all its rows are discouraged. `flat="center"` gives the second task -1, -1, -1, -1. Only
-    the agent's own center removes the bias.
+    of its successes, and there all its rows are discouraged. "lend" gives the second task -1, -1, -1, -1. Only the
+    agent's own center removes the bias.
 
-    If center and scale are both the agent's own, they imply the rule of `peers`. A comparison of centers only therefore
-    needs `peers` in both arms (`grpo_masked` is `grpo` with it).
+    If center and scale are both the agent's own, they imply the rule of `lone=("task", "agent")`. A comparison of
+    centers only therefore needs it in both arms (`grpo_masked` is `grpo` with it).
     """
-    check_normalize(center, scale, once_per, ddof, eps, flat, peers, among, lone)
-    _check_table(turns, among)
-    rows = turns if among == "all" else turns.assign(probe=~selected(turns))  # no statistic counts a probe
-    statistics = cache(partial(statistics_of, rows))
+    check_normalize(center, scale, once_per, ddof, eps, lone)
+    require(turns, ["credit", "group"], "normalize")
+    refuse_copies(turns, "normalize")
+    forbid(turns, ["center", "scale", "advantage"], "normalize")
+    statistics = cache(partial(statistics_of, turns))
     of_center = partial(statistics, once_per=_unit(once_per, "center"))
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
-    baseline, alone = _center(rows, center, of_center, team)
-    divisor, still = _scale(rows, scale, of_scale, ddof, team)
-    if flat == "center":
-        divisor, still = _borrowed(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof)
+    baseline, alone = _center(turns, center, of_center, team)
+    divisor, still = _scale(turns, scale, of_scale, ddof, team)
+    if lone == "lend":
+        divisor, still = _lent(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof)
     divisor = divisor if scale == "none" else divisor + eps
-    dead = alone | still
+    dead = alone | still | ~trained(turns)
     if lone == "reward":
-        baseline, divisor, dead = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), still & ~alone
-    dead = dead | ~trained(rows) | _without_peer(statistics, peers)
+        baseline, divisor, dead = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), dead & ~(alone & trained(turns))
+    if lone not in LONE:
+        dead |= _is_still(statistics(tuple(lone), once_per=None))
     away = turns["credit"] - baseline
-    if callable(scale) and not type(scale).__module__.startswith("mas_lab."):
-        _warn_of_zeros(scale, int((still & ~alone & trained(rows) & (away != 0)).sum()), len(turns))
+    if callable(scale) and not getattr(scale, "may_be_zero", False):
+        _warn_of_zeros(scale, int((still & ~alone & trained(turns) & (away != 0)).sum()), len(turns))
     advantage = (away / divisor).mask(dead, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
@@ -148,10 +141,7 @@ def check_normalize(
     once_per: str | Mapping[str, str | None] | None,
     ddof: int,
     eps: float,
-    flat: str,
-    peers: Sequence[str] | None = None,
-    among: str = "all",
-    lone: str = "zero",
+    lone: Sequence[str] | str = "zero",
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
     check_arguments(check_normalize, {"center": center, "scale": scale}, "normalize")
@@ -159,36 +149,25 @@ def check_normalize(
         raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
     if not (isinstance(eps, Real) and 0 <= eps < float("inf")):
         raise ValueError(f"normalize: eps={eps!r} must be a number of 0 or more; it is added to the scale")
-    if flat not in FLAT:
-        raise ValueError(f"normalize: flat={flat!r}; known are {', '.join(FLAT)}")
-    if lone not in LONE:
-        raise ValueError(f"normalize: lone={lone!r}; known are {', '.join(LONE)}")
-    if lone == "reward" and (center == "none" or callable(center) or peers is not None):
-        raise ValueError(
-            f"normalize: lone='reward' is for lone center groups, and center={center!r}, peers={peers!r} leave none to "
-            "train on; pass lone='zero', or center groups without peers"
-        )
-    if among not in AMONG:
-        raise ValueError(f"normalize: among={among!r}; known are {', '.join(AMONG)}")
     if isinstance(once_per, Mapping) and set(once_per) - {"center", "scale"}:
         unknown = sorted(set(once_per) - {"center", "scale"})
         raise ValueError(f"normalize: once_per has keys {unknown}; known are 'center' and 'scale'")
-    if center != "none" and not callable(center):
-        _columns(center, ("loo", "max"), "center")
-    if scale != "none" and not callable(scale):
-        _columns(scale, (), "scale")
-    if isinstance(peers, str):
-        raise ValueError(f"normalize: peers={peers!r}; pass a tuple of columns such as ('task', 'agent'), or None")
-    for part, other, function in (("center", "scale", center), ("scale", "center", scale)):
-        if callable(function) and (unit := _unit(once_per, part)) is not None:
+    has_groups = {}
+    for part, function, words in (("center", center, ("loo", "max")), ("scale", scale, ())):
+        has_groups[part] = function != "none" and not callable(function)
+        if has_groups[part]:
+            _columns(function, words, part)
+        elif callable(function) and (unit := _unit(once_per, part)) is not None:
             raise ValueError(
-                f"normalize: once_per={unit!r} counts units of a {part} group, and {function!r} has no groups; "
-                f'pass once_per={{"{other}": ...}} for the {other} alone'
+                f"normalize: once_per={unit!r} counts units of a {part} group, and {function!r} has no groups; pass "
+                "once_per={'center': ...} or {'scale': ...} for the other part alone"
             )
-    if flat == "center" and (center == "none" or callable(center) or scale == "none" or callable(scale)):
+    if isinstance(lone, str) and lone not in LONE:
+        raise ValueError(f"normalize: lone={lone!r}; known are {', '.join(LONE)}, or a tuple such as ('task', 'agent')")
+    if lone in ("reward", "lend") and not (has_groups["center"] and (lone == "reward" or has_groups["scale"])):
         raise ValueError(
-            f"normalize: flat='center' takes a center group's scale, and center={center!r}, scale={scale!r} have no "
-            "such group; name columns for both, or pass flat='zero'"
+            f"normalize: lone={lone!r} is about groups, and center={center!r}, scale={scale!r} have none; name columns "
+            "for them, or pass lone='zero'"
         )
     if isinstance(center, str) and center in ("loo", "max", "none") and scale is None:
         warnings.warn(
@@ -196,14 +175,6 @@ def check_normalize(
             "MAREINFORCE, which do not scale; pass scale='none', or name the scale's columns if you mean it",
             stacklevel=3,
         )
-
-
-def _check_table(turns: pd.DataFrame, among: str) -> None:
-    require(turns, ["credit", "group"], "normalize")
-    refuse_copies(turns, "normalize")
-    forbid(turns, ["center", "scale", "advantage"], "normalize")
-    if among == "selected":
-        require(turns, ["selected"], "normalize(among='selected')")
 
 
 def _center(
@@ -261,11 +232,6 @@ def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
         )
 
 
-def _without_peer(statistics: Callable[..., pd.DataFrame], peers: Sequence[str] | None) -> pd.Series | bool:
-    """Return whether each row's peer group is lone or flat; False for all rows if there are no peer groups."""
-    return False if peers is None else _is_still(statistics(tuple(peers), once_per=None))
-
-
 def _is_still(stats: pd.DataFrame) -> pd.Series:
     """Return whether each row's group is lone or flat."""
     return (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
@@ -275,7 +241,7 @@ def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
     return np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
 
 
-def _borrowed(divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int) -> tuple[pd.Series, pd.Series]:
+def _lent(divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int) -> tuple[pd.Series, pd.Series]:
     """Return the result of `_scale` with the center group's deviation in rows whose scale group has none."""
     borrows = still & ~_is_still(of_center)
     return divisor.mask(borrows, _deviation(of_center, ddof)), still & ~borrows
@@ -310,7 +276,6 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     require(turns, [*by, *([once_per] if once_per else [])], "normalize")
     group_R = _numbers(turns, by)
     each_R = _numbers(turns, [once_per]) if once_per else np.arange(len(turns))
-    _refuse_unmeasurable(turns, group_R)
     pairs, unit_R = np.unique(np.stack([group_R, each_R], 1), axis=0, return_inverse=True)
     group_U, unit_R = pairs[:, 0], unit_R.reshape(-1)
 
@@ -327,19 +292,6 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
 def _numbers(turns: pd.DataFrame, by: Sequence[str]) -> np.ndarray:
     """Return the number of each row's group."""
     return keys(turns, by).groupby(list(by), sort=False, observed=True).ngroup().to_numpy()
-
-
-def _refuse_unmeasurable(turns: pd.DataFrame, group_R: np.ndarray) -> None:
-    """Raise `TableError` if the square of a credit overflows: deviations would be infinite and advantages NaN."""
-    credit_R = turns["credit"].to_numpy(float)
-    if not len(credit_R) or np.abs(credit_R).max() < TALLEST:
-        return
-    far = int(np.abs(credit_R).argmax())
-    group = turns[group_R == group_R[far]]["credit"]
-    raise TableError(
-        f"normalize: the credit {credit_R[far]:g} at {place(turns.iloc[far])} is too large to be compared (its group "
-        f"reaches from {group.min():g} to {group.max():g}); credits stay below {TALLEST:g}: scale the rewards"
-    )
 
 
 def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str, np.ndarray]:

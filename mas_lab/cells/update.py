@@ -8,7 +8,7 @@ log-probabilities and gradients are computed (the back end).
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,9 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
+from mas_lab.cells.group_losses import group_pass, require_comparable_groups
 from mas_lab.locks import training
-from mas_lab.losses import Loss, clipped, corrected, k3, look, reinforce, reported, require_loss, token_losses
+from mas_lab.losses import Loss, UpdateError, clipped, corrected, k3, reported, require_loss
 from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
 from mas_lab.table import ages, column, place, refuse_copies, require, require_advantage_per_token, selected, trained
 from mas_lab.team import Team
@@ -40,11 +41,7 @@ MANY = 100
 """Number of tokens from which the mean of their mismatch says whether rows are old."""
 OLD = 32
 """Number of rows of an earlier version, per agent, that are compared with the weights of that version."""
-UpdateCallback = Callable[[str, dict[str, float], "PolicyBatch"], None]
-
-
-class UpdateError(RuntimeError):
-    """A loss or gradient that must not reach the optimizer: names policy, agent, task and turn."""
+UpdateCallback = Callable[["PolicyBatch"], None]
 
 
 def update(
@@ -80,8 +77,8 @@ def update(
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
         nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
-        watch: Called with (policy name, norms by agent, the `PolicyBatch`) between backward pass and clipping. Call
-            the batch to get each token's share of the gradient.
+        watch: Called with each `PolicyBatch` between backward pass and clipping. It has the `name` of the policy, the
+            `norms` of its agents, and each token's share of the gradient (`token_shares()`).
         seed: Decides the minibatches.
         off_policy: Train on rows that other weights sampled. False: if `mismatch` (in half precision the mean in its
             place) is larger than the `tolerance` in the policy's capabilities, raise; a loss with `tis` is not checked.
@@ -108,28 +105,27 @@ def update(
         raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
     with training(learners(team)) as each:
-        steps = policy_batches(team, turns, loss, aggregate, epochs, minibatches, seed)
-        for number, batches in enumerate(steps):
+        for number, batches in enumerate(policy_batches(team, turns, loss, aggregate, epochs, minibatches, seed)):
             with _no_gradients_left(batches):
-                list(each(compute_gradients, batches))
+                batches = each(compute_gradients, batches)
                 for batch in batches:
                     require_finite(batch, nonfinite)
-                    compare_with_sampling(batch)
                     if number == 0 and not (off_policy or loss.tis):
                         require_fresh(batch)
                     if watch is not None and not batch.broken:
-                        watch(batch.name, batch.norms, batch)
-                for batch in batches:
+                        watch(batch)
+                compared = [compared_with_sampling(batch) for batch in batches]
+                for batch, by_agent in zip(batches, compared, strict=True):
                     norm, clipped_norm = clip_and_step(batch, max_norm, lr_scale)
-                    stats += statistics(batch, number, norm, clipped_norm, lr_scale)
+                    stats += statistics(batch, by_agent, number, norm, clipped_norm, lr_scale)
         for policy in learners(team):
             policy.sync_weights()
     return pd.DataFrame(stats, columns=None if stats else STATS.split())
 
 
-@dataclass
+@dataclass(frozen=True)
 class AgentBatch:
-    """The rows of one agent in a `PolicyBatch`, and what the passes over them return."""
+    """The rows of one agent in an optimizer step, and what the pass over them returned."""
 
     rows: pd.DataFrame
     used: pd.DataFrame
@@ -137,13 +133,11 @@ class AgentBatch:
     samples: list[Sample]
     """`used` as samples. With `tis` and several steps, log-probabilities and advantages are the corrected ones."""
     gradient_pass: tuple[list[Sample], Loss]
-    """The samples and the loss of the pass whose gradient is the agent's. A loss over groups replaces them."""
+    """The samples and the loss of the pass whose gradient is the agent's; that of a loss over groups is another."""
     tokens: Tokens | None = None
-    """What `compute_gradients` returned per token of `samples`. `None`: no row was used."""
+    """What the pass returned per token of `samples`. `None`: no pass was made."""
     norm: float = 0.0
     """Norm of the agent's gradient before clipping. NaN if the back end only knows that of the policy."""
-    comparison: dict[str, float] = field(default_factory=dict)
-    """The statistics that `compare_with_sampling` adds."""
 
     @property
     def row_N(self) -> np.ndarray:
@@ -162,10 +156,19 @@ class AgentBatch:
         advantages_N = np.concatenate([sample.advantages_T for sample in self.samples])
         return logprobs_N.new_tensor(old_N), logprobs_N.new_tensor(advantages_N)
 
+    def broken(self, has_gradients: bool) -> list[int]:
+        """Return the rows whose loss is not finite, or all if the gradient is not."""
+        if self.tokens is None:
+            return []
+        finite_N = self.tokens.losses_N.isfinite().cpu().numpy()
+        if finite_N.all():
+            return [] if not has_gradients or np.isfinite(self.norm) else self.used.index.tolist()
+        return self.used.index[np.unique(self.row_N[~finite_N])].tolist()
 
-@dataclass
+
+@dataclass(frozen=True)
 class PolicyBatch:
-    """The rows from which one policy learns in one optimizer step. Call it to get `token_shares`."""
+    """The rows from which one policy learns in one optimizer step."""
 
     name: str
     policy: Policy
@@ -176,7 +179,7 @@ class PolicyBatch:
     table: pd.DataFrame
     """All rows of the update, of every policy and minibatch: statistics of groups need them."""
     agents: dict[str, AgentBatch]
-    broken: list[int] = field(default_factory=list)
+    broken: Sequence[int] = ()
     """Rows whose loss, or whose agent's gradient, is not finite."""
 
     @property
@@ -189,8 +192,19 @@ class PolicyBatch:
         """Return the norm of each agent's gradient before clipping."""
         return {agent: own.norm for agent, own in self.agents.items()}
 
-    def __call__(self) -> pd.DataFrame:
-        return token_shares(self)
+    def token_shares(self) -> pd.DataFrame:
+        """Return each token's share of the policy's gradient G before clipping: <what it adds to G, G> / |G|^2.
+
+        Exact, by one forward-mode derivative, which costs about one forward and backward pass.
+
+        Returns:
+            Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may
+            be negative and sum to 1; there are none if G is 0.
+        """
+        gradient, square = [part.clone() for _, part in self.policy.gradients()], self.norm**2
+        agents = [own for own in self.agents.values() if own.samples and square]
+        slopes = [self.policy.directional_derivatives(*own.gradient_pass, gradient) for own in agents]
+        return share_table([own.used for own in agents], [part_N.double().cpu().numpy() / square for part_N in slopes])
 
 
 def policy_batches(
@@ -223,7 +237,7 @@ def policy_batch(
 ) -> PolicyBatch:
     """Return the rows of a policy, agent by agent, ready for a pass."""
     if loss.unit == "group":
-        _require_comparable_groups(rows, loss)
+        require_comparable_groups(rows, loss)
     rows = rows.assign(weight=token_weights(rows["agent"], rows["completion_ids"].map(len), aggregate))
     agents = {}
     for agent, own in rows.groupby("agent", sort=False):
@@ -237,72 +251,48 @@ def policy_batch(
     return PolicyBatch(name, policy, rows, loss, aggregate, table, agents)
 
 
-def compute_gradients(batch: PolicyBatch) -> None:
-    """Compute the gradient agent by agent. It stays at the policy, and each agent's norm in the batch."""
-    policy, agents = batch.policy, [own for own in batch.agents.values() if own.samples]
+def compute_gradients(batch: PolicyBatch) -> PolicyBatch:
+    """Return the batch with what the passes gave, agent by agent. The sum of the gradients stays at the policy."""
+    policy, loss = batch.policy, batch.loss
     if not policy.capabilities.gradients:
-        return _compute_jointly(policy, batch.loss, agents)
-    total: list[Tensor] | None = None
-    for own in agents:
-        one_pass = batch.loss.unit == "row"
-        own.tokens = policy.forward_backward(own.samples, batch.loss) if one_pass else _group_pass(policy, own)
-        own.norm = policy.gradient_norm()
-        if len(agents) > 1:
+        return _computed_jointly(batch)
+    one_pass = agent_pass if loss.unit == "row" else group_pass
+    agents, total = dict(batch.agents), None
+    learning = [agent for agent, own in agents.items() if own.samples]
+    for agent in learning:
+        agents[agent] = replace(one_pass(policy, loss, agents[agent]), norm=policy.gradient_norm())
+        if len(learning) > 1:
             parts = [gradient for _, gradient in policy.gradients()]
             total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else [a.clone() for a in parts]
             policy.set_gradients(None)
-    if total is not None:
-        policy.set_gradients(total)
+    broken = [row for own in agents.values() for row in own.broken(True)]
+    if total is not None or broken:
+        policy.set_gradients(None if broken else total)
+    return replace(batch, agents=agents, broken=broken)
 
 
-def _compute_jointly(policy: Policy, loss: Loss, agents: Sequence[AgentBatch]) -> None:
+def agent_pass(policy: Policy, loss: Loss, own: AgentBatch) -> AgentBatch:
+    """Add the gradient of an agent's rows to that of the policy."""
+    return replace(own, tokens=policy.forward_backward(own.samples, loss))
+
+
+def _computed_jointly(batch: PolicyBatch) -> PolicyBatch:
     """Compute the gradient in one request, if the back end does not return it; then agents have no norms."""
-    samples = [own.samples for own in agents]
-    if samples:
-        tokens = policy.forward_backward([*chain(*samples)], loss).split(samples)
-        for own, part in zip(agents, tokens, strict=True):
-            own.tokens, own.norm = part, np.nan
-
-
-def _group_pass(policy: Policy, own: AgentBatch) -> Tokens:
-    """Add the gradient of a loss over whole groups, by the chain rule.
-
-        dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
-
-    The first pass computes log p, and the loss its slopes dL/dlog p. The second pass is that of `reinforce`, with the
-    negative slope, over the weight, as the advantage of each token. So micro-batches never cut a group.
-    """
-    samples, loss = own.gradient_pass
-    tokens, row_N = policy.forward_backward(samples, look(loss.needs_reference)), own.row_N
-    logprobs_N = tokens.logprobs_N.detach().requires_grad_()
-    old_N, advantages_N = own.loss_inputs(logprobs_N)
-    weights_N = logprobs_N.new_tensor(np.array([sample.weight for sample in samples])[row_N])
-    losses_N = logprobs_N.new_zeros(len(row_N))
-    for rows in own.used.reset_index(drop=True).groupby("group").indices.values():
-        at = np.flatnonzero(np.isin(row_N, rows))
-        own_N = logprobs_N.new_tensor(np.unique(row_N[at], return_inverse=True)[1]).long()
-        reference_N = None if tokens.reference_N is None else tokens.reference_N[at]
-        group_N = token_losses(loss, logprobs_N[at], old_N[at], advantages_N[at], own_N, None, reference_N)
-        (group_N * weights_N[at]).sum().backward()
-        losses_N[at] = group_N.detach()
-    slopes = np.split(-logprobs_N.grad.double().cpu().numpy(), np.flatnonzero(np.diff(row_N)) + 1)
-    linear = [replace(one, advantage=slope_T / one.weight) for one, slope_T in zip(samples, slopes, strict=True)]
-    own.gradient_pass = linear, reinforce()
-    policy.forward_backward(*own.gradient_pass)
-    return replace(tokens, losses_N=losses_N)
+    learning = {agent: own for agent, own in batch.agents.items() if own.samples}
+    if not learning:
+        return batch
+    samples = [own.samples for own in learning.values()]
+    tokens = batch.policy.forward_backward([*chain(*samples)], batch.loss).split(samples)
+    found = {agent: replace(learning[agent], tokens=part, norm=np.nan)
+             for agent, part in zip(learning, tokens, strict=True)}  # fmt: skip
+    broken = [row for own in found.values() for row in own.broken(False)]
+    if broken:
+        batch.policy.set_gradients(None)
+    return replace(batch, agents=batch.agents | found, broken=broken)
 
 
 def require_finite(batch: PolicyBatch, nonfinite: str) -> None:
-    """Find the rows whose loss or gradient is not finite, and raise UpdateError unless such steps are skipped."""
-    for own in batch.agents.values():
-        if own.tokens is not None:
-            finite_N = own.tokens.losses_N.isfinite().cpu().numpy()
-            if not finite_N.all():
-                batch.broken += own.used.index[np.unique(own.row_N[~finite_N])].tolist()
-            elif batch.policy.capabilities.gradients and not np.isfinite(own.norm):
-                batch.broken += own.used.index.tolist()
-    if batch.broken:
-        batch.policy.set_gradients(None)
+    """Raise UpdateError if a loss or gradient is not finite, unless such steps are skipped."""
     if batch.broken and nonfinite == "raise":
         raise UpdateError(
             f"update: the loss or gradient of policy {batch.name!r} is not finite; {len(batch.broken)} rows caused it, "
@@ -311,24 +301,25 @@ def require_finite(batch: PolicyBatch, nonfinite: str) -> None:
         )
 
 
-def compare_with_sampling(batch: PolicyBatch) -> None:
-    """Compute the statistics that compare the present weights with the recorded log-probabilities."""
-    loss = batch.loss
-    for own in batch.agents.values():
-        own.comparison = dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
-        if own.tokens is not None:
-            new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
-            old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
-            row_N, gaps_N = new_N.new_tensor(own.row_N).long(), own.gaps_N
-            clips_N = reported(loss, "clips", new_N, old_N, advantages_N, row_N)
-            ratios_N = reported(loss, "ratios", new_N, old_N, row_N)
-            own.comparison = {
-                "kl": k3(new_N, reference_N).mean().item() if reference_N is not None else np.nan,
-                "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
-                "max_ratio": ratios_N.max().item(),
-                "mismatch": gaps_N.max().item(),
-                "mismatch_p99": float(np.quantile(gaps_N.float().cpu().numpy(), 0.99)),
-            }
+def compared_with_sampling(batch: PolicyBatch) -> dict[str, dict[str, float]]:
+    """Return, by agent, what compares the weights before the step with the recorded log-probabilities."""
+    return {agent: _compared(own, batch.loss) for agent, own in batch.agents.items()}
+
+
+def _compared(own: AgentBatch, loss: Loss) -> dict[str, float]:
+    if own.tokens is None:
+        return dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
+    new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
+    old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
+    row_N, gaps_N = new_N.new_tensor(own.row_N).long(), own.gaps_N
+    clips_N = reported(loss, "clips", new_N, old_N, advantages_N, row_N)
+    return {
+        "kl": k3(new_N, reference_N).mean().item() if reference_N is not None else np.nan,
+        "clip_fraction": clips_N.sum().item() / int(own.rows["completion_ids"].map(len).sum()),
+        "max_ratio": reported(loss, "ratios", new_N, old_N, row_N).max().item(),
+        "mismatch": gaps_N.max().item(),
+        "mismatch_p99": float(np.quantile(gaps_N.float().cpu().numpy(), 0.99)),
+    }
 
 
 def require_fresh(batch: PolicyBatch) -> None:
@@ -382,46 +373,30 @@ def _gaps_by_version(policy: Policy, own: AgentBatch) -> "Iterator[tuple[int | N
 
 def clip_and_step(batch: PolicyBatch, max_norm: float | None, lr_scale: float) -> tuple[float, float]:
     """Clip the gradient, make the step, and return the policy's norm before and after clipping; 0 without a step."""
-    agents = [own for own in batch.agents.values() if own.tokens is not None]
-    if not agents or batch.broken:
+    if batch.broken or all(own.tokens is None for own in batch.agents.values()):
         return 0.0, 0.0
-    norm, clipped_norm = batch.policy.optim_step(max_norm, lr_scale)
-    if len(agents) == 1 and not batch.policy.capabilities.gradients:
-        agents[0].norm = norm
-    return norm, clipped_norm
+    return batch.policy.optim_step(max_norm, lr_scale)
 
 
 def statistics(
-    batch: PolicyBatch, number: int, norm: float, clipped_norm: float, lr_scale: float
+    batch: PolicyBatch, compared: dict, number: int, norm: float, clipped_norm: float, lr_scale: float
 ) -> list[dict[str, Any]]:
     """Return the rows of the table that `update` returns for one optimizer step of a policy, one per agent."""
     left = clipped_norm / norm if norm else 1.0
+    norms = batch.norms
+    if not batch.policy.capabilities.gradients and sum(own.tokens is not None for own in batch.agents.values()) == 1:
+        norms = {agent: norm if np.isnan(own) else own for agent, own in norms.items()}  # the policy's is the agent's
     return [
         {
             "policy": batch.name, "agent": agent, "optimizer_step": number, **_row_statistics(own.rows),
-            "grad_norm": own.norm, "grad_norm_clipped": own.norm * left,
+            "grad_norm": norms[agent], "grad_norm_clipped": norms[agent] * left,
             "policy_norm": norm, "policy_norm_clipped": clipped_norm,
-            **own.comparison, **(dict.fromkeys(MISMATCH, np.nan) if number else {}),
+            **compared[agent], **(dict.fromkeys(MISMATCH, np.nan) if number else {}),
             "lr": batch.policy.lr * lr_scale, "skipped": bool(batch.broken),
             "culprits": "; ".join(place(batch.rows.loc[row]) for row in batch.broken),
         }
         for agent, own in batch.agents.items()
     ]  # fmt: skip
-
-
-def token_shares(batch: PolicyBatch) -> pd.DataFrame:
-    """Return each token's share of the policy's gradient G before clipping: <what it adds to G, G> / |G|^2.
-
-    Exact, by one forward-mode derivative, which costs about one forward and backward pass.
-
-    Returns:
-        Columns `row` (of the table that `update` got, from 0), `agent`, `token` (position) and `share`. Shares may be
-        negative and sum to 1; there are none if G is 0.
-    """
-    gradient, square = [part.clone() for _, part in batch.policy.gradients()], batch.norm**2
-    agents = [own for own in batch.agents.values() if own.samples and square]
-    slopes = [batch.policy.directional_derivatives(*own.gradient_pass, gradient) for own in agents]
-    return share_table([own.used for own in agents], [part_N.double().cpu().numpy() / square for part_N in slopes])
 
 
 def share_table(parts: Sequence[pd.DataFrame], shares: Sequence[np.ndarray]) -> pd.DataFrame:
@@ -490,7 +465,7 @@ def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
     require_loss(loss, aggregate, "update")
     require(turns, [*ROW, *(["group"] if loss.unit == "group" else [])], "update", optional=["selected"])
     refuse_copies(turns, "update")
-    _refuse_cut_nodes(turns)
+    ages(turns, "update")  # raises if a version is later than its step
     rows = turns.reset_index(drop=True)
     rows = rows.astype(dict.fromkeys(rows.select_dtypes("category"), object))  # no group of an agent without rows
     rows = rows[trained(rows)]
@@ -515,33 +490,6 @@ def token_weights(agents: pd.Series, lengths: pd.Series, aggregate: str) -> pd.S
 def nonzero(advantages: pd.Series) -> pd.Series:
     """Return which rows have an advantage other than 0, at any token."""
     return advantages != 0 if is_numeric_dtype(advantages) else advantages.map(np.any).astype(bool)
-
-
-def _require_comparable_groups(rows: pd.DataFrame, loss: Loss) -> None:
-    groups = rows.groupby("group")["agent"]
-    bad = (groups.transform("size") < 2) | (groups.transform("nunique") > 1)
-    if bad.any():
-        row = rows[bad].iloc[0]
-        raise UpdateError(
-            f"update: {type(loss).__name__} compares the rows of a group, and group {row['group']!r} has a single row "
-            f"or several agents, at {place(row)}; sample more candidates, or group by agent too"
-        )
-
-
-def _refuse_cut_nodes(turns: pd.DataFrame) -> None:
-    """Raise UpdateError if several versions of a policy sampled the candidates of one node."""
-    if "policy_version" not in turns.columns:
-        return
-    rows = turns.assign(node=column(turns, "node"))
-    unit = [*(["step"] if "step" in turns.columns else []), "node", "agent"]
-    cut = rows.groupby(unit, observed=True)["policy_version"].transform("nunique") > 1
-    if cut.any():
-        row = rows[cut].iloc[0]
-        raise UpdateError(
-            f"update: several versions of the weights sampled the candidates of {place(row)}: an update has cut the "
-            "rollout; sample all candidates of a node with one version"
-        )
-    ages(turns, "update")
 
 
 def _with_default_tis(loss: Loss, policy: Policy, rows: pd.DataFrame) -> Loss:

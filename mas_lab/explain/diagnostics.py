@@ -18,7 +18,6 @@ from mas_lab.cells.update import (
     require_finite,
     restored_gradients,
     share_table,
-    token_shares,
 )
 from mas_lab.locks import locked
 from mas_lab.losses import Loss, clipped
@@ -58,7 +57,7 @@ def attribute(
     with locked(learners(team)):
         for batch in chain(*policy_batches(team, turns, loss, aggregate)):
             with restored_gradients(batch.policy):
-                compute_gradients(batch)
+                batch = compute_gradients(batch)
                 require_finite(batch, "raise")
                 shares = shares_of(batch)
             groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
@@ -70,7 +69,7 @@ def attribute(
 def shares_of(batch: PolicyBatch) -> pd.DataFrame:
     """Return `token_shares` with the column `exact`, or `proxy_shares` if the back end cannot compute them."""
     try:
-        return token_shares(batch).assign(exact=True)
+        return batch.token_shares().assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
 
@@ -131,5 +130,5 @@ def norms_with(batch: PolicyBatch, advantages: pd.Series) -> tuple[float, dict[s
     rows = batch.rows.assign(advantage=advantages)
     other = policy_batch(batch.name, batch.policy, rows, batch.loss, batch.aggregate, batch.table)
     with restored_gradients(batch.policy):
-        compute_gradients(other)
-        return batch.norm, other.norms
+        other = compute_gradients(other)
+        return other.norm, other.norms

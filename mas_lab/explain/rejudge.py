@@ -69,6 +69,5 @@ def _norms(team: Team, judged: pd.DataFrame, recipe: Recipe) -> dict[str, float]
     with locked(learners(team)):
         for batch in chain(*policy_batches(team, judged, recipe.loss, recipe.aggregate)):
             with restored_gradients(batch.policy):
-                compute_gradients(batch)
-            norms |= batch.norms
+                norms |= compute_gradients(batch).norms
     return norms

@@ -157,14 +157,13 @@ class SpikeWatch:
     def __repr__(self) -> str:
         return f"SpikeWatch({self.rule}, {len(self.spikes)} spikes in {max(self._calls.values(), default=0)} steps)"
 
-    def __call__(self, policy: str, norms: Mapping[str, float], batch: PolicyBatch) -> None:
+    def __call__(self, batch: PolicyBatch) -> None:
         """Score the norms of a step, between backward and clipping, and record a spike; see `update`.
 
         Args:
-            policy: Name of the policy.
-            norms: Gradient norm of each agent, before clipping.
             batch: The batch of the step.
         """
+        policy, norms = batch.name, batch.norms
         call = self._calls.get(policy, 0)
         self._calls[policy] = call + 1
         series = {"": batch.norm, **norms}

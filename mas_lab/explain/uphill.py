@@ -134,7 +134,7 @@ def compare_gradients(
 
 def weights_of(turns: pd.DataFrame, recipes: dict[str, Recipe], team: Team) -> pd.DataFrame:
     """Return the rows with a column per recipe, its advantages, and with the references' weights `team` and `own`."""
-    unbiased = RECIPES["own_robust"].replace(scale="none", peers=None)
+    unbiased = RECIPES["own_robust"].replace(scale="none", lone="zero")
     columns = {name: recipe.advantages(turns, team)["advantage"] for name, recipe in recipes.items()}
     turns = turns[trained(turns)]
     columns["team"] = unbiased.advantages(turns)["advantage"]

@@ -7,18 +7,18 @@ scoring itself (`evaluate`) and the files of scores (`runs.scores`).
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from math import ceil
 
 import pandas as pd
 
-from mas_lab.env import Env, with_max_turns
+from mas_lab.env import with_max_turns
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.scores import keep_scores, scored_steps
-from mas_lab.team import Team
-from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.drawing import tasks_of
 from mas_lab.train.evaluate import evaluate
-from mas_lab.train.settings import Settings
+from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.report import Report
 
 SPLIT = "test"
 Hears = Callable[[int, pd.DataFrame | None], None]
@@ -42,48 +42,51 @@ def tell(done: int, scores: pd.DataFrame | None = None) -> None:
         hears(done, scores)
 
 
-class HeldOut:
-    """The schedule of scores of `team`: it decides when to score, scores, and keeps the result with the run.
+class HeldOut(Hook):
+    """The hook that scores the team on held-out tasks, and keeps the result with the run.
 
-    It scores before the first step, after every `score_every` steps or shares of `budget`, at the counts of tokens in
-    `score_at`, and after the last step. Without both settings it never scores. Tasks and draws depend on the run's
-    `seed` and are the same at every scored step, so two runs of one seed play the same tasks.
+    It scores before the first step, after every `score_every` steps or shares of the budget, at the counts of tokens in
+    `score_at`, and after the last step. Tasks and draws depend on the run's `seed` and are the same at every scored
+    step, so two runs of one seed play the same tasks.
     """
 
-    def __init__(self, env: Env, team: Team, seed: int, chosen: Settings, recorder: Recorder | None, usage: Usage,
-                 budget: Budget | None = None):  # fmt: skip
-        self.env, self.team, self.chosen, self.recorder, self.usage = env, team, chosen, recorder, usage
-        self._every, self._counts = chosen.score_every or 0, [("tokens", chosen.score_at)]
-        if 0 < self._every < 1:
-            shares = [budget.amount * self._every * number for number in range(1, ceil(1 / self._every))]
-            self._counts.append((budget.kind, shares))
-        self.seed = seed if chosen.score_seed is None else chosen.score_seed
-        self._is_on = chosen.score_every is not None or bool(chosen.score_at)
-        self._scored = set(scored_steps(recorder)) if recorder and self._is_on else set()
+    def __init__(self, recorder: Recorder | None):
+        self.recorder = recorder
+        self.first: pd.DataFrame | None = None
+        """The scores before a step, for its report."""
 
-    def after(self, done: int, last: bool = False) -> pd.DataFrame | None:
-        """Return the table of `evaluate` after `done` steps, with the column `step`.
+    def begin(self, now: Progress) -> None:
+        self.scored = set(scored_steps(self.recorder)) if self.recorder else set()
 
-        None means that no score is due, or that it was kept before.
-        """
-        is_due = last or done == 0 or (self._every >= 1 and done % self._every == 0)
-        is_due = is_due or any(self.usage.passes(counts, done, kind) for kind, counts in self._counts)
-        if not self._is_on or not is_due or done in self._scored:
+    def before(self, now: Progress) -> None:
+        """Score before the first step, or what an earlier call left out; no report is about to bring it."""
+        self.first = self._score(now, due=now.done == 0)
+        if self.first is not None:
+            tell(now.done, self.first)
+
+    def after(self, now: Progress, report: Report) -> Report:
+        scores = [one for one in (self.first, self._score(now, due=now.ended)) if one is not None]
+        return replace(report, held_out=pd.concat(scores, ignore_index=True)) if scores else report
+
+    def end(self, now: Progress) -> None:
+        if (scores := self._score(now, due=True)) is not None:  # an earlier call ended before them
+            tell(now.done, scores)
+
+    def _score(self, now: Progress, due: bool) -> pd.DataFrame | None:
+        """Return the table of `evaluate` with the column `step`; `None` if it is not due, or was kept before."""
+        done, chosen = now.done, now.settings
+        every = chosen.score_every or 0
+        due = due or (every >= 1 and done % every == 0) or now.usage.passes(chosen.score_at, done)
+        if 0 < every < 1:
+            shares = [now.budget.amount * every * number for number in range(1, ceil(1 / every))]
+            due = due or now.usage.passes(shares, done, now.budget.kind)
+        if not due or done in self.scored:
             return None
         tell(done)
-        tasks = tasks_of(self.env, self.chosen.score_tasks, SPLIT, self.seed)
-        scores = evaluate(
-            with_max_turns(self.env, self.chosen.max_turns), self.team, tasks, k=self.chosen.score_episodes,
-            seed=self.seed, workers=self.chosen.workers,
-        )  # fmt: skip
-        self._scored.add(done)
+        seed = now.seed if chosen.score_seed is None else chosen.score_seed
+        tasks, env = tasks_of(now.env, chosen.score_tasks, SPLIT, seed), with_max_turns(now.env, chosen.max_turns)
+        scores = evaluate(env, now.team, tasks, k=chosen.score_episodes, seed=seed, workers=chosen.workers)
+        self.scored.add(done)
         if self.recorder:
             keep_scores(self.recorder, done, scores)
         return scores.assign(step=done)
-
-    def now(self, done: int, last: bool = False) -> pd.DataFrame | None:
-        """Return the same as `after`, and report it at once, because no report is about to bring it."""
-        scores = self.after(done, last)
-        if scores is not None:
-            tell(done, scores)
-        return scores

@@ -3,39 +3,41 @@
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
 each rank makes the passes of a `Share` of the packed rows. Every rank has all weights, and the gradients are summed
-over the ranks (torch's DDP). Accelerate makes the process group, wraps the models and carries every message. Leaves
-out: the loop (`mas_lab.train`).
+over the ranks. Accelerate makes the process group and carries every message. Leaves out: the loop (`mas_lab.train`).
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import pandas as pd
 import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, Tree, micro_batches, tensor_batches, trees_of
+from mas_lab.backends.torch.fast.packing import MicroBatch, micro_batches, tensor_batches, trees_of
 from mas_lab.backends.torch.policy import Passes
+from mas_lab.cells.update import update
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 from mas_lab.team import Team
+from mas_lab.train.progress import Hook, Progress
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
 GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
-"""Words in the plain RuntimeErrors of Gloo and DDP when the process group failed, and not the work."""
+"""Words in the plain RuntimeErrors of Gloo when the process group failed, and not the work."""
 
 
 class RankError(PolicyError):
     """Error of ranks that cannot go on together; it names the rank and what ended."""
 
 
-class Ranks:
+class Ranks(Hook):
     """This process among those that train together."""
 
     def __init__(self, on_cpu: bool):
@@ -121,26 +123,23 @@ class Ranks:
         finally:
             self._part()
 
-    def assemble(self, team: Team, watch: Any) -> None:
-        """Give this team one engine and one optimizer over all ranks (on rank 0)."""
+    def begin(self, now: Progress) -> None:
+        """Give the team one engine and one optimizer over all ranks (on rank 0)."""
         self.tell("assemble")
-        self._assemble(team, watch)
+        self._assemble(now.team, now.watch)
 
-    @contextmanager
-    def updating(self, turns, options: dict[str, Any]) -> Iterator[None]:
-        """Let the other ranks update on `turns` while the body does (on rank 0).
-
-        No thread of this process asks them for anything else in the meantime.
-        """
-        with locked(self.team.policies.values(), training=True):
-            self.tell("update", turns, options)
+    def update(self, team: Team, turns: pd.DataFrame, *options: Any, watch: Any, seed: int) -> pd.DataFrame:
+        """Update on all ranks (on rank 0). No thread of this process asks them for anything else in the meantime."""
+        with locked(team.policies.values(), training=True):
+            self.tell("update", turns, options, seed)
             self.listening = False
-            yield
+            stats = update(team, turns, *options, watch=watch, seed=seed)
             self.listening = True
+        return stats
 
     # The other ranks
 
-    def serve(self, team: Team, watch: Any, update: Callable) -> Iterator[Any]:
+    def serve(self, team: Team, watch: Any) -> Iterator[Any]:
         """Obey rank 0 until the training ends (on every rank but 0).
 
         Yields nothing. Raises RankError with the error of rank 0.
@@ -148,12 +147,12 @@ class Ranks:
         try:
             with self._connected():
                 while (message := self.hear())[0] != "end":
-                    self._obey(message, team, watch, update)
+                    self._obey(message, team, watch)
         finally:
             self._part()
         yield from ()
 
-    def _obey(self, message: tuple[Any, ...], team: Team, watch: Any, update: Callable) -> None:
+    def _obey(self, message: tuple[Any, ...], team: Team, watch: Any) -> None:
         word, *rest = message
         if word == "error":
             raise RankError(f"rank {self.number} of {self.size}: rank 0 stopped: {rest[0]}")
@@ -162,7 +161,7 @@ class Ranks:
         elif word == "sample":
             self.engines[rest[0]].answer(rest[1])
         elif word == "update":
-            update(team, rest[0], watch=watch, **rest[1])
+            update(team, rest[0], *rest[1], watch=watch, seed=rest[2])
 
     # All ranks
 
@@ -207,7 +206,6 @@ class Ranks:
             policy.passes = Passes(policy)
         for engine in self.engines:
             engine.model.engine = engine.inner
-        self.accelerator.free_memory()
         self.engines, self.team = [], None
 
 
@@ -269,55 +267,22 @@ class RemoteEngine:
 
 
 class Share(Passes):
-    """The share of one rank in one policy's passes, with whole weights on every rank."""
+    """The share of one rank in one policy's passes, with whole weights on every rank; gradients are summed."""
 
     def __init__(self, ranks: Any, policy):
         super().__init__(policy)
         self.ranks = ranks
-        policy.activate()  # DDP joins the gradients of the parameters that are trainable now, those of this policy
-        self.module = ranks.accelerator.prepare(Within(policy.shared.net), device_placement=[False])
 
-    def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[MicroBatch, float]]:
-        """Yield this rank's micro-batches, and what their weights are multiplied by.
-
-        All ranks make equally many passes; the shorter ones add passes of weight 0. The gradients come out averaged
-        over the ranks, and the weights refer to the whole table, so a sum is needed: hence the factor.
-        """
-        model, accelerator = self.policy.shared, self.ranks.accelerator
+    def batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
+        """Return this rank's micro-batches: every n-th tree, by length."""
+        model = self.policy.shared
         self.ranks.require_all(self.policy.name)
-        mine, padding = self._deal(trees_of(samples, model), model.options.train_tokens)
-        batches = list(tensor_batches(mine + padding, samples, model))
-        for number, batch in enumerate(batches, 1):
-            with nullcontext() if number == len(batches) else accelerator.no_sync(self.module):
-                yield batch, float(self.ranks.size) if number <= len(mine) else 0.0
-
-    def trained(self, batch: MicroBatch, entropy_grad: bool):
-        """Return log-probability and entropy of each token, in a pass that joins the gradients of all ranks."""
-        return self.module(partial(batch.token_logprobs, self.policy.shared.net, entropy_grad))
+        trees = sorted(trees_of(samples, model), key=len, reverse=True)[self.ranks.number :: self.ranks.size]
+        return tensor_batches(list(micro_batches(trees, model.options.train_tokens)), samples, model)
 
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Return the results of all ranks."""
-        return self.ranks.accelerator.reduce(found_4N, "sum")
-
-    def _deal(self, trees: list[Tree], budget: int) -> tuple[list[list[Tree]], list[list[Tree]]]:
-        """Return this rank's micro-batches, and micro-batches that pad them to the number of the rank with the most."""
-        trees = sorted(trees, key=len, reverse=True)
-        size = self.ranks.size
-        dealt = [list(micro_batches(trees[number::size], budget)) for number in range(size)]
-        mine = dealt[self.ranks.number]
-        return mine, [trees[-1:]] * (max(map(len, dealt)) - len(mine))
-
-
-class Within(torch.nn.Module):
-    """A module whose forward pass is any computation with `net`.
-
-    DDP only sees what goes through a module's own `forward`. Log-probabilities come from parts of `net` and from code
-    outside it.
-    """
-
-    def __init__(self, net):
-        super().__init__()
-        self.net = net
-
-    def forward(self, work: Callable[[], Any]) -> Any:
-        return work()
+        """Sum the gradients over the ranks, and return the sum of their results."""
+        add = partial(self.ranks.accelerator.reduce, reduction="sum")
+        for parameter in self.policy.parameters.values():
+            parameter.grad = add(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        return add(found_4N)

@@ -9,6 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from mas_lab.runs.scores import episode_success, step_scores
+from mas_lab.table import selected
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,8 @@ class Report:
         notes = "".join(f"; {note}" for note in self.notes)
         played = f"{len(self.turns)} turns, {self.tokens} tokens"
         return f"Report(step {self.step}: success {self.success:.2f}, {played}{notes})"
+
+
+def tasks_learned(turns: pd.DataFrame) -> int:
+    """Return the number of tasks that have a row to learn from."""
+    return turns.loc[selected(turns), "task"].nunique()

@@ -34,8 +34,6 @@ class Settings:
 
     tasks: int = 32
     """Tasks per step, drawn anew by (seed, step). With `rounds`, tasks of which the recipe's `select` marks a row."""
-    split: str = "train"
-    """Split of the tasks."""
     rounds: int = 1
     """Most draws of tasks in a step. Each draw plays as many new tasks as are still missing (dynamic sampling; DAPO,
     arXiv 2503.14476, draws whole batches and drops the surplus). Every sampled row stays in the table and counts in its

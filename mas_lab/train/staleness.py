@@ -1,21 +1,87 @@
 """Sample the rollout of a step with earlier weights, so that rollouts need not wait for updates.
 
 With `train(..., staleness=s)` the weights after k - s steps sample the rollout of step k, those after none the first
-rollouts. So the same call makes the same run, whether rollouts and updates take turns or not. Leaves out: the thread
-(`loop`), and the copies themselves (the back end).
+rollouts. So the same call makes the same run, whether rollouts and updates take turns or not. Leaves out: the copies
+themselves (the back end).
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.backends.devices import GIB, free_bytes
+from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import learners
 from mas_lab.locks import locked
 from mas_lab.policy import Policy
+from mas_lab.recipes import Recipe
 from mas_lab.team import Team
+from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.report import Report
+
+
+class Staleness(Hook):
+    """The hook of a training whose rollouts use weights of `age` steps before; `rollout` is its cell 1."""
+
+    def __init__(self, age: int):
+        self.age = age
+        self.ahead: Future[pd.DataFrame] | None = None
+        """The next rollout, if it was played during the update before. `None`: it is still to be played."""
+        self.versions: dict[str, int] | None = None
+        """The versions of the weights that are in use, see `playing`."""
+        self.kept: list[tuple[Policy, dict[int, Any]]] = []
+
+    def rollout(self, env, team: Team, tasks, plan, seed: int, max_turns, workers, step: int) -> pd.DataFrame:
+        """Return the table of `rollout` with `policy_version`."""
+        if self.ahead:
+            ahead, self.ahead = self.ahead, None
+            return ahead.result()
+        with nullcontext(self.versions) if self.versions else earlier_weights(team, step, self.age) as versions:
+            return with_versions(rollout(env, team, tasks, plan, seed, max_turns, workers, step), versions)
+
+    @contextmanager
+    def playing(self, now: Progress) -> Iterator[None]:
+        """Let parts that need the team see the weights that sample; a team that plays ahead has no such part."""
+        with nullcontext() if self.ahead else earlier_weights(now.team, now.done, self.age) as self.versions:
+            yield
+        self.versions = None
+
+    @contextmanager
+    def updating(self, now: Progress, recipe: Recipe) -> Iterator[None]:
+        """Play the next step in a thread during the update, if the engines can sample meanwhile."""
+        self.kept = weights_to_keep(now.team, now.done, self.age)
+        if now.done + 1 == now.steps or not may_overlap(now.team, vars(recipe)):
+            yield
+            return
+        with earlier_weights(now.team, now.done, self.age - 1) as versions:
+            team = snapshots(now.team)
+
+        def play() -> pd.DataFrame:
+            step, bounds = now.done + 1, (now.settings.max_turns, now.settings.workers)
+            now.ahead[step] = tasks = now.tasks(step)
+            return with_versions(rollout(now.env, team, tasks, recipe.plan, now.seed, *bounds, step), versions)
+
+        with ThreadPoolExecutor(1, "rollout") as thread:
+            self.ahead = thread.submit(play)
+            yield
+
+    def after(self, now: Progress, report: Report) -> Report:
+        for policy, weights in self.kept:
+            policy.kept = weights
+        return report
+
+    def end(self, now: Progress) -> None:
+        forget_versions(now.team)
+
+
+def forget_versions(team: Team) -> None:
+    """Forget the earlier weights that a training with `staleness` has kept."""
+    for policy in learners(team):
+        if policy.capabilities.versions:
+            policy.kept = {}
 
 
 @contextmanager

@@ -110,4 +110,4 @@ class States:
         if self._config.get("curriculum") is not None:
             raise NoStates("a curriculum drew the tasks, and it is not run again; pass tasks=")
         settings = self._config["settings"]
-        return [(settings["tasks"], settings["split"], step_seed(self._config["seed"], step))]
+        return [(settings["tasks"], "train", step_seed(self._config["seed"], step))]

@@ -150,12 +150,12 @@ lab.group_stats(lab.RECIPES["dr_mas"].advantages(rare)).query("agent == 'helper'
 
 # %%
 four = {name: lab.RECIPES[name].advantages(rare)["advantage"] for name in cells}
-four["dr_mas_std, lent"] = lab.RECIPES["dr_mas_std"].replace(flat="center").advantages(rare)["advantage"]
+four["dr_mas_std, lent"] = lab.RECIPES["dr_mas_std"].replace(lone="lend").advantages(rare)["advantage"]
 helped = rare[["task", "agent"]].assign(**four).query("agent == 'helper'")
 helped.assign(earned=rare["team_reward"]).round(2)
 
 # %% [markdown]
-# *Explain:* under an own mean, tasks b and c teach the helper nothing. An own baseline has this price: fewer rows teach. Under `dr_mas_std` task a gives −3.75 once and −6.06 three times, and task b gives 0. So the helper learns only from tasks in which it was right *at least once*. There everything is discouraged, even the right answer. Answers that never worked are not discouraged. `flat="center"` (last column) gives flat and lone rows the scale of all rows. Then these rows teach again, but the offset stays.
+# *Explain:* under an own mean, tasks b and c teach the helper nothing. An own baseline has this price: fewer rows teach. Under `dr_mas_std` task a gives −3.75 once and −6.06 three times, and task b gives 0. So the helper learns only from tasks in which it was right *at least once*. There everything is discouraged, even the right answer. Answers that never worked are not discouraged. `lone="lend"` (last column) gives flat and lone rows the scale of all rows. Then these rows teach again, but the offset stays.
 #
 # **Two details.** `ddof`: the population deviation divides by $n$ (`ddof=0`, the default here). The sample deviation divides by $n - 1$ (published code of Dr. MAS). With eight rows it makes advantages 6 % smaller, with two rows 29 %. So it matters most for an agent that is called rarely. `eps` matters only if a deviation is as small as $10^{-6}$. It does not help with a group that is *almost* flat: its tiny differences become advantages of ±1.
 
@@ -570,7 +570,7 @@ dots("ladder")
 # %% [markdown]
 # ## Mean, scale, or which rows?
 #
-# Between `grpo` and `dr_mas` three things change at once: the mean, the scale, and which rows are trained on. The third is easy to miss. Under `dr_mas` a row whose own group is lone or flat gets advantage 0; `grpo` trains on it. Such a row has no *peer*: no row that it can be compared with. A comparison of means needs a control for this. `grpo_masked` is `grpo` with exactly these rows at 0 (`normalize(peers=("task", "agent"))`).
+# Between `grpo` and `dr_mas` three things change at once: the mean, the scale, and which rows are trained on. The third is easy to miss. Under `dr_mas` a row whose own group is lone or flat gets advantage 0; `grpo` trains on it. Such a row has no *peer*: no row that it can be compared with. A comparison of means needs a control for this. `grpo_masked` is `grpo` with exactly these rows at 0 (`normalize(lone=("task", "agent"))`).
 #
 # The scale may also come from more than one task. `own_pooled` takes the agent's own mean per task, and one standard deviation of all its credits in the batch.
 #

@@ -93,7 +93,7 @@ def test_nonsense_is_refused():
     for center, options, words in (
         (lab.running_mean(by=("role",)), {}, "running_mean: column 'role' is missing"),
         (lab.running_mean(), {"once_per": "episode"}, "counts units of a center group, and running_mean.*scale"),
-        (lab.running_mean(), {"flat": "center"}, "flat='center' takes a center group's scale"),
+        (lab.running_mean(), {"lone": "lend"}, "lone='lend' is about groups"),
         (lambda turns: [0.0, 0.0], {}, r"normalize: center .* gave list for 2 rows; give a Series"),
         (lambda turns: pd.Series([0.0, float("nan")]), {}, r"column 'center' is .* \(nan\) at episode 1"),
     ):

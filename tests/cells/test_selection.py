@@ -57,15 +57,8 @@ def test_rows_that_are_left_out_count_in_the_baseline_or_not_as_the_recipe_says(
     found = after.advantages(turns)
     assert found["center"].tolist() == pytest.approx([1 / 3] * 3)
     assert found["advantage"].tolist() == pytest.approx([2 / 3, -1 / 3, -1 / 3])
-    found = after.replace(among="selected").advantages(turns)
+    found = after.replace(select=None).advantages(turns.assign(probe=turns["finish"] == "length"))
     assert found["center"].tolist() == [0.5] * 3 and found["advantage"].tolist() == [0.5, -0.5, 0.0]
-    assert found["selected"].tolist() == [True, True, False] and "probe" not in found
-    with pytest.raises(ValueError, match="recipe 'grpo': among='selected' needs a selector"):
-        lab.RECIPES["grpo"].replace(among="selected")
-    with pytest.raises(lab.TableError, match="column 'selected' is missing; it is added by `select`"):
-        lab.normalize(lab.group(turns, "task", lab.episode_return()), among="selected")
-    with pytest.raises(ValueError, match="among='chosen'; known are all, selected"):
-        lab.normalize(lab.group(turns, "task", lab.episode_return()), among="chosen")
 
 
 @pytest.fixture(scope="module")

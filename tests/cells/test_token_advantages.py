@@ -57,7 +57,7 @@ def test_a_list_of_equal_numbers_is_that_number(loss, aggregate, drawn, models):
     for turns in (drawn, spread(drawn), spread(drawn, lambda a, n: np.full(n, a))):
         team, shares = make_team("shared", models), []
         stats = lab.update(team, turns, loss=loss, aggregate=aggregate, epochs=2,
-                           watch=lambda *told, into=shares: into.append(told[2]()))  # fmt: skip
+                           watch=lambda batch, into=shares: into.append(batch.token_shares()))  # fmt: skip
         found.append((weights_of(team), stats, pd.concat(shares)))
     for weights, stats, shares in found[1:]:
         assert all(torch.equal(value, weights[key]) for key, value in found[0][0].items())
@@ -180,7 +180,7 @@ def test_a_batch_is_judged_anew_by_numbers_or_by_lists(drawn, judged, models):
     found = {}
     for name, turns, other in (("lists", drawn, judged), ("numbers", judged, drawn)):
 
-        def watch(policy, norms, batch, name=name, other=other):
+        def watch(batch, name=name, other=other):
             found[name] = norms_with(batch, other["advantage"])
 
         lab.update(make_team("shared", models), turns, watch=watch)

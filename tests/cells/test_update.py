@@ -146,8 +146,8 @@ def test_a_step_is_the_textbooks_step(name, aggregate, sampled, models):
     loss, plain_loss = LOSSES[name]
     team, seen = make_team("shared", models, lr=1e-4), []
 
-    def watch(name, norms, batch):
-        seen.append({key: gradient.clone() for key, gradient in team.policies[name].gradients()})
+    def watch(batch):
+        seen.append({key: gradient.clone() for key, gradient in team.policies[batch.name].gradients()})
 
     stats = update(team, sampled, loss=loss, aggregate=aggregate, epochs=2, max_norm=0.5, watch=watch)
 
@@ -175,8 +175,8 @@ def test_shared_weights_know_each_agents_gradient(name, aggregate, sampled, mode
     team, model, frozen = make_team("shared", models), plain_model(models / "a"), plain_model(models / "a")
     rows, seen = sampled.to_dict("records"), {}
 
-    def watch(policy, norms, batch):
-        seen.update(norms=norms, whole={key: g.clone() for key, g in team.policies[policy].gradients()})
+    def watch(batch):
+        seen.update(norms=batch.norms, whole={key: g.clone() for key, g in batch.policy.gradients()})
 
     stats = update(team, sampled, loss=loss, aggregate=aggregate, watch=watch).set_index("agent")
     total = None
@@ -195,8 +195,8 @@ def test_an_adapters_step_is_its_own_gradient(sampled, models):
     team, rows = make_team("lora", models), sampled.to_dict("records")
     seen = {}
 
-    def watch(policy, norms, batch):
-        seen[policy] = {key: gradient.clone() for key, gradient in team.policies[policy].gradients()}
+    def watch(batch):
+        seen[batch.name] = {key: gradient.clone() for key, gradient in team.policies[batch.name].gradients()}
 
     expected = {}
     for agent in AGENTS:
@@ -339,7 +339,7 @@ def test_a_flat_batch_moves_nothing(sampled, models):
     team = make_team("shared", models)
     update(team, sampled)  # AdamW has moments now
     before, seen = weights_of(team["asker"]), []
-    stats = update(team, sampled.assign(advantage=0.0), watch=lambda name, norms, batch: seen.append(batch()))
+    stats = update(team, sampled.assign(advantage=0.0), watch=lambda batch: seen.append(batch.token_shares()))
     assert not moved(before, team["asker"])
     assert stats["grad_norm"].tolist() == [0.0, 0.0] and not stats["skipped"].any()
     assert len(seen) == 1 and seen[0].empty
@@ -397,7 +397,7 @@ def test_rows_that_other_weights_sampled_are_refused_and_nothing_changes(kind, m
     words = rf"agent 'asker' of policy '{team.name_of('asker')}': .* is [0-9.e+]+, more than 0.01: these rows were "
     words += r"sampled before the last update; roll out again, or pass off_policy=True"
     with pytest.raises(UpdateError, match=words):
-        update_fresh(team, turns, watch=lambda name, *_: watched.append(name))
+        update_fresh(team, turns, watch=lambda batch: watched.append(batch.name))
     assert not watched and not any(moved(before[agent], team[agent]) for agent in AGENTS)
     assert not any(gradient.any() for agent in AGENTS for _, gradient in team[agent].gradients())
     update_fresh(team, turns.assign(advantage=0.0))  # these rows teach nothing
@@ -414,7 +414,7 @@ def test_the_only_step_of_an_update_needs_no_pass_for_its_importance_weights(sam
     monkeypatch.setattr(TorchPolicy, "forward", lambda self, rows: passes.append(len(rows)) or forward(self, rows))
     found = {}
     for epochs in (1, 2):
-        watched = lambda name, norms, batch, epochs=epochs: found.setdefault(epochs, (norms, batch()))  # noqa: E731
+        watched = lambda batch, epochs=epochs: found.setdefault(epochs, (batch.norms, batch.token_shares()))  # noqa: E731
         stats = update(
             make_team("shared", models), sampled, clipped(0.2, tis=1.1, kl=0.1), epochs=epochs, watch=watched
         )
@@ -477,10 +477,10 @@ def test_the_watcher_comes_before_clipping_and_shares_add_up(kind, models):
     turns = RECIPES["at_grpo"].advantages(rollout(RELAY, team, RELAY.tasks(4, "train", 0), tree(4)))
     before, seen = {name: weights_of(policy) for name, policy in team.policies.items()}, []
 
-    def watch(name, norms, batch):
-        policy = team.policies[name]
+    def watch(batch):
+        name, norms, policy = batch.name, batch.norms, batch.policy
         gradients = {key: gradient.clone() for key, gradient in policy.gradients()}
-        shares = batch()
+        shares = batch.token_shares()
         assert not moved(before[name], policy)
         assert all(torch.equal(gradient, gradients[key]) for key, gradient in policy.gradients())
         assert shares["share"].sum() == pytest.approx(1.0, abs=1e-4)
@@ -503,7 +503,7 @@ def test_a_tokens_share_is_its_gradient_along_the_whole(sampled, models):
     rows, found = sampled.to_dict("records"), []
     probes = sampled.head(3).assign(probe=True, node=["x", "y", "z"])
     table = pd.concat([probes, sampled.assign(probe=False)])  # rows that are not trained on come first
-    update(team, table, watch=lambda name, norms, batch: found.append(batch()))
+    update(team, table, watch=lambda batch: found.append(batch.token_shares()))
     [shares] = found
     whole = plain_torch.gradients(model, rows, {"kind": "clipped"}, "token")
     whole = torch.cat([gradient.flatten().clone() for gradient in whole.values()])
@@ -520,8 +520,8 @@ def test_a_watcher_that_raises_stops_the_step(sampled, models):
     team = make_team("per_agent", models)
     before = {agent: weights_of(team[agent]) for agent in AGENTS}
 
-    def watch(name, norms, batch):
-        if name == "doer":
+    def watch(batch):
+        if batch.name == "doer":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -578,7 +578,7 @@ def test_trap_8_a_loss_that_is_not_finite_is_raised_and_nothing_steps(kind, samp
     before, watched = {agent: weights_of(team[agent]) for agent in AGENTS}, []
     where = f"policy '{team.name_of('doer')}' is not finite; 1 rows .*task '{culprit['task']}'.*agent 'doer', turn 0"
     with pytest.raises(UpdateError, match=where):
-        update(team, turns, watch=lambda name, *_: watched.append(name))
+        update(team, turns, watch=lambda batch: watched.append(batch.name))
     for agent in AGENTS:
         assert not moved(before[agent], team[agent])
         assert not any(gradient.any() for _, gradient in team[agent].gradients())
@@ -657,8 +657,8 @@ def test_traps_3_and_4_padding_after_eos_teaches_nothing_and_eos_does(models):
     longer = longer.assign(advantage=0.0)
     found = []
 
-    def watch(policy_name, norms, batch):
-        found.append(({key: gradient.clone() for key, gradient in policy.gradients()}, batch()))
+    def watch(batch):
+        found.append(({key: gradient.clone() for key, gradient in policy.gradients()}, batch.token_shares()))
 
     for rows in (ended, pd.concat([ended, longer], ignore_index=True)):
         policy.model.load_state_dict(load_policy(models / "a").model.state_dict())

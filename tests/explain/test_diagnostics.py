@@ -24,7 +24,7 @@ def sampled(models):
 
 def gradient_norms(team, turns, **options):
     found = {}
-    lab.update(team, turns, watch=lambda name, norms, batch: found.setdefault(name, batch.norm), **options)
+    lab.update(team, turns, watch=lambda batch: found.setdefault(batch.name, batch.norm), **options)
     return found
 
 
@@ -54,7 +54,7 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     shares = shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
     rows, advantage = shares["row"].iloc[[0, 1, -1]].tolist(), sampled["advantage"].to_numpy()
     [[batch]] = policy_batches(team, sampled, lab.clipped(0.2), "sum")
-    compute_gradients(batch)
+    batch = compute_gradients(batch)
     for row in rows:
         others, alone = np.where(np.arange(len(sampled)) == row, [[0], [1]], [[1], [0]]) * advantage
         left = gradient_norms(make_team("shared", models), sampled.assign(advantage=others), aggregate="sum")["shared"]
@@ -66,7 +66,7 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     [[batch]] = policy_batches(
         team, sampled.assign(advantage=advantage * (sampled.index != 2)), lab.clipped(0.2), "sum"
     )
-    compute_gradients(batch)
+    batch = compute_gradients(batch)
     assert norm_without(batch, 2) == batch.norm > 0, "a row without advantage takes nothing away"
 
 

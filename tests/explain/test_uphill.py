@@ -9,7 +9,7 @@ import mas_lab as lab
 from mas_lab.explain import uphill as module
 from mas_lab.explain.uphill import cosines, uphill_of_table, weights_of
 
-MEAN = lab.RECIPES["own_robust"].replace(name="mean", scale="none", peers=None)
+MEAN = lab.RECIPES["own_robust"].replace(name="mean", scale="none", lone="zero")
 
 
 def test_each_gradient_is_compared_with_the_other_rollouts():

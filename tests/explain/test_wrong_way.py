@@ -37,7 +37,7 @@ def test_recipes_of_one_name_are_refused():
     grpo = lab.RECIPES["grpo"]
     for compare in (lab.wrong_way, lab.rejudge):
         with pytest.raises(ValueError, match=r"two of the recipes \['grpo', 'grpo'\] have one name.*replace\(name="):
-            compare(ROWS, [grpo, grpo.replace(flat="center")])
+            compare(ROWS, [grpo, grpo.replace(lone="lend")])
 
 
 def test_other_recipes_judge_the_same_rows_again():

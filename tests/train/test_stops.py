@@ -54,9 +54,9 @@ class judged:
 
 
 class Watch(small.Memory):
-    def __call__(self, policy, norms, batch):
-        super().__call__(policy, norms, batch)
-        FAULT("watch", policy)
+    def __call__(self, batch):
+        super().__call__(batch)
+        FAULT("watch", batch.name)
 
 
 def start(models, run, steps=STEPS, **changes):

@@ -28,16 +28,12 @@ class Passes:
     def __init__(self, policy: "TorchPolicy"):
         self.policy = policy
 
-    def batches(self, samples: Sequence[Sample]) -> Iterator[tuple[Any, float]]:
-        """Return each micro-batch and the factor of its weights."""
-        return ((batch, 1.0) for batch in self.policy.shared.micro_batches(samples))
-
-    def trained(self, batch: Any, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log-probability and entropy (N,) of a micro-batch's tokens, with gradient."""
-        return batch.token_logprobs(self.policy.shared.net, entropy_grad)
+    def batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
+        """Return the micro-batches."""
+        return iter(self.policy.shared.micro_batches(samples))
 
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Return the results (4, N) summed over all processes; here there is one."""
+        """Sum the gradients over all processes, and return the sum of the results (4, N); here there is one process."""
         return found_4N
 
 
@@ -105,20 +101,19 @@ class TorchPolicy(ChatPolicy):
         known_3N = self.known(samples)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.device)
         with self._loss_scale(known_3N[2]) if self.shared.dtype == torch.float16 else nullcontext():
-            for batch, share in self.passes.batches(samples):
+            for batch in self.passes.batches(samples):
                 token_N = torch.from_numpy(batch.token_N).to(self.device)
                 old_N, advantages_N, weights_N = known_3N[:, token_N]
                 reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
                 with self.shared.checkpointing(batch):
                     with self.shared.computing():
-                        logprobs_N, entropy_N = self.passes.trained(batch, loss.needs_entropy)
+                        logprobs_N, entropy_N = batch.token_logprobs(self.shared.net, loss.needs_entropy)
                     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
-                    (losses_N * (weights_N * share)).sum().backward()
-                if share:
-                    rest = torch.zeros_like(old_N) if reference_N is None else reference_N
-                    found_4N[:, token_N] = torch.stack([logprobs_N, entropy_N, losses_N, rest]).detach()
-        self._require_gradients()
+                    (losses_N * weights_N).sum().backward()
+                rest = torch.zeros_like(old_N) if reference_N is None else reference_N
+                found_4N[:, token_N] = torch.stack([logprobs_N, entropy_N, losses_N, rest]).detach()
         found_4N = self.passes.total(found_4N)
+        self._require_gradients()
         return Tokens(found_4N[0], found_4N[1], found_4N[2], found_4N[3] if loss.needs_reference else None)
 
     @torch.no_grad()

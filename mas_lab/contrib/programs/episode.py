@@ -17,7 +17,6 @@ from typing import Any
 
 from mas_lab.arguments import ArgumentError, check_arguments
 from mas_lab.cells.episode import EpisodeState, Generation, Node
-from mas_lab.cells.normalization import TALLEST
 from mas_lab.contrib.programs.chat import ChatRequest, RequestError, answer_to, parse_request
 from mas_lab.env import Message, Step, Task, not_plain, transcript
 from mas_lab.policy import Completion, Request
@@ -30,6 +29,9 @@ Program = Callable[[Task, "Endpoint"], Any]
 It makes its calls and returns the rewards: a number for the team, {agent: number} for single agents, or an
 `EpisodeResult`.
 """
+
+LARGEST = 1e150
+"""Rewards must stay below this number; the squares of larger ones overflow."""
 
 
 @dataclass(frozen=True)
@@ -244,8 +246,8 @@ def result_of(returned: Any, agents: Sequence[str], called: set[str]) -> tuple[E
     except ArgumentError as error:
         return None, str(error)
     for agent, reward in {"the team": returned.team, **returned.agents}.items():
-        if not abs(reward) < TALLEST:
-            return None, f"the reward of {agent} is {reward!r:.80}; return a number below {TALLEST:g}"
+        if not abs(reward) < LARGEST:
+            return None, f"the reward of {agent} is {reward!r:.80}; return a number below {LARGEST:g}"
     for agent, reward in returned.agents.items():
         if agent not in agents or (reward and agent not in called):
             return None, f"it pays agent {agent!r:.80}, which it never called"

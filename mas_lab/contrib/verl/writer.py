@@ -91,7 +91,7 @@ def _write_data(folder: Path, config: Mapping[str, Any], facts: RunFacts, turns:
 def _write_tasks(folder: Path, seed: int, settings: Settings, env: Env, steps: int) -> None:
     """Write the tasks of the run's steps, in their order, and the tasks that it is scored on."""
     seeds = [step_seed(seed, step) for step in range(steps)]
-    trained = [task for one in seeds for task in drawn(env, None, settings.tasks, settings.split, one)]
+    trained = [task for one in seeds for task in drawn(env, None, settings.tasks, "train", one)]
     scored = tasks_of(env, settings.score_tasks, SPLIT, seed if settings.score_seed is None else settings.score_seed)
     for name, tasks in (("train", trained), ("test", scored)):
         rows = [_task_row(env, task, number) for number, task in enumerate(tasks)]

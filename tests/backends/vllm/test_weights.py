@@ -39,6 +39,7 @@ def test_a_pocket_model_with_wider_heads_is_the_same_model(tmp_path):
 def test_an_adapter_with_wider_heads_is_the_same_adapter(qwen3, tmp_path):
     base = load_base(qwen3, adapters=2, rank=4, lr=1e-2)
     policy = base.adapter("a")
+    torch.manual_seed(0)
     with torch.no_grad():
         for parameter in policy.parameters.values():
             parameter.add_(torch.randn_like(parameter) * 0.1)
