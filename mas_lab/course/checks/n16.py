@@ -9,11 +9,7 @@ from mas_lab.course.exercises import exercise
 STATUSES = ("none", "ok", "invalid_json", "unclosed", "unknown_tool", "wrong_arguments")
 
 
-@exercise(
-    "16.1",
-    'The arguments are a dict: `call["function"]["arguments"]` has the keys "a", "op" and "b".',
-    'Return `{"role": "tool", "tool_call_id": call["id"], "content": str(result)}`. Did you treat "-"?',
-)
+@exercise("16.1")
 def run(answer):
     rng = np.random.default_rng(161)
     for number in range(8):
@@ -42,11 +38,7 @@ def _rows(seed: int) -> pd.DataFrame:
     return pd.DataFrame({"agent": agents, "call_status": drawn, **ids})
 
 
-@exercise(
-    "16.2",
-    "`completion_ids` holds what an agent wrote, `prompt_ids` what it read. Each is a list of token ids.",
-    "`rows['completion_ids'].map(len).sum()` counts the trained tokens.",
-)
+@exercise("16.2")
 def tokens(answer):
     for seed in range(4):
         rows = _rows(seed)
@@ -55,11 +47,7 @@ def tokens(answer):
             close(number, rows[column].map(len).sum(), f"a table of {len(rows)} rows, tokens {name}", 1e-9)
 
 
-@exercise(
-    "16.3",
-    "First select the rows with a call: `turns[turns['call_status'] != 'none']`.",
-    "Malformed is every status except 'ok'. Average `called['call_status'] != 'ok'` by agent.",
-)
+@exercise("16.3")
 def malformed(answer):
     for seed in range(4, 8):
         rows = _rows(seed)
