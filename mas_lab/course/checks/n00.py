@@ -9,7 +9,7 @@ from mas_lab.cells.normalization import normalize
 from mas_lab.cells.plans import tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update
-from mas_lab.course.compare import close, entries, need, result_of
+from mas_lab.course.compare import close, close_by, entries, need, result_of
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 from mas_lab.losses import clipped
 from mas_lab.tasks import make_env
@@ -51,9 +51,7 @@ def step(answer: StudentCode):
     need(isinstance(steps[0], pd.DataFrame) and "grad_norm" in steps[0], "return the table of `lab.update`")
     yours, ours = (stats.set_index("agent")["grad_norm"] for stats in steps)
     need(yours.index.is_unique, "your step makes several optimizer steps; make one, with one epoch and one minibatch")
-    need(set(yours.index) == set(ours.index), f"your table has the agents {list(yours.index)}, ours {list(ours.index)}")
-    for agent, norm in ours.items():
-        close(yours[agent], norm, f"the gradient norm of {agent}", tolerance=1e-3)
+    close_by(yours, ours, "the gradient norm", tolerance=1e-3)
 
 
 def _step(env, team, tasks, seed):

@@ -1,5 +1,7 @@
 """Exercises of notebook 03: an agent's own baseline, its signal, mostly offset, hidden harm, cell 3."""
 
+from itertools import product
+
 from mas_lab import plain
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
@@ -45,11 +47,9 @@ def hidden_harm(rewards, called):
 
 @exercise("03.5")
 def cell(answer):
-    for by in (("task",), ("task", "agent")):
-        for table in tables(4, seed=9):
-            compared = plain.group(table, by, lambda turns: turns["local_reward"] + plain.episode_return(turns))
-            for once_per in (None, "episode"):
-                for divide in (True, False):
-                    what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
-                    ours = plain.normalize(compared, once_per, divide)["advantage"]
-                    same_rows(result_of(answer, compared, once_per, divide), ours, compared, what)
+    cases = product((("task",), ("task", "agent")), tables(4, seed=9), (None, "episode"), (True, False))
+    for by, table, once_per, divide in cases:
+        compared = plain.group(table, by, lambda turns: turns["local_reward"] + plain.episode_return(turns))
+        ours = plain.normalize(compared, once_per, divide)["advantage"]
+        what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
+        same_rows(result_of(answer, compared, once_per, divide), ours, compared, what)

@@ -54,10 +54,9 @@ def token_norms(answer):
     weights = list(model.parameters())
     for prompt, completion, advantage in (([5, 9, 4, 12, 7], [8, 3, 9], 2.5), ([6, 6, 3], [11, 5], -0.5)):
         ids = torch.tensor([[*prompt, *completion]])
-        logprobs_T = (
-            model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(completion)), completion]
-        )
-        ours = [torch.nn.utils.get_total_norm(torch.autograd.grad(-advantage * one, weights, retain_graph=True)).item()
-                for one in logprobs_T]  # fmt: skip
+        logprobs_TV = model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
+        losses_T = -advantage * logprobs_TV[range(len(completion)), completion]
+        slopes = (torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses_T)
+        ours = [torch.nn.utils.get_total_norm(slope).item() for slope in slopes]
         yours = entries(result_of(answer, model, prompt, completion, advantage), len(completion), "the norms")
         same(yours, ours, "norm", "token {}".format, tolerance=1e-3)

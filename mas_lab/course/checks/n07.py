@@ -29,9 +29,8 @@ def pay_for_half_signal(turns: NotebookData, pay):
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
-    found = (
-        pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent").loc["helper", "signal"]
-    )
+    by_agent = pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent")
+    found = by_agent.loc["helper", "signal"]
     message = f"at a pay of {pay:.2f} the helper's signal is {found:.2f}"
     need(abs(found - 0.5) <= NEAR, message)
     return message

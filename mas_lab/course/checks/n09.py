@@ -25,10 +25,9 @@ def repaired(env: StudentCode):
             close(step.team_reward, max(0.0, 1 - off / total), f"{what}: the reward", 1e-6)
             need(step.success == (off == 0), f"{what}: success is {step.success}")
         step = env.step(state, {"left": str(total), "right": "x"})
-        message = (
-            f"{task.id}, the agent right says 'x': the reward is {step.team_reward}, and valid is {dict(step.valid)}"
-        )
-        need(step.team_reward == 0 and step.valid == {"left": True, "right": False}, message)
+        found = f"the reward is {step.team_reward}, and valid is {dict(step.valid)}"
+        right = step.team_reward == 0 and step.valid == {"left": True, "right": False}
+        need(right, f"{task.id}, the agent right says 'x': {found}")
 
 
 ANSWERS = (("long answer", "short"), ("b", "a longer b"), ("same", "even"), ("the third", "3"))

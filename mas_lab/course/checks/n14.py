@@ -24,14 +24,8 @@ def reinforced(answer):
         return (wrong["advantage"] > 0).mean()
 
     rng = np.random.default_rng(1)
-    tables = [
-        pd.DataFrame(
-            {
-                "agent": rng.choice(["solver", "helper"], 40),
-                "local_reward": rng.integers(0, 2, 40).astype(float),
-                "advantage": rng.choice([-1.0, 0.0, 0.5], 40),
-            }
-        )
-        for _ in range(4)
-    ]
-    agrees(answer, right, [(table, agent) for table in tables for agent in ("solver", "helper")])
+    for _ in range(4):
+        agents, rewards = rng.choice(["solver", "helper"], 40), rng.integers(0, 2, 40).astype(float)
+        advantages = rng.choice([-1.0, 0.0, 0.5], 40)
+        table = pd.DataFrame({"agent": agents, "local_reward": rewards, "advantage": advantages})
+        agrees(answer, right, [(table, "solver"), (table, "helper")])
