@@ -20,11 +20,6 @@ from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, n
 from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.spikes import SpikeInspector
 
-ABOUT = {
-    "at_grpo": "at_grpo compares the candidates of one agent at one turn, and rewards each for its own moves.",
-    "grpo": "grpo compares whole episodes by their return.",
-    "grpo_mixed": "grpo_mixed adds each answer's own reward to the return, and compares as grpo does.",
-}
 SAID = ["agent", "hears", "says", "success"]
 STYLE = """<style>
 .lead { font-size: 1.15rem; max-width: 46rem; }
@@ -55,7 +50,8 @@ def write_report(out: Path, runs: list[Trained], waiting: bool = False) -> Path:
 
 def _ladder(runs: list[Trained]) -> list[str]:
     """Return the sections about the ladder: the result, who is compared with whom, a late agent, curves and norms."""
-    curves, norms, trial = pd.concat([run.curve for run in runs]), largest_norms(runs), runs[0].trial
+    curves, norms = (pd.concat([getattr(run, name) for run in runs]) for name in ("curve", "norms"))
+    trial = runs[0].trial
     reached = results(runs).groupby("recipe", sort=False)["after"].mean()
     *rates, last = (f"{value:.2f} under {recipe}" for recipe, value in reached.items())
     stored, agents = next(run for run in runs if run.trial.keep).trial, make_env(**trial.env).agents
@@ -63,7 +59,7 @@ def _ladder(runs: list[Trained]) -> list[str]:
     return [
         f'<p class="lead"><b>A team of {STAGES} agents learns to climb a ladder. Its success is {", ".join(rates)} and '
         f"{last}.</b></p>",
-        _reached(runs, norms=True),
+        _reached(runs),
         f'<p class="quiet">Tasks, first weights, {_count(runs)}, learning rate ({trial.lr:g}) and steps '
         f"({trial.steps}) are equal. Each agent has its own weights. These trainings took {elapsed(runs):.0f} s.</p>",
         "<p>The recipes differ in who is compared with whom. A stage is reached only if all stages before it were "
@@ -141,10 +137,9 @@ def _real(runs: list[Trained]) -> list[str]:
 
 
 def _maze(runs: list[Trained]) -> list[str]:
-    """Return the sections about the maze. Everything below the curves is from the first of `runs`."""
-    curves, (task, before, after), env = pd.concat([run.curve for run in runs]), runs[0].example, make_env(ENV)
-    recipes = dict.fromkeys(run.trial.recipe for run in runs)
-    equal = " Sampled tokens are equal, optimizer steps are not." if len(recipes) > 1 else ""
+    """Return the sections about the maze, which has one run."""
+    [run], env = runs, make_env(ENV)
+    task, before, after = run.example
     ways = {"before": before, "after": after}
     drawn = [figure_html(mazes(env, task, {name: own}), f"The way {name} training") for name, own in ways.items()]
     tables = [
@@ -152,12 +147,12 @@ def _maze(runs: list[Trained]) -> list[str]:
     ]
     return [
         "<h2>A planner and an executor learn to walk through a maze</h2>",
-        f"<p>The planner proposes moves and the executor makes them. {' '.join(ABOUT[recipe] for recipe in recipes)}"
-        f"{equal}</p>",
+        "<p>The planner proposes moves and the executor makes them. at_grpo compares the candidates of one agent at "
+        "one turn, and rewards each for its own moves.</p>",
         _reached(runs),
-        f'<p class="quiet">Trained with {_count(runs)} in {elapsed(runs):.0f} s. The score is success on {HELD_OUT} '
-        f"held-out mazes, {REPEATS} episodes each. Scores on the way use half of these mazes.</p>",
-        figure_html(learning_curves(curves), "Success on held-out mazes, a line per run", curves),
+        f'<p class="quiet">Trained with one seed in {elapsed(runs):.0f} s. The score is success on {HELD_OUT} held-out '
+        f"mazes, {REPEATS} episodes each. Scores on the way use half of these mazes.</p>",
+        figure_html(learning_curves(run.curve), "Success on held-out mazes", run.curve),
         "<p>The pictures show one maze before and after training. It was chosen: of 64 held-out mazes, it has the "
         "longest way that only the trained team walks, without a wasted step. If there is none, it is the first "
         "maze.</p>",
@@ -166,13 +161,13 @@ def _maze(runs: list[Trained]) -> list[str]:
     ]
 
 
-def _reached(runs: list[Trained], norms: bool = False) -> str:
+def _reached(runs: list[Trained]) -> str:
     """Return a bar per recipe as HTML: success before and after, the mean over seeds, and each seed."""
     bars = {}
     for recipe, own in results(runs).groupby("recipe", sort=False):
-        after, norm = own["after"].mean(), f"; largest norm {own['largest_norm'].max():.1f}" if norms else ""
-        seeds = ", ".join(f"{value:.2f}" for value in own["after"])
+        after, seeds = own["after"].mean(), ", ".join(f"{value:.2f}" for value in own["after"])
         each = f" (seeds: {seeds})" if len(own) > 1 else ""
+        norm = f"; largest norm {own['largest_norm'].max():.1f}"
         bars[recipe] = after, f"<b>{own['before'].mean():.2f} → {after:.2f}</b>{each}{norm}"
     return _bars(bars)
 
@@ -188,11 +183,4 @@ def _bars(bars: dict[str, tuple[float, str]]) -> str:
 
 
 def _count(runs: list[Trained]) -> str:
-    count = len({run.trial.seed for run in runs})
-    return f"{count} seed{'s' if count > 1 else ''}"
-
-
-def largest_norms(runs: list[Trained]) -> pd.DataFrame:
-    """Return one row per run and step with the largest gradient norm of its policies."""
-    norms = pd.concat([run.norms for run in runs])
-    return norms.groupby(["recipe", "seed", "step"], sort=False)["policy_norm"].max().reset_index()
+    return f"{(count := len({run.trial.seed for run in runs}))} seed{'s' * (count > 1)}"
