@@ -19,13 +19,9 @@ QUICKSTART = "00_quickstart.ipynb"
 
 
 def demo(args: argparse.Namespace) -> None:
-    from mas_lab.demo.command import compare, main
+    from mas_lab.demo.command import main
 
-    chosen = {name: value for name in ("out", "seeds", "steps") if (value := getattr(args, name)) is not None}
-    if args.compare:
-        compare(**chosen)
-    else:
-        main(**chosen, real=args.real)
+    main(args.out, args.seeds, args.steps)
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -127,11 +123,8 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
-    one = sub.add_mutually_exclusive_group()
-    one.add_argument("--compare", action="store_true", help="train three recipes in the maze instead, at equal tokens")
-    one.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
-    sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart, or runs/compare)")
-    sub.add_argument("--seeds", type=_count, default=None, help="number of seeds of each comparison (default: 3)")
+    sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart)")
+    sub.add_argument("--seeds", type=_count, default=3, help="number of seeds on the ladder (default: 3)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")

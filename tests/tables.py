@@ -1,8 +1,10 @@
-"""Random tables in the shapes that the three kinds of plan leave behind, drawn from a seed."""
+"""Random tables in the shapes that the three kinds of plan leave behind, drawn from a seed; spikes of a table."""
 
 import numpy as np
 import pandas as pd
 from reference import joint_actions, tree_rows
+
+from mas_lab.explain.spike_rule import spike_scores
 
 
 def reward(rng, flat):
@@ -86,3 +88,9 @@ def joint_table(seed, mode, gamma, agents=None):
 def shuffled(table, rng):
     """The same rows in another order, under an index that says nothing."""
     return table.iloc[rng.permutation(len(table))].reset_index(drop=True)
+
+
+def spikes(stats, **rule):
+    """The spikes among the norms of `update`'s statistics, highest score first."""
+    scored = spike_scores(stats, **rule)
+    return scored[scored["spike"]].sort_values("score", ascending=False, ignore_index=True)

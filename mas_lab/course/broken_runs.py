@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.backends.loading import load_policy
-from mas_lab.cells.episode import Plan
-from mas_lab.cells.plans import episodes, tree
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import update
 from mas_lab.course.exercises import ExerciseError
@@ -35,7 +34,6 @@ class Lesson(NamedTuple):
 
     env: dict[str, Any]
     recipe: str
-    plan: Plan
     steps: int
     per_agent: bool
     lr: float
@@ -90,14 +88,29 @@ def _padded(turns: pd.DataFrame, recipe: Recipe) -> pd.DataFrame:
     return recipe.advantages(turns.assign(completion_ids=ids, logprobs=logprobs))
 
 
-MAZE = Lesson({"name": "plan_path"}, "at_grpo", tree(8), steps=12, per_agent=False, lr=1e-3)
-LADDER = Lesson({"name": "ladder", "n_agents": 6}, "dr_mas", episodes(8), steps=24, per_agent=True, lr=3e-4)
+MAZE = Lesson({"name": "plan_path"}, "at_grpo", steps=12, per_agent=False, lr=1e-3)
+LADDER = Lesson({"name": "ladder", "n_agents": 6}, "dr_mas", steps=24, per_agent=True, lr=3e-4)
 LESSONS = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
 ADVANTAGES = {"B": _credit_if_lone, "D": _padded, "E": _stride}
 
 
 def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
-    """Train one of "A" to "E", with its defect or `mended`; raise ExerciseError for another letter."""
+    """Train one of the five defective runs of notebook 13.
+
+    Args:
+        letter: The run, "A" to "E".
+        mended: True trains without the defect, from the same weights, with the same tasks and draws.
+        steps: Number of training steps. `None`: the number of that run, 12 or 24.
+        seed: Seed of the tasks and of all draws.
+
+    Returns:
+        A `Training` with the tables of all steps, the reported success, and the team.
+
+    Raises:
+        ExerciseError: No run has this letter.
+        ValueError: `steps` is not a count from 1.
+    """
+    check_arguments(broken, locals(), steps=1)
     if letter not in LESSONS:
         raise ExerciseError(f"no broken training {letter!r}; there are {', '.join(LESSONS)}")
     lesson, defect = LESSONS[letter], "" if mended else letter
@@ -108,7 +121,7 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
     all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", seed), [], [], 0
     curve = [(name, seed, 0, 0, _test_success(env, team))]
     for step in range(steps):
-        turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], lesson.plan, seed=seed, step=step)
+        turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], recipe.plan, seed=seed, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
         turns = ADVANTAGES[defect](turns, recipe) if defect in ADVANTAGES else recipe.advantages(turns)
         # The old weights of A and the padding of D would be refused.

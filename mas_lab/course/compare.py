@@ -4,7 +4,7 @@ The message names the first row that differs. Tables come from fixed seeds, so a
 Leaves out: the questions (`checks/`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -212,6 +212,14 @@ def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
     near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
     above, below = ("close to 0", "far from 0") if max(number, ours) < 0 else ("large", "small")
     need(near, f"{what}: {number:.4g} is too {above if number > ours else below}")
+
+
+def close_by(answer: Any, right: Mapping | pd.Series, what: str, tolerance: float = 1e-6) -> None:
+    """Raise `NotYet` with the first key of two dicts or Series whose numbers are not close."""
+    keys = f"{what}: give a dict or Series with a number for each of {', '.join(map(str, right.keys()))}"
+    need(hasattr(answer, "keys") and set(answer.keys()) == set(right.keys()), keys)
+    for name, ours in right.items():
+        close(answer[name], ours, f"{what}, {name}", tolerance)
 
 
 def place_of(table: pd.DataFrame, row: int) -> str:

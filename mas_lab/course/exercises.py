@@ -1,14 +1,16 @@
 """Exercises: checking an answer, giving hints, and showing progress.
 
-An exercise is a function in `checks/` that raises `NotYet` if an answer is not right. The name "03.2" means notebook
-03, exercise 2. Leaves out: grades; an answer is right, or not yet.
+An exercise is a function in `checks/` that raises `NotYet` if an answer is not right, and a list of hints in
+`hints.toml`. The name "03.2" means notebook 03, exercise 2. Leaves out: grades; an answer is right, or not yet.
 """
 
 import importlib.util
 import inspect
 import re
+import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from mas_lab.course.guesses import GUESSES
@@ -33,20 +35,21 @@ class Exercise:
 
     name: str
     judge: Callable[..., str | None]
-    hints: tuple[str, ...]
+    hints: list[str]
 
 
+HINTS = tomllib.loads(Path(__file__).with_name("hints.toml").read_text(encoding="utf-8"))
 EXERCISES: dict[str, Exercise] = {}
 """Exercises of the notebooks that were used so far; see `of_notebook`."""
 _right: set[str] = set()
 _hinted: dict[str, int] = {}
 
 
-def exercise(name: str, *hints: str) -> Callable[[Callable], Callable]:
-    """Register a function as the judge of exercise `name`; each of the `hints` reveals more."""
+def exercise(name: str) -> Callable[[Callable], Callable]:
+    """Register a function as the judge of exercise `name`."""
 
     def enter(judge: Callable) -> Callable:
-        EXERCISES[name] = Exercise(name, judge, hints)
+        EXERCISES[name] = Exercise(name, judge, HINTS[name])
         return judge
 
     return enter
@@ -156,10 +159,7 @@ def progress(notebook: str | None = None) -> None:
 
 
 def _exercise(name: str) -> Exercise:
-    exercises = of_notebook(str(name)[:2])
-    for one in exercises:
-        if one.name == name:
-            return one
-    raise ExerciseError(
-        f"no exercise {name!r}; notebook {str(name)[:2]} has {', '.join(one.name for one in exercises)}"
-    )
+    exercises = {one.name: one for one in of_notebook(str(name)[:2])}
+    if name not in exercises:
+        raise ExerciseError(f"no exercise {name!r}; notebook {str(name)[:2]} has {', '.join(exercises)}")
+    return exercises[name]

@@ -4,6 +4,7 @@ A late agent is one of the second half of the ladder. This module leaves out the
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -35,28 +36,20 @@ def late_wrong(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
     return table[late].sort_values("grpo", ascending=False, kind="stable", ignore_index=True)
 
 
-def late_html(turns: pd.DataFrame, agents: Sequence[str]) -> str:
-    """Return the wrong answer that `grpo` reinforced most as HTML, and how often it reinforced one."""
+def late_agent(turns: pd.DataFrame, agents: Sequence[str]) -> dict[str, Any]:
+    """Return what `ladder.html` says about the wrong answer that `grpo` reinforced most, and about all others."""
     wrong = late_wrong(turns, agents)
     row = wrong.iloc[0]
     task = turns[(turns["step"] == row["step"]) & (turns["task"] == row["task"])]
-    spoke = task.loc[task["agent"] == row["agent"], "episode"].nunique()
     talk = dialogue(task, row["episode"])
     prompt, answer = talk[["hears", "says"]][talk["agent"] == row["agent"]].iloc[0]
-    share = {name: f"{(wrong[name] > 0).mean():.0%}".replace("%", " %") for name in COMPARES}
-    late = f"{agents[len(agents) // 2]} to {agents[-1]}"
-    return (
-        f"<p>{escape(row['agent'])} was asked <q>{escape(prompt)}</q> and said <q>{escape(answer)}</q>. "
-        f"<b>The answer was wrong, and it was still reinforced: reward {row['credit']:.3g}, the task's mean "
-        f"{row['center']:.3g}, advantage {row['grpo']:+.1f}.</b> A late agent only speaks in episodes that already go "
-        f"well. So its reward is mostly above the task's mean, whatever it says.</p>"
-        f"<p>{escape(row['agent'])} spoke in {spoke} of {task['episode'].nunique()} episodes of this task. The same "
-        f"answer has advantage {row['grpo_masked']:.1f} under grpo_masked and {row['dr_mas']:.1f} under dr_mas.</p>"
-        f"<p>This is the largest advantage among the {len(wrong):,} wrong answers of {late} in this training. grpo "
-        f"reinforced {share['grpo']} of them. On the same answers, grpo_masked would reinforce {share['grpo_masked']} "
-        f"and dr_mas {share['dr_mas']}.</p>"
-        + folded(f"The whole episode, step {row['step']}", table_html(talk, "The episode, turn by turn"))
-    )
+    return {
+        "row": row, "agent": escape(row["agent"]), "prompt": escape(prompt), "answer": escape(answer),
+        "spoke": task.loc[task["agent"] == row["agent"], "episode"].nunique(), "played": task["episode"].nunique(),
+        "wrong": len(wrong), "late": f"{agents[len(agents) // 2]} to {agents[-1]}",
+        "share": {name: 100 * (wrong[name] > 0).mean() for name in COMPARES},
+        "episode": folded(f"The whole episode, step {row['step']}", table_html(talk, "The episode, turn by turn")),
+    }  # fmt: skip
 
 
 def made_up() -> pd.DataFrame:
@@ -68,18 +61,17 @@ def made_up() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def boxes_html() -> str:
+def boxes() -> str:
     """Return a box per recipe as HTML: who is compared with whom in the made-up episodes."""
-    legend = ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
-    boxes = "".join(
+    return "".join(
         f"<div><h3>{name}</h3><p>{text}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
         for name, text in COMPARES.items()
     )
-    return (
-        "<p>Take eight episodes of one task. Stage 6 spoke in three of them, and was wrong twice. Stage 8 spoke "
-        f'once, and was wrong. The dashed line is the mean.</p><div class="boxes">{boxes}</div>'
-        f'<p class="quiet">{legend}</p>'
-    )
+
+
+def legend() -> str:
+    """Return the marks of the drawings with their meanings."""
+    return ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
 
 
 def drawing(turns: pd.DataFrame) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.loading import load_base, load_policy
+from mas_lab.backends.loading import load_policy
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
@@ -20,96 +20,72 @@ from mas_lab.explain.spike_rule import SpikeWatch
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.maze import distances
 from mas_lab.team import Team
-from mas_lab.train import Report, train
+from mas_lab.train import train
 from mas_lab.train.evaluate import evaluate
 from mas_lab.widgets.figures import way
 
 ENV = "plan_path"
-METHOD, BASELINES = "at_grpo", ("grpo", "grpo_mixed")
+METHOD = "at_grpo"
 STEPS, SEEDS = 20, 3
 SETTINGS = {"tasks": 32, "minibatches": 2, "save_every": 20}
 LR = 1e-3
 HELD_OUT, REPEATS = 128, 4
 """Number of mazes that a team is scored on, and episodes on each."""
-SCORE_EVERY = 5
-"""Steps between two scores of a learning curve."""
+SCORE_EVERY, ON_THE_WAY = 5, 64
+"""Steps between two scores of a learning curve, and the number of tasks of those in between."""
 STAGES, LADDER_STEPS = 8, 30
 LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
-REAL, REAL_STEPS = "smollm2-135m", 12
-REAL_RECIPES = ("grpo", "dr_mas")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training as plain data; it ends after `steps` steps or after `budget` sampled tokens."""
+    """One training as plain data."""
 
     env: Mapping[str, Any]
     """Arguments of `make_env`."""
     recipe: str
     seed: int
+    steps: int
     lr: float
     settings: Mapping[str, Any]
     """Arguments of `train`."""
-    steps: int | None = None
-    budget: int | None = None
     per_agent: bool = False
     """Whether each agent has its own weights; otherwise all agents share one set."""
     held_out: int = 64
     """Number of tasks for the first and the last score, `REPEATS` episodes each; training never shows them."""
-    on_the_way: int = 64
-    """Number of tasks for the scores in between."""
-    base: str | None = None
-    """A language model whose adapters the agents train; they start from the warm start "words". `None`: pocket
-    weights."""
     keep: Path | None = None
     """Folder that the run is stored in; its spikes are then watched. `None`: not stored."""
 
 
 @dataclass
 class Trained:
-    """Results of one run: held-out success, learning curve and gradient norms.
+    """Results of one run.
 
-    `before` and `after` are the first and the last score, and `curve` has a row per score. `seconds` counts training
-    alone. `norms` has a row per step and policy: the largest gradient norm before clipping. `began` and `ended` are
-    clock times.
+    `curve` has a row per score: step, tokens sampled so far, and held-out success. `norms` has a row per step: the
+    largest gradient norm of its policies before clipping. `seconds` are those of training and scoring. `example` is a
+    task with its episodes before and after training, see `before_and_after`.
     """
 
     trial: Trial
-    before: float
-    after: float
-    seconds: float
     curve: pd.DataFrame
     norms: pd.DataFrame
-    last: Report
-    began: float
-    ended: float
+    seconds: float
     example: tuple[Task, pd.DataFrame, pd.DataFrame] | None = field(default=None, repr=False)
-    """One task with its episodes before and after training, see `before_and_after`."""
 
 
-def maze(recipe: str, seed: int, steps: int | None = None, budget: int | None = None) -> Trial:
+def maze(steps: int = STEPS) -> Trial:
     """Return a training of planner and executor in a maze, with one set of weights."""
-    return Trial({"name": ENV}, recipe, seed, LR, SETTINGS, steps, budget, held_out=HELD_OUT, on_the_way=HELD_OUT // 2)
+    return Trial({"name": ENV}, METHOD, 0, steps, LR, SETTINGS, held_out=HELD_OUT)
 
 
 def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None = None) -> Trial:
     """Return a training of eight agents on a ladder, each with its own weights; late stages are rarely reached."""
     env, settings = {"name": "ladder", "n_agents": STAGES}, {"tasks": 16, "save_every": steps}
-    return Trial(env, recipe, seed, 3e-4, settings, steps, per_agent=True, keep=keep)
+    return Trial(env, recipe, seed, steps, 3e-4, settings, per_agent=True, keep=keep)
 
 
-def real(recipe: str, seed: int, steps: int = REAL_STEPS) -> Trial:
-    """Return a training of solver and helper in words, an adapter each on a language model of 135 million weights."""
-    env, settings = {"name": "paid_help", "size": "words"}, {"tasks": 16, "save_every": steps}
-    return Trial(env, recipe, seed, 6e-4, settings, steps, per_agent=True, on_the_way=32, base=REAL)
-
-
-def make_team(env: Env, lr: float = LR, per_agent: bool = False, base: str | None = None) -> Team:
-    """Return a team with pocket weights, one set for all agents or for each, or with adapters of a language model."""
-    if base is not None:
-        return Team.per_agent(
-            load_base(base, adapters=len(env.agents), rank=8, lr=lr, start="words").adapter, env.agents
-        )
+def make_team(env: Env, lr: float = LR, per_agent: bool = False) -> Team:
+    """Return a team with pocket weights, one set for all agents or one for each."""
     if per_agent:
         return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents)
     return Team.shared(load_policy(env.pocket, lr=lr), env.agents)
@@ -123,64 +99,49 @@ def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
 def learn(trial: Trial) -> Trained:
     """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
-    team = make_team(env, trial.lr, trial.per_agent, trial.base)
-    before, tokens, seconds, norms = held_out(env, team, trial.held_out), 0, 0.0, []
-    curve = [{"step": 0, "tokens": 0, "success": before}]
-    watch, steps = SpikeWatch() if trial.keep else None, trial.steps or 10**6
-    for report in train(env, team, trial.recipe, steps, trial.seed, run=trial.keep, watch=watch, **trial.settings):
-        tokens, seconds, done = tokens + report.tokens, seconds + sum(report.profile.values()), report.step + 1
-        largest = report.stats.groupby("policy", sort=False)["policy_norm"].max().reset_index()
-        norms.append(largest.assign(step=report.step))
-        last = done == trial.steps or (trial.budget is not None and tokens >= trial.budget)
-        if last or done % SCORE_EVERY == 0:
-            success = held_out(env, team, trial.held_out if last else trial.on_the_way)
-            curve.append({"step": done, "tokens": tokens, "success": success})
-        if last:
-            break
-    named = {"env": env.name, "recipe": trial.recipe, "seed": trial.seed}
-    tables = pd.DataFrame(curve).assign(**named), pd.concat(norms, ignore_index=True).assign(**named)
-    example = None
-    if env.name == ENV or trial.base:
-        example = before_and_after(env, make_team(env, trial.lr, trial.per_agent, trial.base), team)
-    return Trained(trial, before, success, seconds, *tables, report, began, time.time(), example)
-
-
-def learn_at_equal_tokens(seed: int, steps: int) -> list[Trained]:
-    """Train the method for `steps` steps in the maze, then each baseline for as many sampled tokens."""
-    first = learn(maze(METHOD, seed, steps))
-    budget = int(first.curve["tokens"].iloc[-1])
-    return [first, *(learn(maze(baseline, seed, budget=budget)) for baseline in BASELINES)]
+    team = make_team(env, trial.lr, trial.per_agent)
+    curve, norms, tokens = [(0, 0, held_out(env, team, trial.held_out))], [], 0
+    kept = {"run": trial.keep, "watch": SpikeWatch()} if trial.keep else {}
+    for report in train(env, team, trial.recipe, trial.steps, trial.seed, **kept, **trial.settings):
+        tokens, done = tokens + report.tokens, report.step + 1
+        norms.append((report.step, report.stats["policy_norm"].max()))
+        if done == trial.steps or done % SCORE_EVERY == 0:
+            curve.append((done, tokens, held_out(env, team, trial.held_out if done == trial.steps else ON_THE_WAY)))
+    scores = pd.DataFrame(curve, columns=["step", "tokens", "success"])
+    tables = [table.assign(recipe=trial.recipe, seed=trial.seed)
+              for table in (scores, pd.DataFrame(norms, columns=["step", "policy_norm"]))]  # fmt: skip
+    example = before_and_after(env, make_team(env), team) if env.name == ENV else None
+    return Trained(trial, *tables, time.time() - began, example)
 
 
 def results(runs: Sequence[Trained]) -> pd.DataFrame:
-    """Return one row per run."""
-    rows = [{
-        "env": run.trial.env["name"], "recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.before,
-        "after": run.after, "seconds": run.seconds, "steps": int(run.curve["step"].iloc[-1]),
-        "tokens": int(run.curve["tokens"].iloc[-1]), "largest_norm": run.norms["policy_norm"].max(),
-    } for run in runs]  # fmt: skip
-    return pd.DataFrame(rows)
+    """Return one row per run: recipe, seed, success before and after training, and the largest gradient norm."""
+    return pd.DataFrame([
+        {"recipe": run.trial.recipe, "seed": run.trial.seed, "before": run.curve["success"].iloc[0],
+         "after": run.curve["success"].iloc[-1], "largest_norm": run.norms["policy_norm"].max()} for run in runs
+    ])  # fmt: skip
 
 
-def elapsed(runs: Sequence[Trained]) -> float:
-    """Return the seconds from the first start to the last end."""
-    return max(run.ended for run in runs) - min(run.began for run in runs)
+def seconds(runs: Sequence[Trained]) -> float:
+    """Return the mean seconds of a training."""
+    return sum(run.seconds for run in runs) / len(runs)
 
 
 def before_and_after(env: Env, untrained: Team, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
-    """Return a held-out task that the untrained team fails and the trained team solves, with both episodes.
+    """Return a held-out maze that the untrained team fails and the trained team solves, with both episodes.
 
-    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. Of 64 questions
-    it is the one on which the trained team spoke most. If there is none, it is the first task.
+    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. If there is
+    none, it is the first.
     """
+
+    def shortest(task: Task) -> int:
+        maze = env.start(task).maze
+        return distances(maze)[maze.start]
+
     tasks = env.tasks(64, "test", seed=1)
     before, after = (rollout(env, team, tasks, episodes(1), seed=1) for team in (untrained, trained))
-    solved = [turns.groupby("task")["success"].any() for turns in (before, after)]
-    won = [task for task in tasks if solved[1][task.id] and not solved[0][task.id]]
-    if env.name == ENV:
-        size = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
-        won = [task for task in won if len(way(env, task, after)) - 1 == size[task.id]]
-    else:
-        size = after["task"].value_counts()
-    task = max(won, key=lambda task: size[task.id], default=tasks[0])
+    was, solved = (turns.groupby("task")["success"].any() for turns in (before, after))
+    won = [task for task in tasks if solved[task.id] and not was[task.id]]
+    won = [task for task in won if len(way(env, task, after)) - 1 == shortest(task)]
+    task = max(won, key=shortest, default=tasks[0])
     return task, *(turns[turns["task"] == task.id] for turns in (before, after))

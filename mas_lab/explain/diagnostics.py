@@ -24,7 +24,6 @@ from mas_lab.losses import Loss, clipped
 from mas_lab.policy import PolicyError, samples_of
 from mas_lab.team import Team
 
-LEVELS = {"agent": ["agent"], "group": ["agent", "group"], "sample": ["agent", "group", "row"]}
 SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
 
 
@@ -89,26 +88,6 @@ def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:
     ]
     found = share_table(parts, sizes)
     return found.assign(share=found["share"] / found["share"].sum())
-
-
-def shares_by(shares: pd.DataFrame, level: str) -> pd.DataFrame:
-    """Return the shares of `attribute` summed per policy and `level`, the largest in size first.
-
-    Args:
-        shares: A table of `attribute`.
-        level: "agent", "group" or "sample" (a row of the table).
-
-    Returns:
-        A table with `policy`, `exact`, the columns of the level, and `share`.
-
-    Raises:
-        ValueError: `level` is unknown.
-    """
-    if level not in LEVELS:
-        raise ValueError(f"shares_by: level={level!r}; known are {', '.join(LEVELS)}")
-    by = [name for name in ["policy", "exact", *LEVELS[level]] if name in shares.columns]
-    summed = shares.groupby(by, sort=False, observed=True)["share"].sum().reset_index()
-    return summed.sort_values("share", key=abs, ascending=False, ignore_index=True)
 
 
 def norm_without(batch: PolicyBatch, row: int) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.cells.update import PolicyBatch
-from mas_lab.explain.diagnostics import norm_without, norms_with, shares_by, shares_of
+from mas_lab.explain.diagnostics import norm_without, norms_with, shares_of
 from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
 
@@ -96,26 +96,6 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
     return scored.assign(spike=scored["score"] > threshold)
 
 
-def spikes(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
-    """Return the spikes among the gradient norms of `update`'s statistics, highest score first.
-
-    Args:
-        stats: As in `spike_scores`.
-        warmup: As in `spike_scores`.
-        window: As in `spike_scores`.
-        threshold: As in `spike_scores`.
-
-    Returns:
-        The rows of `spike_scores` that are spikes.
-
-    Raises:
-        TableError: A column is missing.
-        ValueError: The numbers of the rule make no sense.
-    """
-    scored = spike_scores(stats, warmup, window, threshold)
-    return scored[scored["spike"]].sort_values("score", ascending=False, ignore_index=True)
-
-
 class SpikeWatch:
     """Watch a training: at a spike, record the gradient's shares and counterfactual norms of that step.
 
@@ -180,30 +160,25 @@ class SpikeWatch:
             self.tallest = self._record(call, tallest, scores[tallest], [tallest], series, batch)
 
     def _record(
-        self, call: int, agent: str, found: tuple[float, float], agents: list[str], series: dict, batch: PolicyBatch
+        self, call: int, agent: str, found: tuple[float, float], agents: list[str], norms: dict, batch: PolicyBatch
     ) -> dict[str, Any]:
         usual, score = (None if math.isnan(number) else number for number in found)
-        return {
-            "call": call, "policy": batch.name, "agent": agent, "agents": agents, "norm": series[agent], "usual": usual,
-            "score": score, "norms": series, **self._anatomy(batch),
-        }  # fmt: skip
-
-    def _anatomy(self, batch: PolicyBatch) -> dict[str, Any]:
         shares = shares_of(batch)
-        by_row = shares_by(shares, "sample").set_index("row")["share"]
+        by_row = shares.groupby("row", sort=False)["share"].sum().sort_values(key=abs, ascending=False)
         top = list(by_row.index[: self.samples])
         tokens = shares[shares["row"].isin(top)].groupby("row")["share"].agg(list)
         known = {"task", "episode", "credit"} <= set(batch.table.columns)
         baselines = both_baselines(batch.table) if known else {}
-        found = {name: norms_with(batch, advantages) for name, advantages in baselines.items()}
+        under = {name: norms_with(batch, advantages) for name, advantages in baselines.items()}
         return {
-            "rows": {str(row): float(share) for row, share in by_row.items()},
+            "call": call, "policy": batch.name, "agent": agent, "agents": agents, "norm": norms[agent], "usual": usual,
+            "score": score, "norms": norms, "rows": {str(row): float(share) for row, share in by_row.items()},
             "exact": bool(shares["exact"].all()),
             "tokens": {str(row): [float(share) for share in tokens[row]] for row in top},
             "without": {str(row): norm_without(batch, row) for row in top[:1]},
-            "baselines": {name: {"": norm, **by_agent} for name, (norm, by_agent) in found.items()},
+            "baselines": {name: {"": norm, **by_agent} for name, (norm, by_agent) in under.items()},
             "judged": {name: {str(row): float(values[row]) for row in top} for name, values in baselines.items()},
-        }
+        }  # fmt: skip
 
     def state(self) -> dict[str, Any]:
         """Return all that the watch remembers, as plain data."""
@@ -238,20 +213,13 @@ class SpikeWatch:
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
 
-    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics. Raises ValueError
-    if the statistics belong to another run.
+    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
     """
     require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
     calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
     dated = []
     for record in records:
-        own = calls.get(record["policy"], ())
-        if record["call"] >= len(own):
-            raise ValueError(
-                f"spike_steps: policy {record['policy']!r} has {len(own)} steps in the statistics, and a spike at its "
-                f"step {record['call']}: the statistics belong to another run"
-            )
-        step, optimizer_step = map(int, own[record["call"]])
+        step, optimizer_step = map(int, calls[record["policy"]][record["call"]])
         dated.append({**record, "step": step, "optimizer_step": optimizer_step})
     return dated
 

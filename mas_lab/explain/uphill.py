@@ -8,7 +8,8 @@ There are two references, because they can disagree. The first is the gradient o
 the agent's own reward. Leaves out: clipping, the optimizer, and everything that happens after the first step.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -71,7 +72,7 @@ def uphill(
     does not enter: `own_robust` without a scale, or the agent's mean reward in the other tasks. So E r_b is the policy
     gradient (Williams 1992, REINFORCE). The table has the mean of cos(g_b, sum of r_c over c != b). Gradients of more
     than a million numbers are compared by a count sketch (Charikar, Chen and Farach-Colton 2002): its cosines are off
-    by about 1 / sqrt(65,536) = 0.004.
+    by about 1 / sqrt(65,536) = 0.004. All gradients are kept: B x agents x (recipes + 2) vectors.
     """
     check_arguments(uphill, locals(), rollouts=2, tasks=1, seed=0)
     chosen = by_name(recipes, "uphill")
@@ -80,56 +81,26 @@ def uphill(
         raise ValueError(f"uphill: recipes={list(chosen)} must have one plan; they have {plans}")
     plan = next(iter(chosen.values())).plan
 
-    def played(number: int) -> pd.DataFrame:
-        drawn = env.tasks(tasks, "train", seed=seed * 10_007 + number)
-        return weights_of(rollout(env, team, drawn, plan, seed=seed, step=number), chosen, team)
-
-    learning = sum(len(team.learners(name)) for name in team.policies)
-    cost = f"uphill: {rollouts} rollouts of {tasks} tasks, {rollouts * learning * (len(chosen) + 2)} gradients"
+    learning = [(name, agent) for name in team.policies for agent in team.learners(name)]
+    gradients: dict[tuple[str, str], list[np.ndarray]] = defaultdict(list)
+    rows: dict[tuple[str, str], list[int]] = defaultdict(list)
+    cost = f"uphill: {rollouts} rollouts of {tasks} tasks, {rollouts * len(learning) * (len(chosen) + 2)} gradients"
     with progress_bar(rollouts, cost, "rollout", even=True) as bar:
-        return documented(compare_gradients(map(played, range(rollouts)), list(chosen), team, bar.update), "uphill")
-
-
-def uphill_of_table(turns: pd.DataFrame, recipes: Sequence[str | Recipe], team: Team, parts: int = 12) -> pd.DataFrame:
-    """Return the table of `uphill` from one table of turns, whose tasks are dealt to `parts` instead of rollouts.
-
-    Args:
-        turns: A rollout of `team` with the same weights, of two tasks or more.
-        recipes: Names or recipes.
-        team: The team.
-        parts: Number of parts; one per task if there are fewer tasks.
-    """
-    chosen = by_name(recipes, "uphill_of_table")
-    weights = weights_of(turns.reset_index(drop=True), chosen, team)
-    task = weights.groupby([name for name in ("step", "task") if name in weights.columns], sort=False).ngroup()
-    dealt = weights.groupby(task % parts)
-    with progress_bar(dealt.ngroups, "uphill", "part", even=True) as bar:
-        return compare_gradients((own for _, own in dealt), list(chosen), team, bar.update)
-
-
-def compare_gradients(
-    parts: Iterable[pd.DataFrame], recipes: Sequence[str], team: Team, done: Callable[[], object]
-) -> pd.DataFrame:
-    """Return a row per agent and recipe from tables of `weights_of`; call `done` after each.
-
-    The gradients of all parts and agents are kept: B x agents x (recipes + 2) vectors of at most `EXACT` numbers.
-    """
-    agents = [(name, agent) for name in team.policies for agent in team.learners(name)]
-    gradients: dict[tuple[str, str], list[np.ndarray]] = {}
-    rows: dict[tuple[str, str], list[int]] = {}
-    for weights in parts:
-        with locked(learners(team)):
-            for name, agent in agents:
-                own = weights[weights["agent"] == agent]
-                for column in (*recipes, "team", "own"):
-                    gradient = projected(team.policies[name], own, own[column])
-                    gradients.setdefault((agent, column), []).append(gradient)
-                    rows.setdefault((agent, column), []).append(int((own[column] != 0).sum()))
-        done()
-    return pd.DataFrame([
+        for number in range(rollouts):
+            drawn = env.tasks(tasks, "train", seed=seed * 10_007 + number)
+            weights = weights_of(rollout(env, team, drawn, plan, seed=seed, step=number), chosen, team)
+            with locked(learners(team)):
+                for name, agent in learning:
+                    own = weights[weights["agent"] == agent]
+                    for column in (*chosen, "team", "own"):
+                        gradients[agent, column].append(projected(team.policies[name], own, own[column]))
+                        rows[agent, column].append(int((own[column] != 0).sum()))
+            bar.update()
+    found = [
         {"agent": agent, "recipe": recipe, **_cosines(gradients, agent, recipe, float(np.mean(rows[agent, recipe])))}
-        for _, agent in agents for recipe in recipes
-    ])  # fmt: skip
+        for _, agent in learning for recipe in chosen
+    ]  # fmt: skip
+    return documented(pd.DataFrame(found), "uphill")
 
 
 def weights_of(turns: pd.DataFrame, recipes: dict[str, Recipe], team: Team) -> pd.DataFrame:
@@ -185,9 +156,10 @@ def _cosines(gradients: Mapping[tuple[str, str], Sequence[np.ndarray]], agent: s
     if len(known) > 1:
         half = student.ppf(0.975, len(known) - 1) * known.std(ddof=1) / len(known) ** 0.5
         low, high = known.mean() - half, known.mean() + half
-    verdict = "uphill" if low > 0 else "downhill" if high < 0 else "across"
     if rows < FEW or not high - low <= WIDE:
         verdict = UNTOLD
+    else:
+        verdict = "uphill" if low > 0 else "downhill" if high < 0 else "across"
     means = [float(np.nanmean(one)) if np.isfinite(one).any() else np.nan for one in (of_team, of_own)]
     return {
         "cos_team": means[0], "cos_own": means[1], "low": low, "high": high,

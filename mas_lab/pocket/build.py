@@ -88,15 +88,11 @@ def make(order: Order, answers: Sequence[Sequence[Demonstration]], folder: Path)
         (folder / "model.safetensors").chmod(0o644)  # a package would keep its owner-only mode
         libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers", "trl")}
         record = {
-            "command": order.command,
-            "seed": order.seed,
-            "recipe": asdict(design),
-            "parameters": model.num_parameters(),
-            "learning_rate": LEARNING_RATE,
-            "threads": 1,
+            "command": order.command, "seed": order.seed, "recipe": asdict(design),
+            "parameters": model.num_parameters(), "learning_rate": LEARNING_RATE, "threads": 1,
             "versions": {"python": platform.python_version(), **libraries},
-        }
-        write_provenance(folder, record)
+        }  # fmt: skip
+        write_provenance(folder, record)  # `load_policy` reads it
         record["held_out"] = figures(order, folder)
         write_provenance(folder, record)
     print(f"pocket {order.name}: on held-out tasks {json.dumps(record['held_out'])}")

@@ -25,21 +25,21 @@ def make_tokenizer(words: Iterable[str], marks: Sequence[str] = ("<user>", "<ass
     are plain words. So a model that writes one is not silently corrected by the decoder.
     """
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     special = (PAD, EOS, UNKNOWN)
     words = [word for word in dict.fromkeys((*marks, *words)) if word not in special]
     random.Random(" ".join(marks)).shuffle(words)
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate((*special, *words))}, unk_token=UNKNOWN))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core,
-        pad_token=PAD,
-        eos_token=EOS,
-        model_max_length=context,
-        clean_up_tokenization_spaces=False,
-    )
-    tokenizer.chat_template = _template(marks)
+    return _fast(core, context, _template(marks), eos_token=EOS)
+
+
+def _fast(core, context: int, template: str, **special: str):
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, pad_token=PAD, model_max_length=context,
+                                        clean_up_tokenization_spaces=False, **special)  # fmt: skip
+    tokenizer.chat_template = template
     return tokenizer
 
 
@@ -63,17 +63,13 @@ def make_tool_tokenizer(words: Iterable[str], context: int = 256):
     It gives text back as it was: spaces and signs of JSON are tokens of their own.
     """
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     listed = dict.fromkeys((PAD, CLOSE, UNKNOWN, OPEN, *CALLED, *words))
     core = Tokenizer(models.WordLevel({word: i for i, word in enumerate(listed)}, unk_token=UNKNOWN))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(PARTS), behavior="isolated")
     core.decoder = decoders.Fuse()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token=PAD, eos_token=CLOSE, unk_token=UNKNOWN, model_max_length=context,
-        clean_up_tokenization_spaces=False,
-    )  # fmt: skip
-    tokenizer.chat_template = Path(__file__).with_name("tools.jinja").read_text(encoding="utf-8")
+    template = Path(__file__).with_name("tools.jinja").read_text(encoding="utf-8")
+    tokenizer = _fast(core, context, template, eos_token=CLOSE, unk_token=UNKNOWN)
     tokenizer.response_template = QWEN3
     return tokenizer
 

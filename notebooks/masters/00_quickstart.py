@@ -298,4 +298,4 @@ lab.course.check("00.4", my_step)
 #
 # **To remember.** A row is a model call. A group says which rows are compared. An advantage is a credit minus its group's mean, in units of its standard deviation. In a flat group it is 0.
 #
-# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations. `lab.train(env, team, "grpo", ...)` replaces one by another. `python -m mas_lab demo --compare` trains this team by three recipes over three seeds and writes a report.
+# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations. `lab.train(env, team, "grpo", ...)` replaces one by another. `12_the_study` compares recipes over seeds, at equal tokens.

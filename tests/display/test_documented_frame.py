@@ -83,7 +83,7 @@ def test_every_column_has_its_meaning(found, spiky, models):
         "rewards": inspector.table, "update": report.stats,
         "dialogue": dialogue(report.turns, report.turns["episode"].iloc[0]),
         "uphill": lab.uphill(team, env, ["grpo"], rollouts=2, tasks=2), "wrong_way": lab.wrong_way(report.turns),
-        "rejudge": lab.rejudge(report.turns, ["grpo"]),
+        "index": lab.RolloutViewer(spiky).index, "rejudge": lab.rejudge(report.turns, ["grpo"]),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),
         "imitate": lab.imitate(lab.Team.shared(lab.load_policy("math"), ("solver",)), lab.make_env("math"), 2, 1, 2),
     }  # fmt: skip
@@ -91,7 +91,7 @@ def test_every_column_has_its_meaning(found, spiky, models):
     for name, table in tables.items():
         columns = ["pass@j" if column.startswith("pass@") else column for column in table.columns]
         assert not set(columns) - set(COLUMN_DOCS[name]), name
-        plain = name in ("update", "evaluate", "imitate")
+        plain = name in ("index", "update", "evaluate", "imitate")
         assert plain or (type(table) is DocumentedFrame and table.kind == name)
     assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split(), "age"} == set(report.stats.columns)
     assert {"b", "v", "F", "lone"} <= set(inspector.table.columns)

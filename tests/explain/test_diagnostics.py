@@ -8,7 +8,7 @@ from small import Relay, make_team
 
 import mas_lab as lab
 from mas_lab.cells.update import compute_gradients, policy_batches
-from mas_lab.explain.diagnostics import norm_without, shares_by
+from mas_lab.explain.diagnostics import norm_without
 from mas_lab.explain.moments import both_baselines
 
 RELAY = Relay()
@@ -40,19 +40,13 @@ def test_shares_sum_to_one_and_nothing_moves(kind, sampled, models):
     assert all(torch.equal(old, new) and (new.grad == 0.5).all() for old, new in zip(before, after, strict=True))
     assert list(shares) == ["policy", "agent", "group", "row", "token", "share", "exact"] and shares["exact"].all()
     assert (sampled["group"].iloc[shares["row"]].to_numpy() == shares["group"]).all()
-    for level, key in (("agent", "agent"), ("group", "group"), ("sample", "row")):
-        summed = shares_by(shares, level).groupby(key, sort=False)["share"].sum()
-        assert summed.sort_index().tolist() == pytest.approx(shares.groupby(key)["share"].sum().tolist())
-        assert shares_by(shares, level)["share"].abs().is_monotonic_decreasing
-    with pytest.raises(ValueError, match="known are agent, group, sample"):
-        shares_by(shares, "word")
 
 
 def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
     """<g_i, G> = (|G|^2 + |g_i|^2 - |G - g_i|^2) / 2, with |G - g_i| and |g_i| from batches made again."""
     team = make_team("shared", models)
-    shares = shares_by(lab.attribute(team, sampled, aggregate="sum"), "sample")
-    rows, advantage = shares["row"].iloc[[0, 1, -1]].tolist(), sampled["advantage"].to_numpy()
+    shares = lab.attribute(team, sampled, aggregate="sum").groupby("row")["share"].sum().sort_values(key=abs)
+    rows, advantage = shares.index[[-1, -2, 0]].tolist(), sampled["advantage"].to_numpy()
     [[batch]] = policy_batches(team, sampled, lab.clipped(0.2), "sum")
     batch = compute_gradients(batch)
     for row in rows:
@@ -61,8 +55,7 @@ def test_a_samples_share_is_what_removing_it_takes_away(sampled, models):
         own = gradient_norms(make_team("shared", models), sampled.assign(advantage=alone), aggregate="sum")["shared"]
         norm = batch.norm
         assert norm_without(batch, row) == pytest.approx(left, rel=1e-4) and batch.norm == norm
-        share = shares.set_index("row").loc[row, "share"]
-        assert share == pytest.approx((norm**2 + own**2 - left**2) / 2 / norm**2, abs=1e-4)
+        assert shares[row] == pytest.approx((norm**2 + own**2 - left**2) / 2 / norm**2, abs=1e-4)
     [[batch]] = policy_batches(
         team, sampled.assign(advantage=advantage * (sampled.index != 2)), lab.clipped(0.2), "sum"
     )
@@ -102,7 +95,6 @@ def test_without_forward_mode_the_shares_are_a_proxy_and_say_so(sampled, without
     surprise = 1 - np.exp(own["logprobs"])
     expected = abs(own["advantage"]) / len(surprise) * surprise / sum(sizes)
     assert mine["share"].tolist() == pytest.approx(expected.tolist())
-    assert not shares_by(found, "sample")["exact"].any()
 
 
 def test_a_watch_without_forward_mode_keeps_training_and_says_proxy(without_forward_mode):

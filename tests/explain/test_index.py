@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.explain.index import MEANINGS, index_of_turns, informative
+from mas_lab.explain.index import MEANINGS, indexed, informative, reduced
 
 
 def by_loop(turns):
@@ -71,8 +71,8 @@ def test_where_agents_act_together_the_last_one_says_whether_it_succeeded():
         "success": [True, False, True, False], "advantage": 0.0, "completion": "", "completion_ids": [[1]] * 4,
         "logprobs": [[-1.0]] * 4,
     })  # fmt: skip
-    assert index_of_turns(turns)["success"].tolist() == [False]
-    assert index_of_turns(turns.assign(success=[False, True, False, True]))["success"].tolist() == [True]
+    assert indexed(reduced(turns))["success"].tolist() == [False]
+    assert indexed(reduced(turns.assign(success=[False, True, False, True])))["success"].tolist() == [True]
 
 
 def test_what_tells_much_by_hand():

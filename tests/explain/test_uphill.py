@@ -1,13 +1,12 @@
 """Which recipe points uphill: cosines by hand, on a real policy, and what is left untold."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
 from mas_lab.explain import uphill as module
-from mas_lab.explain.uphill import cosines, uphill_of_table, weights_of
+from mas_lab.explain.uphill import cosines, weights_of
 
 MEAN = lab.RECIPES["own_robust"].replace(name="mean", scale="none", lone="zero")
 
@@ -49,17 +48,14 @@ def test_the_gradient_of_the_return_points_uphill_and_its_opposite_downhill(mode
     assert set(lab.schema("uphill")["column"]) == set(found.reset_index().columns)
 
 
-def test_a_table_is_dealt_to_parts_in_the_place_of_rollouts(models):
-    """Three rollouts joined into one table, a part for each: the gradients are the same, and so are the cosines."""
+def test_a_cosine_is_that_of_a_rollouts_gradient_with_the_other_rollouts(models):
     team, env = make_team("per_agent", models), Relay()
-    played = [
-        lab.rollout(env, team, env.tasks(1, "train", number), lab.episodes(8), step=number) for number in range(3)
-    ]
-    found = uphill_of_table(pd.concat(played), ["grpo"], team, parts=3).set_index("agent")
-    chosen = {"grpo": lab.RECIPES["grpo"]}
-    whole = weights_of(pd.concat(played, ignore_index=True), chosen, team)
+    found = lab.uphill(team, env, ["grpo"], rollouts=3, tasks=2).set_index("agent")
+    played = [lab.rollout(env, team, env.tasks(2, "train", number), lab.episodes(8), seed=0, step=number)
+              for number in range(3)]  # fmt: skip
+    weighed = [weights_of(turns, {"grpo": lab.RECIPES["grpo"]}, team) for turns in played]
     for agent in AGENTS:
-        own = [part[part["agent"] == agent] for _, part in whole.groupby("step")]
+        own = [part[part["agent"] == agent] for part in weighed]
         gradients, references = (
             [module.projected(team[agent], part, part[column]) for part in own] for column in ("grpo", "own")
         )

@@ -11,9 +11,9 @@ from urllib.parse import parse_qsl
 import pandas as pd
 import pytest
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
+from tables import spikes
 
 import mas_lab as lab
-from mas_lab.explain.spike_rule import spikes
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
 from mas_lab.widgets.training import Training, _rewards, training_figure

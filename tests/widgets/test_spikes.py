@@ -5,10 +5,10 @@ Also tests `anatomy`.
 
 import pandas as pd
 import pytest
+from tables import spikes
 from widgets.test_rollouts import held
 
 import mas_lab as lab
-from mas_lab.explain.spike_rule import spikes
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report

@@ -19,11 +19,7 @@ METHODS = {
 }
 
 
-@exercise(
-    "02.1",
-    "Sort the rows by task and agent. Each task and agent should have one label.",
-    "`labelled.sort_values(['task', 'agent'])` shows two labels among other ones.",
-)
+@exercise("02.1")
 def strangers(labelled: NotebookData, rows):
     usual = labelled.groupby(["task", "agent"])["group"].transform(lambda labels: labels.mode()[0])
     rows, wrong = names(rows, labelled.index), set(labelled.index[labelled["group"] != usual])
@@ -31,23 +27,14 @@ def strangers(labelled: NotebookData, rows):
     need(rows == wrong, f"{len(rows)} of the {len(wrong)} rows found")
 
 
-@exercise(
-    "02.2",
-    "Two rows are compared if they agree in the columns of `by`. All other columns may differ.",
-    "'over all episodes of a task': name `task`, but not `episode`. 'at one point of one episode' is a node.",
-    "role: task and agent. moment: these and turn. weights: policy instead of agent. decision: node and agent.",
-)
+@exercise("02.2")
 def columns_of(by):
     for name, ours in METHODS.items():
         need(by.get(name, ...) is not ..., f"{name}: there is no answer yet")
         same_groups(by[name], ours, name)
 
 
-@exercise(
-    "02.3",
-    "How many rows have this row's episode and agent? `groupby([...])[...].transform('size')` says it per row.",
-    "`lab.episode_return()(turns) - self.cost * calls`",
-)
+@exercise("02.3")
 def thrifty(credit: StudentCode):
     frozen = isinstance(credit, type) and dataclasses.is_dataclass(credit) and credit.__dataclass_params__.frozen
     need(frozen, "give the class, with `@dataclass(frozen=True)`, so that it cannot change during a run")
@@ -58,12 +45,7 @@ def thrifty(credit: StudentCode):
             same_rows(yours, episode_return()(table) - cost * calls, table, what=f"credit at cost={cost}")
 
 
-@exercise(
-    "02.4",
-    "Call the helper only in episodes that went well. Then even its worst call is above the mean of all.",
-    "Its own mean must be above that call: its other episodes should go a little better.",
-    "Try rewards such as 1, 0.8 and 1 with the helper, and 0 in the other three.",
-)
+@exercise("02.4")
 def praised_and_blamed(rewards, called):
     table = designed(rewards, called, 6, "helper").rename(columns={"credit": "earned"})
     praise, blame = (
@@ -78,12 +60,7 @@ def praised_and_blamed(rewards, called):
     return f"in episode {table['episode'][best]} its advantage is {values}"
 
 
-@exercise(
-    "02.5",
-    "`turns.groupby(list(by), sort=False).ngroup()` numbers the groups, a number per row.",
-    "`turns.assign(credit=..., group=...)` returns a new table.",
-    "How many prompts has each group? `turns.groupby(label)['prompt'].nunique()`.",
-)
+@exercise("02.5")
 def cell(answer):
     for number, by in enumerate((("task",), ("task", "agent"), ("episode", "agent", "turn"))):
         table = explored(list(tables(3))[number])

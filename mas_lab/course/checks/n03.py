@@ -1,5 +1,7 @@
 """Exercises of notebook 03: an agent's own baseline, its signal, mostly offset, hidden harm, cell 3."""
 
+from itertools import product
+
 from mas_lab import plain
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
@@ -11,12 +13,7 @@ from mas_lab.explain.moments import inflation
 EPISODES = 8
 
 
-@exercise(
-    "03.1",
-    "`turns.groupby([...])['credit']` takes the two columns of an own baseline; then `.transform('mean')`.",
-    "pandas divides by n - 1 unless told otherwise: `.transform('std', ddof=0)`.",
-    "The deviation of a lone or flat group is 0. `.where(scale > 0, 0.0)` makes those rows 0.",
-)
+@exercise("03.1")
 def own_advantage(answer):
     for table in tables():
         compared = normalize(group(table, ("task", "agent"), episode_return()))
@@ -24,12 +21,7 @@ def own_advantage(answer):
         same_rows(yours, compared["advantage"], compared)
 
 
-@exercise(
-    "03.2",
-    "You need three numbers: the mean of all episodes, and the mean and variance of the agent's rows.",
-    "In the mean of all, each episode counts once. First take the mean of each episode, then the mean of these.",
-    "variance / (variance + (own mean - mean of all) ** 2). The variance uses ddof=0.",
-)
+@exercise("03.2")
 def signal(answer):
     for table in tables(seed=3):
         scored = group(table, ("task", "agent"), episode_return())[["task", "episode", "agent", "turn", "credit"]]
@@ -38,22 +30,13 @@ def signal(answer):
                 close(result_of(answer, own, agent), ours, f"task {task}, {agent}", tolerance=1e-4)
 
 
-@exercise(
-    "03.3",
-    "The squared advantages have the parts sigma_k ** 2 and b ** 2. The offset is more than half where |b| > sigma_k.",
-    "A large offset is not enough: with little more than one row per task there is little to compare.",
-)
+@exercise("03.3")
 def mostly_offset(candidates: NotebookData, answer):
     chosen = (candidates["b"].abs() > candidates["sigma_k"]) & (candidates["n_k"] >= 2)
     same_names(answer, list(candidates["agent"]), set(candidates.loc[chosen, "agent"]), "look at {}".format)
 
 
-@exercise(
-    "03.4",
-    "F near 1: the critic's mean is about one standard deviation of all rewards away from the mean of all.",
-    "Half of the episodes at 1 and half near 0: the deviation is 0.5, and each half is 0.5 from the mean of all.",
-    "Call the critic in the episodes near 0, and let their rewards differ by very little.",
-)
+@exercise("03.4")
 def hidden_harm(rewards, called):
     critic = critic_statistics(rewards, called, EPISODES, least=3)
     values = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
@@ -62,18 +45,11 @@ def hidden_harm(rewards, called):
     return f"{values}: no norm shows it, but {1 - critic['signal']:.0%} of its squared advantages is noise"
 
 
-@exercise(
-    "03.5",
-    "First make one number per unit: a row, or an episode with the mean of its credits. Then group these by `group`.",
-    "`turns['group'].map(...)` brings a group's mean, deviation and number of units back to its rows.",
-    "Two reasons give 0: fewer than two units, or a deviation of 0 that you would divide by.",
-)
+@exercise("03.5")
 def cell(answer):
-    for by in (("task",), ("task", "agent")):
-        for table in tables(4, seed=9):
-            compared = plain.group(table, by, lambda turns: turns["local_reward"] + plain.episode_return(turns))
-            for once_per in (None, "episode"):
-                for divide in (True, False):
-                    what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
-                    ours = plain.normalize(compared, once_per, divide)["advantage"]
-                    same_rows(result_of(answer, compared, once_per, divide), ours, compared, what)
+    cases = product((("task",), ("task", "agent")), tables(4, seed=9), (None, "episode"), (True, False))
+    for by, table, once_per, divide in cases:
+        compared = plain.group(table, by, lambda turns: turns["local_reward"] + plain.episode_return(turns))
+        ours = plain.normalize(compared, once_per, divide)["advantage"]
+        what = f"advantage with by={by}, once_per={once_per!r}, divide={divide}"
+        same_rows(result_of(answer, compared, once_per, divide), ours, compared, what)

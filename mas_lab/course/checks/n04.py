@@ -14,49 +14,29 @@ from mas_lab.tasks import make_env
 LOW, HIGH = 0.8, 1.2
 
 
-@exercise(
-    "04.1",
-    "Which weights gave the `logprobs` of the table? After which step does the policy have other weights?",
-    "At the second minibatch of the first epoch, the weights have already made one step.",
-)
+@exercise("04.1")
 def first_steps(steps, ratio):
     close(ratio, 1.0, "max_ratio in the first step", tolerance=1e-3)
     close(steps, 1, "the number of steps", tolerance=1e-9)
 
 
-@exercise(
-    "04.2",
-    "Two questions for each token: is its ratio outside 0.8 to 1.2, and does the advantage push it further out?",
-    "A token with A > 0 is clipped only above 1.2, a token with A < 0 only below 0.8.",
-)
+@exercise("04.2")
 def no_gradient(tokens: NotebookData, answer):
     still = np.where(tokens["advantage"] > 0, tokens["ratio"] > HIGH, tokens["ratio"] < LOW).nonzero()[0]
     same_names(answer, range(len(tokens)), still, "look again at the token of this number".format)
 
 
-@exercise(
-    "04.3",
-    "Cross-entropy is -log p. Where does the advantage go, and with which sign?",
-    "Return a loss per token, without a sum or mean. Three operations are enough.",
-)
+@exercise("04.3")
 def reinforce_by_hand(answer):
     same_loss(lambda now, old, advantages, row: result_of(answer, now, advantages), reinforce())
 
 
-@exercise(
-    "04.4",
-    "First the ratio: exp(logprobs - old). Then two products with the advantage; take the smaller one.",
-    "Use `torch.minimum` of the products, not a clamp alone: a negative advantage picks the other side.",
-)
+@exercise("04.4")
 def clipped_by_hand(answer):
     same_loss(lambda now, old, advantages, row: result_of(answer, now, old, advantages), clipped(0.2))
 
 
-@exercise(
-    "04.5",
-    "The weight is `(logprobs_N - old_N).exp()`, with `clamp(max=...)` and `detach()`.",
-    "There is no lower bound and no minimum. Only `logprobs_N` carries the gradient.",
-)
+@exercise("04.5")
 def own_loss(answer: StudentCode):
     need(isinstance(answer, Loss), "give a `lab.Loss`, such as `cispo()`")
 
@@ -66,13 +46,7 @@ def own_loss(answer: StudentCode):
     same_loss(lambda *arguments: result_of(answer, *arguments), ours)
 
 
-@exercise(
-    "04.6",
-    "One row at a time: logits of the whole text, the completion's log-probabilities, the loss, `backward()`.",
-    "The logits at position i predict token i + 1, so the completion's begin at `len(prompt_ids) - 1`.",
-    "Divide each row's sum of losses by the number of completion tokens in the whole table, before `backward()`.",
-    "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)` clips, and returns the norm before it.",
-)
+@exercise("04.6")
 def step(answer: StudentCode):
     import torch
 
@@ -97,11 +71,7 @@ def step(answer: StudentCode):
     need(torch.allclose(changed, right, atol=1e-5), "the norm is right, but the weights after the step differ")
 
 
-@exercise(
-    "04.7",
-    "A version counts training steps: how many updates lie between the version that sampled a row and its step?",
-    "The importance weight is `np.exp(now - sampled)`, bounded from above only. It multiplies the advantage.",
-)
+@exercise("04.7")
 def old_rows(tokens: NotebookData, age, advantage):
     import torch
 

@@ -9,12 +9,7 @@ from mas_lab.course.exercises import NotebookData, exercise
 N = 8
 
 
-@exercise(
-    "05.1",
-    "`rewards.mean()` and `rewards.var()` are μ and σ² of all trajectories. NumPy's `var` divides by n, as we do.",
-    "F is the mean of `((own - rewards.mean()) / rewards.std()) ** 2`.",
-    "signal is own.var() over the sum of own.var() and (own.mean() - rewards.mean()) ** 2.",
-)
+@exercise("05.1")
 def large_and_signal(answer):
     def right(rewards, own):
         offset = (own.mean() - rewards.mean()) ** 2
@@ -27,11 +22,7 @@ def large_and_signal(answer):
     agrees(answer, right, cases)
 
 
-@exercise(
-    "05.2",
-    "Keep the wrong answers: `judged[~judged['right']]`. What is the lowest `global` advantage of each agent?",
-    "`wrong.groupby('agent')['global'].min() > 0` is true if all wrong answers of an agent are reinforced.",
-)
+@exercise("05.2")
 def praised_for_anything(judged: NotebookData, named):
     lowest = judged[~judged["right"].astype(bool)].groupby("agent")["global"].min()
     praised = lowest.index[lowest > 0]
@@ -39,23 +30,14 @@ def praised_for_anything(judged: NotebookData, named):
     return f"{len(praised)} of {judged['agent'].nunique()} agents"
 
 
-@exercise(
-    "05.3",
-    "Use few calls, far below the others. The squared global advantages of all eight trajectories sum to 8.",
-    "Call the critic twice, in the only trajectory that failed and in one that did not.",
-)
+@exercise("05.3")
 def loud(rewards, called):
     critic = critic_statistics(rewards, called, N, least=2)
     need(critic["F_k"] > 3, f"F = {critic['F_k']:.2f}; it should be above 3")
     return f"F = {critic['F_k']:.2f}"
 
 
-@exercise(
-    "05.4",
-    "Call it in more than half of the trajectories. The controlled team above had F below 1 there.",
-    "Use graded rewards: the critic's own rewards differ a little, and the other rewards are far away.",
-    "Try 1, 1 and 1 for the others, and 0.2, 0.2, 0.2, 0.2 and 0 for the critic.",
-)
+@exercise("05.4")
 def quiet(rewards, called):
     critic = critic_statistics(rewards, called, N, least=2)
     values = f"F = {critic['F_k']:.2f}, signal = {critic['signal']:.2f}"
@@ -64,12 +46,7 @@ def quiet(rewards, called):
     return values
 
 
-@exercise(
-    "05.5",
-    "The logits at position i predict token i + 1. The prompt's last token predicts the completion's first.",
-    "One backward pass per token: `model.zero_grad()`, then `(-advantage * logprob).backward()`, then the norm.",
-    "`torch.nn.utils.get_total_norm([weight.grad for weight in model.parameters()])`",
-)
+@exercise("05.5")
 def token_norms(answer):
     import torch
 
@@ -77,10 +54,9 @@ def token_norms(answer):
     weights = list(model.parameters())
     for prompt, completion, advantage in (([5, 9, 4, 12, 7], [8, 3, 9], 2.5), ([6, 6, 3], [11, 5], -0.5)):
         ids = torch.tensor([[*prompt, *completion]])
-        logprobs_T = (
-            model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)[range(len(completion)), completion]
-        )
-        ours = [torch.nn.utils.get_total_norm(torch.autograd.grad(-advantage * one, weights, retain_graph=True)).item()
-                for one in logprobs_T]  # fmt: skip
+        logprobs_TV = model(ids).logits[0, len(prompt) - 1 : -1].float().log_softmax(-1)
+        losses_T = -advantage * logprobs_TV[range(len(completion)), completion]
+        slopes = (torch.autograd.grad(loss, weights, retain_graph=True) for loss in losses_T)
+        ours = [torch.nn.utils.get_total_norm(slope).item() for slope in slopes]
         yours = entries(result_of(answer, model, prompt, completion, advantage), len(completion), "the norms")
         same(yours, ours, "norm", "token {}".format, tolerance=1e-3)

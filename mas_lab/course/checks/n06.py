@@ -3,25 +3,16 @@
 import numpy as np
 import pandas as pd
 
-from mas_lab.course.compare import agrees, close, need, result_of, same_groups
+from mas_lab.course.compare import agrees, close_by, need, result_of, same_groups
 from mas_lab.course.exercises import NotebookData, exercise
 
 
-@exercise(
-    "06.1",
-    "Two rows may be compared if they answer the same question. Which agent answers it, when, in which episode?",
-    "If a maze was drawn twice, each draw is another episode with its own tree.",
-)
+@exercise("06.1")
 def key(by):
     same_groups(by, ("episode", "agent", "turn"), "your key")
 
 
-@exercise(
-    "06.2",
-    "Begin with the mixed credit, a Series: `team_reward + local_reward`. Which value fits where `valid` is False?",
-    "`credit.where(candidates['valid'], low)` keeps the credit where valid is True, and puts `low` elsewhere. How low "
-    "is safe? A local reward may be negative, too.",
-)
+@exercise("06.2")
 def leads(pick):
     for number in range(40):
         rng = np.random.default_rng([6, number])
@@ -38,11 +29,7 @@ def leads(pick):
         need(led == best or not valid.any(), f"{message}:\n{table.to_string()}")
 
 
-@exercise(
-    "06.3",
-    "Write both credits, alpha * team + local, and set them equal.",
-    "alpha * (team_1 - team_2) = local_2 - local_1",
-)
+@exercise("06.3")
 def tie(alpha_of_a_tie):
     rng = np.random.default_rng(63)
     drawn = [(rng.permutation(9)[:2] / 4, rng.integers(0, 5, 2) / 4) for _ in range(20)]
@@ -50,11 +37,7 @@ def tie(alpha_of_a_tie):
     agrees(alpha_of_a_tie, lambda team_1, local_1, team_2, local_2: (local_2 - local_1) / (team_1 - team_2), cases)
 
 
-@exercise(
-    "06.4",
-    "The followed path has one node per call. How many calls are these?",
-    "In episodes only the first prompt is the same for all k. Each later prompt may differ between episodes.",
-)
+@exercise("06.4")
 def cost(counts):
     def right(k, agents, turns):
         return k * agents * turns, agents * turns, 1 + k * (agents * turns - 1)
@@ -62,11 +45,7 @@ def cost(counts):
     agrees(counts, right, ((2, 2, 1), (8, 2, 4), (4, 3, 2), (8, 1, 4), (3, 5, 3)))
 
 
-@exercise(
-    "06.5",
-    "The whole gain is final['tree'] - final['team return']. Which part of it does an arm have?",
-    "A share is 0 for 'team return' and 1 for 'tree'. Do not return these two.",
-)
+@exercise("06.5")
 def share_of_gain(share, finals: NotebookData):
     def right(final):
         low, high = final["team return"], final["tree"]
@@ -74,9 +53,6 @@ def share_of_gain(share, finals: NotebookData):
 
     rng = np.random.default_rng(65)
     for final in (finals, *({arm: float(rng.uniform(0.3, 0.95)) for arm in finals} for _ in range(5))):
-        found, ours = dict(result_of(share, final)), right(final)
-        need(set(found) == set(ours), f"return the shares of these arms: {', '.join(ours)}")
-        for arm, one in ours.items():
-            close(found[arm], one, f"the share of {arm!r} where finals are {final}", 1e-6)
+        close_by(result_of(share, final), right(final), f"shares where finals are {final}")
     most, largest = max(right(finals).items(), key=lambda one: one[1])
     return f"{most!r} alone keeps {largest:.0%} of the gain"

@@ -14,11 +14,7 @@ NEAR = 0.02
 """Tolerance around one half for a signal."""
 
 
-@exercise(
-    "07.1",
-    "The mean of (R - mu)^2 over the agent's rows is its variance plus the square of its offset.",
-    "`sigma` and `sigma_k` are deviations: square them.",
-)
+@exercise("07.1")
 def inflation_factor(answer):
     for table in tables():
         for row in inflation(group(table, "task", episode_return())).dropna().itertuples():
@@ -27,30 +23,20 @@ def inflation_factor(answer):
             close(result_of(answer, *moments), row.F_k, what, tolerance=1e-6)
 
 
-@exercise(
-    "07.2",
-    "Change the `team_reward` of the helper's right answers, group by task, and look at the column `signal`.",
-    "A higher pay makes the offset smaller and the signal larger. Halve the interval until it is near 0.5.",
-    "First drop credit, group, center, scale and advantage, because no cell overwrites a column.",
-)
+@exercise("07.2")
 def pay_for_half_signal(turns: NotebookData, pay):
     need(0 < pay <= 1, f"the pay must be above 0 and at most 1; it is {pay:g}")
     helped = (turns["agent"] == "helper") & turns["success"]
     rows = turns.drop(columns=["credit", "group", "center", "scale", "advantage"], errors="ignore")
     paid = rows.assign(team_reward=rows["team_reward"].mask(helped, pay))
-    found = (
-        pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent").loc["helper", "signal"]
-    )
+    by_agent = pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent")
+    found = by_agent.loc["helper", "signal"]
     message = f"at a pay of {pay:.2f} the helper's signal is {found:.2f}"
     need(abs(found - 0.5) <= NEAR, message)
     return message
 
 
-@exercise(
-    "07.3",
-    "Subtract the column `grpo` from the column `own_robust`. A rise from -0.3 to 0.4 is a difference of 0.7.",
-    "A high cosine alone is not enough: what counts is how much higher it is than under `grpo`.",
-)
+@exercise("07.3")
 def who_learns_more(answer):
     told = pd.read_csv(data_dir() / "results" / "uphill" / "predictions.csv").query("team in [114, 127]")
     cosines = told.assign(agent=told["team"].astype(str) + " " + told["agent"])
@@ -60,13 +46,7 @@ def who_learns_more(answer):
     same_names(answer, apart.index.tolist(), right, "subtract the two cosines of {}".format)
 
 
-@exercise(
-    "07.4",
-    "First take the mean credit of the agent's rows per (task, agent, episode). Then take mean and deviation of these "
-    "numbers per (task, agent).",
-    "`std(ddof=0)` divides by n. Bring both back to the rows with `merge` or `map`, and keep the rows' index.",
-    "The advantage is 0 if the (task, agent) has fewer than two episodes, or if their numbers are all equal.",
-)
+@exercise("07.4")
 def own_by_episode(answer):
     for table in tables():
         compared = normalize(group(table, ("task", "agent"), episode_return(invalid=0.1)), once_per="episode")
@@ -74,12 +54,7 @@ def own_by_episode(answer):
         same_rows(result_of(answer, rows), compared["advantage"], rows)
 
 
-@exercise(
-    "07.5",
-    "Use `lab.Team({agent: policy, ...}, sampling={agent: lab.Sampling(...)}, frozen=(...))` with three agents.",
-    "Two calls of `lab.load_policy` give two sets of weights; one policy under two names is one set.",
-    '"math" is large, "math_small" is small. A policy has the learning rate: `lab.load_policy(name, lr=...)`.',
-)
+@exercise("07.5")
 def team_of_two_sizes(team: StudentCode):
     need(set(team) == {"solver", "verifier", "fixer"}, f"the team has {', '.join(team)}, not solver, verifier, fixer")
     weights = {agent: sum(part.numel() for part in team[agent].model.parameters()) for agent in team}

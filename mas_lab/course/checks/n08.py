@@ -22,35 +22,20 @@ ENOUGH, ENOUGH_OURS = 2.5, 2.4
 """Scores that a pair must reach: in 08.5 under the published rewards, in 08.6 under the kit's own."""
 
 
-@exercise(
-    "08.1",
-    "The reward is joint, so both writers get the same number.",
-    "The mean of the four returns is 1.5. Subtract it, and do not divide.",
-)
+@exercise("08.1")
 def joint_by_hand(advantages):
     for agent in AGENTS:
         for expected, yours in zip(RETURNS, entries(advantages[agent], len(RETURNS), agent), strict=True):
             close(yours, expected - sum(RETURNS) / len(RETURNS), f"{agent}, the joint action of return {expected}")
 
 
-@exercise(
-    "08.2",
-    "The mean of the others is the group's sum without the row itself, divided by size - 1.",
-    'total = table.groupby("group")["credit"].transform("sum"); size is the same with "size".',
-    "In a group of one row there are no others. Set its advantage to 0 at the end.",
-)
+@exercise("08.2")
 def leave_one_out(marloo):
     for table in (group(one, ("task", "agent"), episode_return()) for one in tables()):
         same_rows(result_of(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
 
 
-@exercise(
-    "08.3",
-    "First count one turn. aligned: g joint actions. cross: all combinations, g to the power of the agents.",
-    "Each joint action opens a node of the next turn. Each node asks every agent for g completions.",
-    "branches = g if aligned, else g ** agents; joint actions: branches + branches**2 + ... (turns terms); nodes: "
-    "1 + branches + ... (turns terms).",
-)
+@exercise("08.3")
 def cost_of_a_tree(cost):
     def right(g, agents, turns, mode):
         branches = g if mode == "aligned" else g**agents
@@ -61,11 +46,7 @@ def cost_of_a_tree(cost):
     agrees(cost, right, [(*size, mode) for size in sizes for mode in ("aligned", "cross")])
 
 
-@exercise(
-    "08.4",
-    "Begin at the end. Nothing follows the second turn, so its returns are its rewards.",
-    "R(a) = 1.0 + gamma * (2.0 + 0.0) / 2.",
-)
+@exercise("08.4")
 def returns_by_hand(returns):
     for gamma, right in BRANCHES.items():
         for name, worth in right.items():
@@ -84,13 +65,7 @@ def scored(pair, rewards: str) -> float:
     return env.step(env.start(task), dict(zip(AGENTS, entries(pair, 2, "texts"), strict=True))).team_reward
 
 
-@exercise(
-    "08.5",
-    "The published rule does not read the story. Which words does it count, and in which text?",
-    "Four words in both texts are enough overlap. The detailed text needs eight different words or more.",
-    "Lengths are in characters: the detailed text should have 1.6 to 3.2 times as many as the short one. One "
-    "transition pays 0.16.",
-)
+@exercise("08.5")
 def game_the_published(pair):
     reward = scored(pair, "published")
     copied = set(content(words(" ".join(pair)))) & set(content(words(story())))
@@ -99,12 +74,7 @@ def game_the_published(pair):
     return f"{reward:.2f} of 3 without a word of the story; our rule pays {scored(pair, 'ours'):.2f}"
 
 
-@exercise(
-    "08.6",
-    "The rule counts distinct words of the story. It ignores their order.",
-    "Take people and things from different sentences: six words for the short text, twelve for the detailed one.",
-    "Put some words in both texts. In the detailed text add transitions, each followed by a word of the story.",
-)
+@exercise("08.6")
 def game_ours(pair):
     reward = scored(pair, "ours")
     copied = {two for text in pair for two in pairwise(words(text))} & set(pairwise(words(story())))

@@ -16,11 +16,7 @@ def _peak(tokens: int) -> float:
     return float(table.loc[("Qwen3-1.7B", "16-bit + LoRA"), "peak"])
 
 
-@exercise(
-    "10.1",
-    "Double it until the peak passes 14.5 GiB, then take the number before.",
-    "`budget(agents=2, rank=16, train_tokens=2048, sample_tokens=2**15)` has the column `peak`.",
-)
+@exercise("10.1")
 def largest_that_fits(tokens):
     need(tokens > 0 and np.log2(tokens) % 1 == 0, "give a power of two")
     peak, twice = _peak(int(tokens)), _peak(int(2 * tokens))
@@ -29,7 +25,7 @@ def largest_that_fits(tokens):
     return f"{peak:.1f} GiB"
 
 
-@exercise("10.2", "A has rank x inputs weights, B has outputs x rank.", "Sum rank * (inputs + outputs) over layers.")
+@exercise("10.2")
 def adapter_weights(answer):
     def right(layers, rank):
         return sum(rank * (inputs + outputs) for inputs, outputs in layers)
@@ -38,11 +34,7 @@ def adapter_weights(answer):
     agrees(answer, right, [(rng.integers(8, 512, size=(1 + case, 2)).tolist(), 4 * case + 1) for case in range(6)])
 
 
-@exercise(
-    "10.3",
-    "The difference of two logarithms is the logarithm of a ratio.",
-    "exp(trained - sampled) is p_trained / p_sampled. How far from 1 is it at worst?",
-)
+@exercise("10.3")
 def mismatch(answer):
     def right(trained, sampled):
         return np.abs(np.exp(trained - sampled) - 1).max()

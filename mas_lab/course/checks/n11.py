@@ -6,11 +6,7 @@ from mas_lab.course.compare import need, result_of, same
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 
 
-@exercise(
-    "11.1",
-    "Training takes sixteen bytes per weight. Which weights must be trained?",
-    "`lab.ModelSpec(qwen3_8b, lora=16)` freezes the base and trains an adapter.",
-)
+@exercise("11.1")
 def fits_everywhere(wish: StudentCode, devices: NotebookData):
     from mas_lab.backends.placement import Placement
 
@@ -20,11 +16,7 @@ def fits_everywhere(wish: StudentCode, devices: NotebookData):
     return f"{plan.devices_table['left'].min():.0f} GiB are left on each"
 
 
-@exercise(
-    "11.2",
-    "A mean times its number of rows is a sum. You can add sums.",
-    "Weight each rank's mean by its rows, add, and divide by all rows. The mean of means is wrong for unequal ranks.",
-)
+@exercise("11.2")
 def mean_over_ranks(answer):
     rng = np.random.default_rng(0)
     for ranks in (2, 3, 5):
@@ -34,7 +26,7 @@ def mean_over_ranks(answer):
         same(yours, np.concatenate(gradients).mean(axis=0), "gradient", f"ranks of {rows} rows, weight {{}}".format)
 
 
-@exercise("11.3", "`num_processes` counts the processes of all machines.", "Machines count from 0.")
+@exercise("11.3")
 def second_machine(settings):
     for name, right in (("num_machines", 2), ("num_processes", 8), ("machine_rank", 1)):
         need(settings[name] == right, f"{name} is not {settings[name]}")

@@ -22,12 +22,7 @@ NEAR = 0.03
 """Tolerance as a share of the scores' spread. Two intervals from 4,000 draws differ by less."""
 
 
-@exercise(
-    "12.1",
-    "Draw as many scores as given, with replacement: `rng.choice(scores, size=(samples, len(scores)))`.",
-    "Then take the interquartile mean of each draw along the last axis: `iqm(drawn)`.",
-    "The middle 95 % is between the quantiles 0.025 and 0.975 of these numbers.",
-)
+@exercise("12.1")
 def interval(answer):
     for scores in SCORES:
         low, high = result_of(answer, np.array(scores), 4000, np.random.default_rng(0))
@@ -36,11 +31,7 @@ def interval(answer):
         close(high / spread, right[1] / spread, f"the high end of {scores}, in units of their spread", NEAR)
 
 
-@exercise(
-    "12.2",
-    "Compare every run of `x` with every run of `y`: `x[:, None] > y` is a table of all pairs.",
-    "A tie is half a win: add half of the mean of `x[:, None] == y`.",
-)
+@exercise("12.2")
 def better(answer):
     rng, sizes = np.random.default_rng(0), ((5, 5), (1, 1), (10, 3), (4, 9), (3, 3))
     cases = [[rng.integers(0, 4, size) / 4 for size in both] for both in sizes]
@@ -53,11 +44,7 @@ NOT_INPUTS = {"recipe": "what is compared", "success": "a result", "processor se
 """Rows of the report in 12.3."""
 
 
-@exercise(
-    "12.3",
-    "Look at the rows in which A and B differ. Is it what is compared, a result, or an input?",
-    "Three inputs are unequal: one involves luck, one is a choice, one depends on how far a team gets.",
-)
+@exercise("12.3")
 def not_equal(named):
     named = names(named, (*UNEQUAL, *EQUAL, *NOT_INPUTS))
     for name in named - UNEQUAL:
@@ -65,12 +52,7 @@ def not_equal(named):
     need(named == UNEQUAL, f"{3 - len(named)} more inputs are unequal")
 
 
-@exercise(
-    "12.4",
-    "Start from the study above. Use `n_agents` 4, the arms `dr_mas` and `dr_mas_mean`, and a `budget` in tokens.",
-    'A sweep replaces the one `lr` of the team: `"sweep": {"lr": [...], "seeds": [...]}`, with other seeds.',
-    "An interval needs five seeds. The sweep needs three rates or more, with two seeds or more.",
-)
+@exercise("12.4")
 def design_of_a_study(study):
     design = Design.of(study, Place(Path("study")))
     swept, [task] = design.sweeps(), design.tasks

@@ -13,11 +13,7 @@ def _named(defect, right):
     need(defect == right, f"{defect!r} is not the defect; choose from {', '.join(map(repr, KNOWN))}")
 
 
-@exercise(
-    "13.1",
-    "Which column of `stats` compares sampler and trainer on the same tokens?",
-    "`run.stats.groupby('step')['mismatch'].max()` is close to 0 if sampler and trainer have equal weights.",
-)
+@exercise("13.1")
 def stale(run: NotebookData, defect, step):
     _named(defect, "stale weights")
     apart = run.stats.groupby("step")["mismatch"].max()
@@ -25,11 +21,7 @@ def stale(run: NotebookData, defect, step):
     return f"a ratio that should be 1 is off by {apart.max():.1f}"
 
 
-@exercise(
-    "13.2",
-    "An advantage compares rows. Which rows have no other row to be compared with?",
-    "`run.turns.groupby('group')['group'].transform('size')` is 1 for a lone row. What is its advantage?",
-)
+@exercise("13.2")
 def lone(run: NotebookData, defect, row):
     _named(defect, "lone row")
     one = run.turns.iloc[row]
@@ -39,11 +31,7 @@ def lone(run: NotebookData, defect, row):
     return f"this lone row has an advantage of {one['advantage']:.2f}"
 
 
-@exercise(
-    "13.3",
-    "In this training the best of eight candidates moved the state. Who chooses when the team plays alone?",
-    "`lab.evaluate(run.env, run.team, run.env.tasks(64, 'test', seed=1), k=2)['success'].mean()`",
-)
+@exercise("13.3")
 def best_of(run: NotebookData, defect, success):
     from mas_lab.train.evaluate import evaluate
 
@@ -54,11 +42,7 @@ def best_of(run: NotebookData, defect, success):
     return f"{alone:.2f}, but {run.curve['success'].iloc[-1]:.2f} was reported"
 
 
-@exercise(
-    "13.4",
-    "How many tokens does a completion have? How many should it have?",
-    "Nothing is sampled after the end-of-sequence token (1). What follows the first 1 of `completion_ids`?",
-)
+@exercise("13.4")
 def padding(run: NotebookData, defect, row, tokens):
     _named(defect, "padding")
     behind = _behind_the_end(run.turns["completion_ids"].iloc[row])
@@ -66,11 +50,7 @@ def padding(run: NotebookData, defect, row, tokens):
     close(tokens, behind, f"{place_of(run.turns, row)}: tokens after its end", tolerance=1e-9)
 
 
-@exercise(
-    "13.5",
-    "Take one group, and read its prompts.",
-    "`run.turns.groupby('group')['agent'].nunique()` should be 1 under this recipe.",
-)
+@exercise("13.5")
 def mixed_up(run: NotebookData, defect, first, second):
     _named(defect, "group key")
     one, other = run.turns.iloc[first], run.turns.iloc[second]
@@ -81,13 +61,7 @@ def mixed_up(run: NotebookData, defect, first, second):
     return f"{one['agent']} on task {one['task']} was compared with {other['agent']} on task {other['task']}"
 
 
-@exercise(
-    "13.6",
-    "Write one test per defect. Each is a line of pandas that you have used above.",
-    "Look for tokens after the first 1 in `completion_ids`, `mismatch` above 1e-3, lone rows whose advantage is not 0, "
-    "and groups of more than one (task, agent).",
-    "Test for padding first, because it also makes `mismatch` large.",
-)
+@exercise("13.6")
 def guard(answer, runs: NotebookData):
     for name, run in runs.items():
         verdict, ours = result_of(answer, run.turns, run.stats), found(run.turns, run.stats)

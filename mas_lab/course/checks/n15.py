@@ -13,30 +13,18 @@ def _players(count: int, seed: int) -> list[list[float]]:
     return [[0.0, 0.0, 1.0], *drawn.round(3).tolist()]
 
 
-@exercise(
-    "15.1",
-    "Rock wins against scissors and loses against paper: p[0] * (q[2] - q[1]). There are two more such terms.",
-    "p[0] * (q[2] - q[1]) + p[1] * (q[0] - q[2]) + p[2] * (q[1] - q[0])",
-)
+@exercise("15.1")
 def winnings(answer):
     players = _players(6, 151)
     agrees(answer, games.winnings, [(p, q) for p in players for q in players])
 
 
-@exercise(
-    "15.2",
-    "What does pure paper win against p? It beats the rocks and loses to the scissors: p[0] - p[2].",
-    "The largest of p[2] - p[1], p[0] - p[2] and p[1] - p[0].",
-)
+@exercise("15.2")
 def exploitability(answer):
     agrees(answer, games.exploitability, [(p,) for p in _players(12, 152)])
 
 
-@exercise(
-    "15.3",
-    "First average the shares of all past players: `np.mean(past, axis=0)`.",
-    "Against the average, rock wins scissors - paper, paper wins rock - scissors, scissors win paper - rock.",
-)
+@exercise("15.3")
 def answer_to(answer):
     for number in range(12):
         past = _players(number + 2, 300 + number)  # in four, what beats the commonest throw does not win most
