@@ -6,7 +6,7 @@ A design is plain data, besides parts that a notebook defines: an env, a credit,
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -23,7 +23,6 @@ OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 """Keys that may be set for all cells, for a task, or for an arm. The later overrides the earlier."""
 OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
-SCORES = ("success", "return")
 SCORE_EVERY, UNSCORED = 0.25, 10**9
 """Default of `score_every`, which draws a curve, and the value in the digests of cells, since scores along the way
 change no training and no final score."""
@@ -70,7 +69,7 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        config = _scored(_without_quiz(self.config), SCORE_EVERY)
+        config = {key: value for key, value in _scored(self.config, SCORE_EVERY).items() if key != "quiz"}
         return Config.of(config, Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
@@ -92,19 +91,10 @@ def describe_with_source(part: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Learning rates to try, with other seeds than the comparison, since the best of several is partly luck."""
-
-    lr: tuple[float, ...]
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Design:
     """Arms on tasks over seeds; `Design.of` reads it from data, `Design.read` from a YAML file."""
 
     name: str
-    options: Mapping[str, Any]
     tasks: Mapping[str, Mapping[str, Any]]
     arms: Mapping[str, Mapping[str, Any]]
     place: Place
@@ -125,61 +115,56 @@ class Design:
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
-
-        def section(part: str, found: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-            of = place.to(part)
-            return {str(key): of.to(str(key)).mapping(one or {}, known) for key, one in of.mapping(found).items()}
-
-        arms = section("arms", data["arms"], OPTIONS)
-        tasks = section("tasks", data.get("tasks") or {alone: {}}, OF_TASK)
-        options = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
-        design = cls(str(data["name"]), options, tasks, arms, place, data)
+        parts = {"tasks": data.get("tasks") or {alone: {}}, "arms": data["arms"]}
+        known = {"tasks": OF_TASK, "arms": OPTIONS}
+        tasks, arms = (
+            {str(key): place.to(part).to(str(key)).mapping(one or {}, known[part])
+             for key, one in place.to(part).mapping(found).items()} for part, found in parts.items()
+        )  # fmt: skip
+        design = cls(str(data["name"]), tasks, arms, place, data)
         if sure:
-            design._check()
+            for task in design.tasks:
+                design._check(task)
         return design
 
     @property
     def score(self) -> str:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
-        return self.options.get("score", "success")
+        return self.data.get("score", "success")
 
     def arms_of(self, task: str) -> list[str]:
         return list(self.tasks[task].get("arms") or self.arms)
 
     def seeds_of(self, task: str) -> tuple[int, ...]:
-        return _seeds(self._place(task), self.tasks[task].get("seeds", self.options["seeds"]))
-
-    def sweep_of(self, task: str) -> Sweep | None:
-        """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
-        sweep = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.options.get("sweep"))
-        if sweep is None:
-            return None
-        place = self._place(task).to("sweep")
-        sweep = place.mapping(sweep, ("lr", "seeds"), needed=("lr", "seeds"))
-        return Sweep(tuple(dict.fromkeys(map(float, sweep["lr"]))), _seeds(place, sweep["seeds"]))
+        return _seeds(self._place(task), self.tasks[task].get("seeds", self.data["seeds"]))
 
     def sweeps(self) -> list[Cell]:
         """Return the cells from which learning rates are chosen."""
         return [
             self._cell(task, arm, seed, "sweep", lr)
             for task in self.tasks
-            if (sweep := self.sweep_of(task))
+            if (sweep := self._sweep(task))
             for arm in self.arms_of(task)
-            for lr in sweep.lr
-            for seed in sweep.seeds
+            for lr in dict.fromkeys(map(float, sweep["lr"]))
+            for seed in _seeds(self._place(task).to("sweep"), sweep["seeds"])
         ]
+
+    def _sweep(self, task: str) -> dict[str, Any] | None:
+        """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
+        sweep = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.data.get("sweep"))
+        return sweep and self._place(task).to("sweep").mapping(sweep, ("lr", "seeds"), needed=("lr", "seeds"))
 
     def comparisons(self, rates: Mapping[tuple[str, str], float]) -> list[Cell]:
         """Return the compared cells, earlier seeds first; `rates` maps each swept (task, arm) to its best rate."""
         cells = []
         for task in self.tasks:
-            tuned = self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
-            for seed in self.seeds_of(task):
-                cells += [
-                    self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
-                    for arm in self.arms_of(task)
-                    if tuned is None or (tuned, arm) in rates
-                ]
+            tuned = self.tasks[task].get("rates") or (task if self._sweep(task) else None)
+            cells += [
+                self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
+                for seed in self.seeds_of(task)
+                for arm in self.arms_of(task)
+                if tuned is None or (tuned, arm) in rates
+            ]
         return cells
 
     def budget_of(self, task: str) -> Mapping[str, int]:
@@ -189,72 +174,56 @@ class Design:
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
         options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
-        names = dict.fromkeys(name for one in options.values() for name in one)
-        differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names if name != "recipe.name"}
-        return {name: by_arm for name, by_arm in differ.items() if len({repr(value) for value in by_arm.values()}) > 1}
+        names = dict.fromkeys(name for one in options.values() for name in one if name != "recipe.name")
+        differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names}
+        return {name: by_arm for name, by_arm in differ.items() if len(set(map(repr, by_arm.values()))) > 1}
 
     def options_of(self, task: str, arm: str) -> dict[str, Any]:
         """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
         options: dict[str, Any] = {"settings": {}}
-        for one in (self.options, self.tasks[task], self.arms[arm]):
+        for one in (self.data, self.tasks.get(task, {}), self.arms[arm]):
             options = _merged(options, {key: one[key] for key in OPTIONS if key in one})
         return options
+
+    def _resolved(self, task: str, arm: str) -> dict[str, Any]:
+        """Return these options without the quiz, and with every field of the recipe and the settings."""
+        options = self.options_of(task, arm)
+        options.pop("quiz", None)
+        made = Config.of(options, self.place.to(task).to(arm))
+        return options | {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
 
     def _place(self, task: str) -> Place:
         return self.place.to("tasks").to(task)
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.options_of(task, arm)
-        config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
-        config = config if phase == "compare" else _without_quiz(config)
-        return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
+        if phase == "sweep":
+            config.pop("quiz", None)
+        team = json.dumps(config["team"] | ({} if lr is None else {"lr": lr})).replace("{seed}", str(seed))
+        return Cell(task, arm, seed, lr, phase, config | {"team": json.loads(team), "seed": seed}, self.place.path)
 
-    def _training(self, task: str, arm: str) -> Config:
-        return Config.of(_without_quiz(self.options_of(task, arm)), self.place.to(task).to(arm))
-
-    def _resolved(self, task: str, arm: str) -> dict[str, Any]:
-        made = self._training(task, arm)
-        resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
-        return _without_quiz(self.options_of(task, arm)) | resolved
-
-    def _check(self) -> None:
-        """Raise ConfigError, with the place, if no study can be made of this design."""
-
-        if self.score not in SCORES:
-            raise ConfigError(f"{self.place.to('score')}: {self.score!r}; known are {', '.join(SCORES)}")
-        for task in self.tasks:
-            place, rates, sweep = self._place(task), self.tasks[task].get("rates"), self.sweep_of(task)
-            seeds = self.seeds_of(task)
-            for arm in self.arms_of(task):
-                if arm not in self.arms:
-                    raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
-                place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
-                self._training(task, arm)
-            if sweep and (both := set(seeds) & set(sweep.seeds)):
-                raise ConfigError(
-                    f"{place}: sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest "
-                    "with it would look better than it is; sweep over other seeds"
-                )
-            if rates is not None and not (rates in self.tasks and self.sweep_of(rates)):
-                raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
-            self._check_differences(task)
-
-    def _check_differences(self, task: str) -> None:
-        """Raise ConfigError if the arms differ in an option that `differ` does not name."""
-        allowed = self.options.get("differ")
-        for name, by_arm in self.differences(task).items() if allowed is not None else ():
-            if not any(name == one or name.startswith(f"{one}.") for one in allowed):
+    def _check(self, task: str) -> None:
+        """Raise ConfigError, with the place, if the task's cells give no trainings or no fair comparison."""
+        place, allowed, sweep = self._place(task), self.data.get("differ"), self._sweep(task)
+        seeds = set(self.seeds_of(task))
+        for arm in self.arms_of(task):
+            if arm not in self.arms:
+                raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
+            place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
+        if sweep and seeds & set(_seeds(place.to("sweep"), sweep["seeds"])):
+            raise ConfigError(f"{place}: sweep: it has a seed of the comparison, where the luckiest rate would look "
+                              "better than it is; sweep over other seeds")  # fmt: skip
+        for name, by_arm in self.differences(task).items():
+            if allowed is not None and not any(f"{name}.".startswith(f"{one}.") for one in allowed):
                 values = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
-                raise ConfigError(
-                    f"{self._place(task)}: its arms differ in {name} too ({values}), and 'differ' names "
-                    f"{', '.join(allowed)} alone; make it equal, or name it there"
-                )
+                raise ConfigError(f"{place}: its arms differ in {name} too ({values}), and 'differ' names "
+                                  f"{', '.join(allowed)} alone; make it equal, or name it there")  # fmt: skip
 
 
 def _seeds(place: Place, value: Any) -> tuple[int, ...]:
     """Return the seeds 0 to n - 1 for a number n, or the seeds of a list."""
-    seeds = tuple(range(value)) if isinstance(value, int) else tuple(value or ())
-    if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(one, int) and one >= 0 for one in seeds):
+    seeds = tuple(range(value)) if isinstance(value, int) else tuple(value)
+    if not seeds or len(set(seeds)) < len(seeds):
         raise ConfigError(f"{place}: seeds: {value!r}; give how many, or a list of different whole numbers from 0")
     return seeds
 
@@ -276,17 +245,6 @@ def _scored(config: Mapping[str, Any], every: float) -> Mapping[str, Any]:
     """Return a config whose `score_every` is `every`, unless it says when to score."""
     settings = config["settings"]
     return config if settings.get("score_at") else {**config, "settings": {"score_every": every} | settings}
-
-
-def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key != "quiz"}
-
-
-def _with_seed(value: Any, seed: int) -> Any:
-    """Replace `{seed}` in the config of a team, for example in the folder of its weights."""
-    if isinstance(value, Mapping):
-        return {key: _with_seed(inner, seed) for key, inner in value.items()}
-    return value.replace("{seed}", str(seed)) if isinstance(value, str) else value
 
 
 def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:

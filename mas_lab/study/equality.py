@@ -6,7 +6,7 @@ are what is compared.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from hashlib import sha256
 from typing import Any
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.runs.recorder import runs_on
 from mas_lab.runs.run import MACHINE
 from mas_lab.study.design import Design, describe_with_source, flat
 from mas_lab.train.settings import Settings
@@ -25,58 +24,45 @@ DEFAULT = "as the code has it"
 """The value of an option that the design of a study does not set."""
 SWEPT = "team.lr, the best of a sweep"
 BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal", "unknown"
-COLUMNS = ["env", "what", "state", "told"]
 AMOUNTS = ("step", "tokens", "episodes", "optimizer_steps")
+SENTENCES = {
+    (BETWEEN, False): "recipes differ in more than the recipe: {}. So a difference may have another cause.",
+    (WITHIN, False): "runs of one recipe differ in: {}.",
+    (BETWEEN, True): "within the budget the recipes spent different amounts: {}.",
+}
 MOST, LONG = 8, 60
 """The most differences in one sentence, and the most characters of a value."""
 
 
 def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of run.json by dotted names; what it does not record is absent."""
+    """Return the content of run.json by dotted names; what it does not record is absent.
+
+    The options of a team are given agent by agent, so that shared and separate weights can be compared.
+    """
     sections = {name: config[name] for name in SECTIONS if name in config and name != "team"}
     sections["settings"] = _without_machine(config.get("settings", {}))
-    found = dict(flat({name: value for name, value in sections.items() if value != {}}))
-    if isinstance(config.get("team"), Mapping):
-        found |= dict(_of_team(config["team"]))
-    begun = dict(flat(runs_on(config))) | found
-    for later in config.get("continued") or ():  # with other code, sources, versions or devices
-        for name, value in flat(runs_on(later)):
-            if value != begun.get(name):
-                found[name] = f"{found.get(name, begun.get(name, 'unknown'))}, from step {later['step']} on {value}"
-                begun[name] = value
-    return found
+    team, continued = config.get("team") or {}, config.get("continued")
+    if played := team.get("agents", {}):
+        agents = {agent: team["policies"][name] | {"sampling": team.get("sampling", {}).get(agent)}
+                  for agent, name in played.items()}  # fmt: skip
+        groups = [[agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())]
+        weights = "; ".join(" + ".join(group) for group in groups)
+        sections["team"] = {"weights": weights, "frozen": team.get("frozen", []), **agents}
+    if continued:
+        sections["continued"] = continued
+    return dict(flat({name: value for name, value in sections.items() if value != {}}))
 
 
-def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the options of a team agent by agent, so that shared and separate weights can be compared."""
-    played, policies = team.get("agents", {}), team.get("policies", {})
-    sharing = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
-    yield "team.weights", "; ".join(" + ".join(agents) for agents in sharing.values())
-    yield "team.frozen", team.get("frozen", [])
-    for agent, name in played.items():
-        yield from flat(policies.get(name, {}), f"team.{agent}")
-        yield from flat(team.get("sampling", {}).get(agent, {}), f"team.{agent}.sampling")
-
-
-def described_runs(design: Design | None, records: Iterable[Mapping[str, Any]]) -> dict[tuple, dict[str, Any]]:
-    """Return the description of each training from the study's design and record, by (task, arm, seed)."""
-    found = {}
-    for one in records:
-        options = {} if design is None else _of_design(design, one["task"], one["arm"], one["lr"])
-        made_with = {"code": one["code"], **dict(flat(one["versions"], "versions"))}
-        found[one["task"], one["arm"], one["seed"]] = made_with | options
-    return found
-
-
-def _of_design(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
-    options = design.options_of(task, arm)
+def of_cell(design: Design, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a study's training by dotted names, from the design and the record."""
+    options = design.options_of(record["task"], record["arm"])
     parts = {name: options[name] for name in ("env", "team", "budget") if options.get(name) is not None}
     parts["settings"] = _without_machine({one.name: DEFAULT for one in fields(Settings)} | options["settings"])
     found = dict(flat(json.loads(json.dumps(parts, default=describe_with_source))))
-    if lr is not None:
+    if record["lr"] is not None:
         found.pop("team.lr", None)
-        found[SWEPT] = lr
-    return found
+        found[SWEPT] = record["lr"]
+    return {"code": record["code"], **dict(flat(record["versions"], "versions")), **found}
 
 
 def _without_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,26 +88,23 @@ def equality(found: Sequence[Any], runs: pd.DataFrame, over: str, held_out: bool
         sections = {name.partition(".")[0] for name in names}
         names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
         names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *AMOUNTS))
-        recipes = [entry.recipe for entry in own]
         for name in names:
-            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in properties])))
-    return pd.DataFrame(rows, columns=COLUMNS)
+            values = pd.Series([one.get(name) for one in properties], [entry.recipe for entry in own], dtype=object)
+            rows.append((env, name, *_judged(values)))
+    return pd.DataFrame(rows, columns=["env", "what", "state", "told"])
 
 
-def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
-    """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
-    known = pd.Series(values, recipes, dtype=object).dropna()
+def _judged(values: pd.Series) -> tuple[str, str]:
+    """Return (state, told) of one property of runs, by recipe; `None` is what a run does not record."""
+    known = values.dropna()
     if missing := len(values) - len(known):
-        if name.startswith("spent."):
-            return UNKNOWN, "a curve does not count it"
-        others = f"; the others: {', '.join(known.unique())}" if len(known) else ""
+        others = f"; the others: {', '.join(map(str, known.unique()))}" if len(known) else ""
         return UNKNOWN, f"{missing} of {len(values)} runs do not say it{others}"
     by_recipe = known.groupby(level=0, sort=False).unique()
-    words = by_recipe.map(_words)
     if known.nunique() == 1:
-        return EQUAL, words.iloc[0]
+        return EQUAL, _words(known.unique())
     state = BETWEEN if by_recipe.map(frozenset).nunique() > 1 else WITHIN
-    return state, "; ".join(f"{recipe}: {one}" for recipe, one in words.items())
+    return state, "; ".join(f"{recipe}: {_words(own)}" for recipe, own in by_recipe.items())
 
 
 def _words(values: Sequence[Any]) -> str:
@@ -141,34 +124,19 @@ def _short(value: Any) -> str:
 def _properties(entry: Any, over: str, budget: float, held_out: bool) -> dict[str, Any]:
     """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
     curve = entry.held_out if held_out else entry.curve
-    used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in AMOUNTS
-             if kind in curve and kind != over}  # fmt: skip
-    texts = {name: _short(value) for name, value in entry.described.items()}
-    return {**texts, f"spent.{over}": round(budget), **used}
+    used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind])))
+            for kind in AMOUNTS if kind in curve}  # fmt: skip
+    return {name: _short(value) for name, value in entry.described.items()} | used | {f"spent.{over}": round(budget)}
 
 
 def not_equal(table: pd.DataFrame) -> list[str]:
     """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
     envs: dict[str, list[str]] = {}
-    for env, own in table.groupby("env", sort=False):
-        is_amount = own["what"].str.startswith("spent.")
-        for state, of_amounts, sentence in SENTENCES:
-            rows = own[(own["state"] == state) & (is_amount == of_amounts)]
-            names = [_named(row.what) if of_amounts else f"{row.what} ({row.told})" for row in rows.itertuples()]
-            if len(names) > MOST:
-                names[MOST:] = [f"and {len(names) - MOST} more"]
-            if names:
-                envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
+    is_amount = table["what"].str.startswith("spent.")
+    for (env, state, of_amounts), rows in table.groupby(["env", "state", is_amount.rename("amount")], sort=False):
+        if sentence := SENTENCES.get((state, of_amounts)):
+            names = [row.what.removeprefix("spent.").replace("_", " ") if of_amounts else f"{row.what} ({row.told})"
+                     for row in rows.itertuples()]  # fmt: skip
+            names[MOST:] = [f"and {len(names) - MOST} more"] if len(names) > MOST else []
+            envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
     return [f"{'; '.join(names)}: {sentence}" for sentence, names in envs.items()]
-
-
-SENTENCES = (
-    (BETWEEN, False, "recipes differ in more than the recipe: {}. So a difference may have another cause."),
-    (WITHIN, False, "runs of one recipe differ in: {}."),
-    (BETWEEN, True, "within the budget the recipes spent different amounts: {}."),
-)
-
-
-def _named(what: str) -> str:
-    names = {"spent.step": "steps", "spent.tokens": "sampled tokens"}
-    return names.get(what, what.removeprefix("spent.").replace("_", " "))

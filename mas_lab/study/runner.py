@@ -4,10 +4,9 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 (`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
-import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ import pandas as pd
 from mas_lab.display.progress import in_notebook
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import RECORDS, attempt, run_of
-from mas_lab.study.design import Cell, Design, describe_with_source
+from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Recorded, Results, budget_unit, is_record, run_row, ship
-from mas_lab.study.sources import handed_in, recorded
+from mas_lab.study.record import Record, Results, run_row, ship
+from mas_lab.study.sources import handed_in, other_code, recorded
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
 
@@ -99,18 +98,25 @@ class Study(Results):
     """
 
     def __init__(self, design: Design, folder: Path, sources: Sequence[str | Path] = ()):
-        self.design, self.folder, self.score = design, folder, design.score
-        self.held_equal = budget_unit(map(design.budget_of, design.tasks))
+        super().__init__(design)
+        self.folder, self.apart = folder, []
+        self._made: dict[str, Record] = {}
+        """Records by the digest of their cell."""
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
-        self._records, self.apart = recorded(folder, sources, design)
-        """Records by the digest of their cell; runs that do not count, with the reason."""
-        # The compared cells depend on the rates that the sweeps choose.
-        for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
-            found, strangers = handed_in(sources, cells(), design)
-            self._records |= {cell: record for cell, record in found.items()
-                              if cell not in self._records or cell in self.failed}  # fmt: skip
-        self.apart += strangers
+        self._take(recorded(folder, sources))
+        self._take(handed_in(sources, self.cells()))
+
+    def _take(self, found: Iterable[tuple[str, Record | str]]) -> None:
+        """Take records that count; those of trainings that failed count last."""
+        for name, record in found:
+            reason = (
+                record if isinstance(record, str) else other_code(record["code"], self.design.data.get("codes", ()))
+            )
+            if reason:
+                self.apart.append(f"{name}: {reason}")
+            elif self._made.get(record["cell"], {"error": True}).get("error"):
+                self._made[record["cell"]] = record
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells, and write the record of the study to its folder.
@@ -121,68 +127,37 @@ class Study(Results):
             workers: Number of processes at a time. Default: one per core.
             keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
         """
-        begun = False
         try:
             for cells_of_phase in (self.design.sweeps, self.cells):
                 missing = {cell.digest: cell for cell in cells_of_phase()
-                           if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
+                           if cell.digest not in self._made or cell.digest in self.failed}  # fmt: skip
                 jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
-                begun = begun or bool(jobs)
                 for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
-                    try:
-                        record, error = ended.result()
-                    except BrokenProcessPool:
-                        record, error = None, DIED
                     self._unbegun.pop(cell.digest, None)
-                    if record is None:
-                        self._unbegun[cell.digest] = error
+                    if failure := ended.exception():
+                        self._unbegun[cell.digest] = DIED if isinstance(failure, BrokenProcessPool) else str(failure)
                     else:
-                        self._records[cell.digest] = record
+                        self._made[cell.digest] = ended.result()
                     if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
-                        print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
+                        error = self.failed.get(cell.digest, "made")
+                        print(f"{done}/{len(jobs)}  {cell}: {error}", file=sys.stderr, flush=True)
         finally:
-            if self.records() and (begun or self._is_outdated()):
+            if (self.folder / RECORDS).is_dir() and self.records:
                 ship(self, self.folder, "lab.study")
-
-    def _is_outdated(self) -> bool:
-        """Return whether the folder has cells and a record of other ones, or of another design, or none after a kill.
-
-        A study without cells of its own, which were all made elsewhere, has no folder.
-        """
-        if not is_record(self.folder):
-            return (self.folder / RECORDS).is_dir()
-        shipped, design = Recorded(self.folder), json.dumps(self.design.data, default=describe_with_source)
-        ends = [[(one["cell"], one.get("error")) for one in records]
-                for records in (shipped.records, [record for _, record in self.records()])]  # fmt: skip
-        return ends[0] != ends[1] or shipped.provenance["design"] != json.loads(design)
 
     @property
     def failed(self) -> dict[str, str]:
         """Return the error of each training that failed, by the digest of its cell."""
-        errors = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
+        errors = {digest: record["error"] for digest, record in self._made.items() if record.get("error")}
         return errors | self._unbegun
 
     def cells(self) -> list[Cell]:
         """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
         return [*self.design.sweeps(), *self.design.comparisons(chosen(self.rates))]
 
-    def records(self, phase: str | None = None) -> list[tuple[Cell, Record]]:
-        """Return each cell that has a record, with that record.
-
-        Args:
-            phase: "sweep" or "compare". Default: both.
-
-        Returns:
-            Pairs (cell, record).
-        """
-        return [(cell, self._records[cell.digest] | cell.called) for cell in self.cells()
-                if cell.digest in self._records and phase in (None, cell.phase)]  # fmt: skip
-
-    def _compared(self) -> list[Record]:
-        return [record for _, record in self.records("compare")]
-
-    def _readable_design(self) -> Design:
-        return self.design
+    @property
+    def records(self) -> list[Record]:
+        return [self._made[cell.digest] | cell.called for cell in self.cells() if cell.digest in self._made]
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -193,7 +168,7 @@ class Study(Results):
         found, sweeps = [], self.design.sweeps()
         for task in dict.fromkeys(cell.task for cell in sweeps):
             cells = [cell for cell in sweeps if cell.task == task]
-            if all(cell.digest in self._records for cell in cells):
+            if all(cell.digest in self._made for cell in cells):
                 tried = pd.DataFrame([self._row(cell) for cell in cells])
                 found.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
@@ -208,7 +183,7 @@ class Study(Results):
         return pd.DataFrame([self._row(cell) for cell in self.cells()])
 
     def _row(self, cell: Cell) -> dict[str, Any]:
-        record = self._records.get(cell.digest)
+        record = self._made.get(cell.digest)
         state = "failed" if cell.digest in self.failed else "made" if record else "missing"
         row = run_row(record | cell.called, self.score) if record else cell.called
         return row | {"state": state, "run": str(run_of(self.folder, cell))}
