@@ -35,10 +35,6 @@ def run_of(folder: Path, cell: Cell) -> Path:
     return folder / "runs" / f"{cell.name}-{code()[:6]}"
 
 
-def record_path(folder: Path, cell: Cell) -> Path:
-    return folder / RECORDS / f"{run_of(folder, cell).name}.json"
-
-
 def attempt(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     """Train the cell if it has no record, and return its record; runs in another process.
 
@@ -48,21 +44,22 @@ def attempt(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
     that could not begin, for example because a model is missing, or whose run could not be kept or continued, raises
     RuntimeError. It shows nothing about its arm. A cell that another process has made meanwhile is not made again.
     """
-    path = record_path(folder, cell)
+    run = run_of(folder, cell)
+    path = folder / RECORDS / f"{run.name}.json"
     if path.is_file() and not (there := read_json(path)).get("error"):
         return there
     try:
         record = play(cell, folder)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-        if isinstance(failure, RunError) or not (run_of(folder, cell) / "run.json").is_file():
+        if isinstance(failure, RunError) or not (run / "run.json").is_file():
             raise RuntimeError(error) from None  # any other class may not reach the other process
         nothing = dict.fromkeys(("steps", *KINDS, "seconds")) | {"curve": [], "agents": [], "error": error}
         record = {"cell": cell.digest, **cell.called, "code": code(), "versions": versions(), **nothing}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
     if keep != "all" and not record.get("error"):
-        shutil.rmtree(run_of(folder, cell) / CHECKPOINTS if keep == "tables" else run_of(folder, cell))
+        shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
 
 

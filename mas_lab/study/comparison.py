@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.study import intervals
-from mas_lab.study.budget import DECIMALS, METRICS, NEAR
+from mas_lab.study.budget import DECIMALS, NEAR
 from mas_lab.study.entries import Entry
 
 FEW = 5
@@ -33,35 +33,28 @@ def _common_seeds(own: pd.DataFrame) -> set[int]:
 
 
 def compared(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe: `runs`, `seeds`, the IQM of `start`, and that of each metric with its interval.
+    """Return a row per env and recipe: `runs`, `seeds`, and the IQM of `start` and `final`.
 
-    The 95 % interval is in `<metric>_low` and `<metric>_high`. It is NaN below `FEW` seeds. `middle` names the
+    The 95 % interval of `final` is in `final_low` and `final_high`. It is NaN below `FEW` seeds. `middle` names the
     statistic: "IQM", or "mean" below four runs, since the IQM then drops nothing.
     """
-    return pd.DataFrame(
-        {"env": env, "recipe": recipe, "runs": len(own), "seeds": own["seed"].nunique(),
-         "start": float(intervals.iqm(own["start"])), **_measured(own, own["seed"].nunique(), seed)}
-        for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False)
-    )  # fmt: skip
+    rows = []
+    for (env, recipe), own in runs.groupby(["env", "recipe"], sort=False):
+        counts = {"runs": len(own), "seeds": own["seed"].nunique(), "start": float(intervals.iqm(own["start"]))}
+        rows.append({"env": env, "recipe": recipe, **counts, **_middle(own["final"], counts["seeds"] >= FEW, seed)})
+    return pd.DataFrame(rows)
 
 
-def _measured(own: pd.DataFrame, seeds: int, seed: int) -> dict[str, Any]:
-    """Return `middle`, and the IQM of each metric with its bootstrap interval."""
-    row: dict[str, Any] = {"middle": "IQM" if len(own) >= 4 else "mean"}
-    for metric in METRICS:
-        ends = intervals.bootstrap_interval([own[metric]], seed=seed) if seeds >= FEW else NOTHING
-        row |= _with_ends(metric, float(intervals.iqm(own[metric])), ends)
-    return row
-
-
-def _with_ends(metric: str, value: float, ends: tuple[float, float]) -> dict[str, float]:
-    return {metric: value, f"{metric}_low": ends[0], f"{metric}_high": ends[1]}
+def _middle(final: pd.Series, known: bool, seed: int) -> dict[str, Any]:
+    ends = intervals.bootstrap_interval([final], seed=seed) if known else NOTHING
+    name = "IQM" if len(final) >= 4 else "mean"
+    return {"middle": name, "final": float(intervals.iqm(final)), "final_low": ends[0], "final_high": ends[1]}
 
 
 def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe beside `baseline`, with its probability of improvement over it.
+    """Return a row per env and recipe beside `baseline`, with its probability of improvement over it, `final`.
 
-    Each metric has a 95 % interval, which is NaN if either recipe has fewer than `FEW` seeds.
+    The 95 % interval is NaN if either recipe has fewer than `FEW` seeds.
     """
     rows = []
     for env, own in runs.groupby("env", sort=False):
@@ -69,13 +62,11 @@ def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFra
         for recipe in recipes[recipes != baseline] if baseline in recipes else ():
             both = on_common_seeds(own[own["recipe"].isin([recipe, baseline])])
             of, base = (both[both["recipe"] == name] for name in (recipe, baseline))
-            seeds = min(of["seed"].nunique(), base["seed"].nunique())
+            x, y, seeds = [of["final"]], [base["final"]], min(of["seed"].nunique(), base["seed"].nunique())
+            low, high = intervals.improvement_interval(x, y, seed=seed) if seeds >= FEW else NOTHING
             row = {"env": env, "recipe": recipe, "runs": len(of), "seeds": seeds}
-            for metric in METRICS:
-                x, y = [of[metric]], [base[metric]]
-                ends = intervals.improvement_interval(x, y, seed=seed) if seeds >= FEW else NOTHING
-                row |= _with_ends(metric, intervals.probability_of_improvement(x, y), ends)
-            rows.append(row)
+            share = intervals.probability_of_improvement(x, y)
+            rows.append(row | {"final": share, "final_low": low, "final_high": high})
     return pd.DataFrame(rows)
 
 
@@ -98,42 +89,36 @@ def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
-    """Return a row per env, recipe and seed that was also run under `baseline`: the differences of the scores.
+    """Return a row per env, recipe and seed that was also run under `baseline`: the difference of the final scores.
 
     Runs of one seed share tasks and first weights. They are averaged first, so that a seed is one pair.
     """
-    by_seed = runs.groupby(["env", "recipe", "seed"], sort=False)[list(METRICS)].mean()
-    by_seed = by_seed.round(DECIMALS).reset_index()
-    base = by_seed[by_seed["recipe"] == baseline].drop(columns="recipe")
-    both = by_seed[by_seed["recipe"] != baseline].merge(base, on=["env", "seed"], suffixes=("", "_base"))
-    differences = {metric: both[metric] - both[f"{metric}_base"] for metric in METRICS}
-    return both[["env", "recipe", "seed"]].assign(**differences)
+    finals = runs.groupby(["env", "recipe", "seed"], sort=False)["final"].mean().round(DECIMALS).reset_index()
+    base = finals[finals["recipe"] == baseline].drop(columns="recipe")
+    both = finals[finals["recipe"] != baseline].merge(base, on=["env", "seed"], suffixes=("", "_base"))
+    return both.assign(final=both["final"] - both["final_base"]).drop(columns="final_base")
 
 
 def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """Return a row per env and recipe: the middle of its paired differences, and how certain it is.
 
-    From `ENOUGH` pairs on, `final` and `area` are interquartile means with 95 % bootstrap intervals over pairs. Below,
-    they are means, and from `FEW` pairs on they have the interval of a paired t test.
+    From `ENOUGH` pairs on, `final` is an interquartile mean with a 95 % bootstrap interval over pairs. Below, it is a
+    mean, and from `FEW` pairs on it has the interval of a paired t test.
 
     `higher` and `lower` count the pairs whose final score is above or below the baseline's. `won` is `higher` as a
-    share of both, and `won_low`, `won_high` are its exact 95 % interval. `p` is the p-value of a paired t test on the
-    final scores. `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW`
-    pairs.
+    share of both, and `won_low`, `won_high` are its exact 95 % interval. `p` is the p-value of a paired t test.
+    `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW` pairs.
     """
     rows = []
     for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
-        higher, lower, known = int((own["final"] > 0).sum()), int((own["final"] < 0).sum()), len(own) >= FEW
+        final, known = own["final"], len(own) >= FEW
+        higher, lower = int((final > 0).sum()), int((final < 0).sum())
         won, *ends = intervals.share_won(higher, lower)
-        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower}
-        row |= _with_ends("won", won, ends if known else NOTHING)
-        if len(own) >= ENOUGH:
-            row |= _measured(own, len(own), seed)
-        else:
-            row["middle"] = "mean"
-            for metric in METRICS:
-                row |= _with_ends(metric, own[metric].mean(), intervals.t_test(own[metric])[1:] if known else NOTHING)
-        rows.append(row | {"p": intervals.t_test(own["final"])[0] if known else np.nan})
+        p, low, high = intervals.t_test(final) if known else (np.nan, *NOTHING)
+        row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower, "won": won}
+        row |= dict(zip(("won_low", "won_high"), ends if known else NOTHING, strict=True))
+        row |= {"middle": "mean", "final": final.mean(), "final_low": low, "final_high": high, "p": p}
+        rows.append(row | (_middle(final, known, seed) if len(own) >= ENOUGH else {}))
     return pd.DataFrame(rows).assign(p_holm=intervals.holm([row["p"] for row in rows]))
 
 
@@ -161,10 +146,6 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
         unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
         if unpaired:
             notes.append(f"{where}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
-    for (_, recipe, seed), own in runs.groupby(["env", "recipe", "seed"], sort=False):
-        if len(own) > 1:
-            notes.append(f"Seed {seed} of {recipe} has {len(own)} runs ({', '.join(own['file'])}). Each is a dot, but "
-                         "they share their tasks and count as one pair.")  # fmt: skip
     return notes + _undecided(pairs, baseline) + [
         f"{entry.file} was forked from {entry.forked['from']} and shares its first {entry.forked['step']} steps. "
         "The two are not independent, whatever an interval says." for entry in found if entry.forked
@@ -175,13 +156,10 @@ def _undecided(pairs: pd.DataFrame, baseline: str) -> list[str]:
     """Return a sentence per recipe whose seeds do not separate it from the baseline."""
     notes = []
     for row in compared_pairs(pairs).itertuples():
-        where, both = row.env or "Here", f"{row.recipe} and {baseline}"
+        both = f"{row.recipe} and {baseline}"
         if row.higher == row.lower == 0:
-            notes.append(f"{where}: the final scores of {both} are equal in every seed ({row.pairs}).")
-        elif row.pairs < FEW:
-            notes.append(f"{where}: {both} have {row.pairs} common seeds, too few for an interval: {row.higher} higher "
-                         f"and {row.lower} lower. Chance gives equal signs once in {2 ** (row.pairs - 1)} times."
-                         )  # fmt: skip
+            notes.append(f"{row.env or 'Here'}: the final scores of {both} are equal in every seed ({row.pairs}).")
         elif row.final_low <= 0 <= row.final_high:
-            notes.append(f"{where}: these {row.pairs} seeds show no difference between the final scores of {both}.")
+            notes.append(f"{row.env or 'Here'}: these {row.pairs} seeds show no difference between the final scores of "
+                         f"{both}.")  # fmt: skip
     return notes

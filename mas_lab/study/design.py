@@ -6,7 +6,7 @@ A design is plain data, besides parts that a notebook defines: an env, a credit,
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -69,8 +69,7 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        config = {key: value for key, value in _scored(self.config, SCORE_EVERY).items() if key != "quiz"}
-        return Config.of(config, Place(self.path, (self.task, self.arm)))
+        return Config.of(_without_quiz(_scored(self.config, SCORE_EVERY)), Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
@@ -96,6 +95,7 @@ class Design:
 
     name: str
     tasks: Mapping[str, Mapping[str, Any]]
+    """The options of each task, with its `arms`, `seeds` and `sweep`, or the design's."""
     arms: Mapping[str, Mapping[str, Any]]
     place: Place
     data: Mapping[str, Any]
@@ -115,16 +115,12 @@ class Design:
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
-        parts = {"tasks": data.get("tasks") or {alone: {}}, "arms": data["arms"]}
-        known = {"tasks": OF_TASK, "arms": OPTIONS}
-        tasks, arms = (
-            {str(key): place.to(part).to(str(key)).mapping(one or {}, known[part])
-             for key, one in place.to(part).mapping(found).items()} for part, found in parts.items()
-        )  # fmt: skip
-        design = cls(str(data["name"]), tasks, arms, place, data)
-        if sure:
-            for task in design.tasks:
-                design._check(task)
+        arms = _parts(place.to("arms"), data["arms"], OPTIONS)
+        tasks = _parts(place.to("tasks"), data.get("tasks") or {alone: {}}, OF_TASK)
+        usual = {"arms": list(arms), "seeds": data["seeds"], "sweep": data.get("sweep")}
+        design = cls(str(data["name"]), {task: usual | own for task, own in tasks.items()}, arms, place, data)
+        for task in design.tasks if sure else ():
+            design._check(task)
         return design
 
     @property
@@ -132,48 +128,38 @@ class Design:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
         return self.data.get("score", "success")
 
-    def arms_of(self, task: str) -> list[str]:
-        return list(self.tasks[task].get("arms") or self.arms)
-
-    def seeds_of(self, task: str) -> tuple[int, ...]:
-        return _seeds(self._place(task), self.tasks[task].get("seeds", self.data["seeds"]))
+    def seeds_of(self, task: str) -> list[int]:
+        return _seeds(self.tasks[task]["seeds"])
 
     def sweeps(self) -> list[Cell]:
         """Return the cells from which learning rates are chosen."""
         return [
             self._cell(task, arm, seed, "sweep", lr)
-            for task in self.tasks
-            if (sweep := self._sweep(task))
-            for arm in self.arms_of(task)
-            for lr in dict.fromkeys(map(float, sweep["lr"]))
-            for seed in _seeds(self._place(task).to("sweep"), sweep["seeds"])
-        ]
-
-    def _sweep(self, task: str) -> dict[str, Any] | None:
-        """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
-        sweep = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.data.get("sweep"))
-        return sweep and self._place(task).to("sweep").mapping(sweep, ("lr", "seeds"), needed=("lr", "seeds"))
+            for task, own in self.tasks.items() if self._rates_of(task) == task
+            for arm in own["arms"] for lr in dict.fromkeys(map(float, own["sweep"]["lr"]))
+            for seed in _seeds(own["sweep"]["seeds"])
+        ]  # fmt: skip
 
     def comparisons(self, rates: Mapping[tuple[str, str], float]) -> list[Cell]:
         """Return the compared cells, earlier seeds first; `rates` maps each swept (task, arm) to its best rate."""
-        cells = []
-        for task in self.tasks:
-            tuned = self.tasks[task].get("rates") or (task if self._sweep(task) else None)
-            cells += [
-                self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
-                for seed in self.seeds_of(task)
-                for arm in self.arms_of(task)
-                if tuned is None or (tuned, arm) in rates
-            ]
-        return cells
+        return [
+            self._cell(task, arm, seed, "compare", rates.get((swept, arm)))
+            for task, own in self.tasks.items() for swept in [self._rates_of(task)]
+            for seed in self.seeds_of(task) for arm in own["arms"] if swept is None or (swept, arm) in rates
+        ]  # fmt: skip
+
+    def _rates_of(self, task: str) -> str | None:
+        """Return the task whose sweep gives a task its learning rates; `None` if nothing is swept."""
+        own = self.tasks[task]
+        return own.get("rates") or (task if own["sweep"] else None)
 
     def budget_of(self, task: str) -> Mapping[str, int]:
         """Return the budget of every arm on a task."""
-        return self.options_of(task, self.arms_of(task)[0])["budget"]
+        return self.options_of(task, self.tasks[task]["arms"][0])["budget"]
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
-        options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
+        options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.tasks[task]["arms"]}
         names = dict.fromkeys(name for one in options.values() for name in one if name != "recipe.name")
         differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names}
         return {name: by_arm for name, by_arm in differ.items() if len(set(map(repr, by_arm.values()))) > 1}
@@ -187,30 +173,24 @@ class Design:
 
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
         """Return these options without the quiz, and with every field of the recipe and the settings."""
-        options = self.options_of(task, arm)
-        options.pop("quiz", None)
+        options = _without_quiz(self.options_of(task, arm))
         made = Config.of(options, self.place.to(task).to(arm))
         return options | {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
 
-    def _place(self, task: str) -> Place:
-        return self.place.to("tasks").to(task)
-
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.options_of(task, arm)
-        if phase == "sweep":
-            config.pop("quiz", None)
         team = json.dumps(config["team"] | ({} if lr is None else {"lr": lr})).replace("{seed}", str(seed))
-        return Cell(task, arm, seed, lr, phase, config | {"team": json.loads(team), "seed": seed}, self.place.path)
+        config |= {"team": json.loads(team), "seed": seed}
+        return Cell(task, arm, seed, lr, phase, _without_quiz(config) if phase == "sweep" else config, self.place.path)
 
     def _check(self, task: str) -> None:
         """Raise ConfigError, with the place, if the task's cells give no trainings or no fair comparison."""
-        place, allowed, sweep = self._place(task), self.data.get("differ"), self._sweep(task)
-        seeds = set(self.seeds_of(task))
-        for arm in self.arms_of(task):
+        place, own, allowed = self.place.to("tasks").to(task), self.tasks[task], self.data.get("differ")
+        for arm in own["arms"]:
             if arm not in self.arms:
                 raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
             place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
-        if sweep and seeds & set(_seeds(place.to("sweep"), sweep["seeds"])):
+        if own["sweep"] and set(self.seeds_of(task)) & set(_seeds(own["sweep"]["seeds"])):
             raise ConfigError(f"{place}: sweep: it has a seed of the comparison, where the luckiest rate would look "
                               "better than it is; sweep over other seeds")  # fmt: skip
         for name, by_arm in self.differences(task).items():
@@ -220,12 +200,18 @@ class Design:
                                   f"{', '.join(allowed)} alone; make it equal, or name it there")  # fmt: skip
 
 
-def _seeds(place: Place, value: Any) -> tuple[int, ...]:
+def _parts(place: Place, data: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options of each arm or task, which are of `known` names."""
+    return {str(key): place.to(str(key)).mapping(one or {}, known) for key, one in place.mapping(data).items()}
+
+
+def _seeds(value: Any) -> list[int]:
     """Return the seeds 0 to n - 1 for a number n, or the seeds of a list."""
-    seeds = tuple(range(value)) if isinstance(value, int) else tuple(value)
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"{place}: seeds: {value!r}; give how many, or a list of different whole numbers from 0")
-    return seeds
+    return list(dict.fromkeys(range(value) if isinstance(value, int) else value))
+
+
+def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "quiz"}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,10 +220,10 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     for key, value in above.items():
         old = merged.get(key)
         if key in ("env", "recipe", "quiz"):
-            old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
-        are_mappings = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
-        of_one_name = are_mappings and value.get("name", old.get("name")) == old.get("name")
-        merged[key] = _merged(old, value) if of_one_name else value
+            old, value = ({"name": one} if isinstance(one, str) else one for one in (old, value))
+        joins = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
+        joins = joins and value.get("name", old.get("name")) == old.get("name")
+        merged[key] = _merged(old, value) if joins else value
     return merged
 
 

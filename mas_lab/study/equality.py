@@ -11,7 +11,6 @@ from dataclasses import fields
 from hashlib import sha256
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mas_lab.runs.run import MACHINE
@@ -24,11 +23,9 @@ DEFAULT = "as the code has it"
 """The value of an option that the design of a study does not set."""
 SWEPT = "team.lr, the best of a sweep"
 BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal", "unknown"
-AMOUNTS = ("step", "tokens", "episodes", "optimizer_steps")
 SENTENCES = {
-    (BETWEEN, False): "recipes differ in more than the recipe: {}. So a difference may have another cause.",
-    (WITHIN, False): "runs of one recipe differ in: {}.",
-    (BETWEEN, True): "within the budget the recipes spent different amounts: {}.",
+    BETWEEN: "recipes differ in more than the recipe: {}. So a difference may have another cause.",
+    WITHIN: "runs of one recipe differ in: {}.",
 }
 MOST, LONG = 8, 60
 """The most differences in one sentence, and the most characters of a value."""
@@ -39,17 +36,13 @@ def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
 
     The options of a team are given agent by agent, so that shared and separate weights can be compared.
     """
-    sections = {name: config[name] for name in SECTIONS if name in config and name != "team"}
+    sections = {name: config[name] for name in (*SECTIONS, "continued") if name in config}
     sections["settings"] = _without_machine(config.get("settings", {}))
-    team, continued = config.get("team") or {}, config.get("continued")
-    if played := team.get("agents", {}):
-        agents = {agent: team["policies"][name] | {"sampling": team.get("sampling", {}).get(agent)}
-                  for agent, name in played.items()}  # fmt: skip
-        groups = [[agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())]
-        weights = "; ".join(" + ".join(group) for group in groups)
-        sections["team"] = {"weights": weights, "frozen": team.get("frozen", []), **agents}
-    if continued:
-        sections["continued"] = continued
+    if team := config.get("team"):
+        sections["team"] = {"frozen": team["frozen"]} | {
+            agent: team["policies"][name] | {"weights": name, "sampling": team["sampling"][agent]}
+            for agent, name in team["agents"].items()
+        }
     return dict(flat({name: value for name, value in sections.items() if value != {}}))
 
 
@@ -69,49 +62,37 @@ def _without_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in MACHINE}
 
 
-def equality(found: Sequence[Any], runs: pd.DataFrame, over: str, held_out: bool) -> pd.DataFrame:
+def equality(found: Sequence[Any]) -> pd.DataFrame:
     """Return a row per env and property (`what`) of its runs, with its `state` and its values in words (`told`).
 
-    `state` is "between recipes" if recipes have different sets of values, and "within a recipe" if the sets are the
-    same but hold several values. It is "equal" if all runs have the same value, and "unknown" if a run does not record
-    it.
-
-    The amounts `spent` within the budget are properties too. These are `over`, which was given equally, and the other
-    counts in the curves. `found` are the entries (`entries.Entry`), and `runs` is their table of `run_scores`.
+    `found` are the entries (`entries.Entry`). `state` is "between recipes" if recipes have different sets of values,
+    and "within a recipe" if the sets are the same but hold several values. It is "equal" if all runs have the same
+    value, and "unknown" if a run does not record it.
     """
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
         own = [entry for entry in found if entry.env == env]
-        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
-        properties = [_properties(entry, over, budget, held_out) for entry in own]
         names = dict.fromkeys(name for entry in own for name in entry.described)
         sections = {name.partition(".")[0] for name in names}
-        names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
-        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *AMOUNTS))
-        for name in names:
-            values = pd.Series([one.get(name) for one in properties], [entry.recipe for entry in own], dtype=object)
-            rows.append((env, name, *_judged(values)))
+        for name in (*names, *(name for name in SECTIONS if name not in sections)):
+            said = {entry.recipe: [] for entry in own}
+            for entry in own:
+                said[entry.recipe].append(_short(entry.described[name]) if name in entry.described else None)
+            rows.append((env, name, *_judged(said)))
     return pd.DataFrame(rows, columns=["env", "what", "state", "told"])
 
 
-def _judged(values: pd.Series) -> tuple[str, str]:
-    """Return (state, told) of one property of runs, by recipe; `None` is what a run does not record."""
-    known = values.dropna()
-    if missing := len(values) - len(known):
-        others = f"; the others: {', '.join(map(str, known.unique()))}" if len(known) else ""
-        return UNKNOWN, f"{missing} of {len(values)} runs do not say it{others}"
-    by_recipe = known.groupby(level=0, sort=False).unique()
-    if known.nunique() == 1:
-        return EQUAL, _words(known.unique())
-    state = BETWEEN if by_recipe.map(frozenset).nunique() > 1 else WITHIN
-    return state, "; ".join(f"{recipe}: {_words(own)}" for recipe, own in by_recipe.items())
-
-
-def _words(values: Sequence[Any]) -> str:
-    """Return texts as alternatives, and numbers as a range."""
-    if isinstance(values[0], str):
-        return " or ".join(values)
-    return f"{values[0]:,}" if len(values) == 1 else f"{min(values):,} to {max(values):,}"
+def _judged(said: Mapping[str, Sequence[str | None]]) -> tuple[str, str]:
+    """Return (state, told) of one property of each recipe's runs; `None` is what a run does not record."""
+    every = [value for own in said.values() for value in own]
+    known = [value for value in dict.fromkeys(every) if value is not None]
+    if missing := every.count(None):
+        others = f"; the others: {', '.join(known)}" if known else ""
+        return UNKNOWN, f"{missing} of {len(every)} runs do not say it{others}"
+    if len(known) == 1:
+        return EQUAL, known[0]
+    state = BETWEEN if len(set(map(frozenset, said.values()))) > 1 else WITHIN
+    return state, "; ".join(f"{recipe}: {' or '.join(dict.fromkeys(own))}" for recipe, own in said.items())
 
 
 def _short(value: Any) -> str:
@@ -121,22 +102,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _properties(entry: Any, over: str, budget: float, held_out: bool) -> dict[str, Any]:
-    """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
-    curve = entry.held_out if held_out else entry.curve
-    used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind])))
-            for kind in AMOUNTS if kind in curve}  # fmt: skip
-    return {name: _short(value) for name, value in entry.described.items()} | used | {f"spent.{over}": round(budget)}
-
-
 def not_equal(table: pd.DataFrame) -> list[str]:
-    """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
+    """Return the differences as sentences."""
     envs: dict[str, list[str]] = {}
-    is_amount = table["what"].str.startswith("spent.")
-    for (env, state, of_amounts), rows in table.groupby(["env", "state", is_amount.rename("amount")], sort=False):
-        if sentence := SENTENCES.get((state, of_amounts)):
-            names = [row.what.removeprefix("spent.").replace("_", " ") if of_amounts else f"{row.what} ({row.told})"
-                     for row in rows.itertuples()]  # fmt: skip
-            names[MOST:] = [f"and {len(names) - MOST} more"] if len(names) > MOST else []
-            envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
+    for (env, state), rows in table[table["state"].isin(SENTENCES)].groupby(["env", "state"], sort=False):
+        names = [f"{row.what} ({row.told})" for row in rows.itertuples()]
+        names[MOST:] = [f"and {len(names) - MOST} more"] if len(names) > MOST else []
+        envs.setdefault(SENTENCES[state].format(", ".join(names)), []).append(str(env or "Here"))
     return [f"{'; '.join(names)}: {sentence}" for sentence, names in envs.items()]

@@ -19,7 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.runs.disk import atomic
 from mas_lab.study.design import Design, describe_with_source
 from mas_lab.train.budget import KINDS
 from mas_lab.train.config import Place
@@ -127,8 +126,7 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     texts = {name: table.to_csv(index=False, float_format=DIGITS) for name, table in tables.items() if len(table)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {**texts, PROVENANCE: json.dumps(about, indent=1, default=describe_with_source) + "\n"}.items():
-        with atomic(folder / name) as staged:
-            staged.write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 

@@ -6,7 +6,7 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,16 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.display.progress import in_notebook
+from mas_lab.runs.disk import read_json
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import RECORDS, attempt, run_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Results, run_row, ship
-from mas_lab.study.sources import handed_in, other_code, recorded
+from mas_lab.study.record import Record, Results, is_record, read_record, run_row, ship
+from mas_lab.study.sources import handed_in
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
+from mas_lab.train.record import code
 
 KEEP = ("tables", "all", "record")
 DIED = "its process died: it was killed, or memory ran out; the same call continues"
@@ -104,19 +106,23 @@ class Study(Results):
         """Records by the digest of their cell."""
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
-        self._take(recorded(folder, sources))
-        self._take(handed_in(sources, self.cells()))
+        for path in sorted((folder / RECORDS).glob("*.json")):
+            self._take(path.name, read_json(path))
+        for source in filter(is_record, map(Path, sources)):
+            for one in read_record(source):
+                self._take(f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one)
+        for name, found in handed_in(sources, self.cells()):
+            self._take(name, found)
 
-    def _take(self, found: Iterable[tuple[str, Record | str]]) -> None:
-        """Take records that count; those of trainings that failed count last."""
-        for name, record in found:
-            reason = (
-                record if isinstance(record, str) else other_code(record["code"], self.design.data.get("codes", ()))
-            )
-            if reason:
-                self.apart.append(f"{name}: {reason}")
-            elif self._made.get(record["cell"], {"error": True}).get("error"):
-                self._made[record["cell"]] = record
+    def _take(self, name: str, found: Record | str) -> None:
+        """Take a record that counts; that of a training that failed counts last. A text is why a run has none."""
+        if isinstance(found, str):
+            self.apart.append(f"{name}: {found}")
+        elif found["code"] not in (code(), *self.design.data.get("codes", ())):
+            self.apart.append(f"{name}: made by other code ({found['code']}, this is {code()}); it counts if the "
+                              "study's `codes` name it, for those who know that both give the same")  # fmt: skip
+        elif self._made.get(found["cell"], {"error": True}).get("error"):
+            self._made[found["cell"]] = found
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells, and write the record of the study to its folder.
@@ -170,7 +176,7 @@ class Study(Results):
             cells = [cell for cell in sweeps if cell.task == task]
             if all(cell.digest in self._made for cell in cells):
                 tried = pd.DataFrame([self._row(cell) for cell in cells])
-                found.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
+                found.append(best_rate(tried.fillna({"final": -np.inf})))
         return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
 
     @property
@@ -189,27 +195,20 @@ class Study(Results):
         return row | {"state": state, "run": str(run_of(self.folder, cell))}
 
     def __repr__(self) -> str:
-        table = self.table
-        counts = table["state"].value_counts()
-        made = f"{counts.get('made', 0)} of {len(table)} trainings made"
-        if self.design.sweeps() and not len(self.rates):
-            made += "; the rest is known when learning rates are swept"
-        lines = [f"study {self.design.name}: {made}, in {self.folder}"]
+        table, waits = self.table, bool(self.design.sweeps()) and not len(self.rates)
+        lines = [f"study {self.design.name}: {(table['state'] == 'made').sum()} of {len(table)} trainings made"
+                 f"{'; the rest is known when learning rates are swept' * waits}, in {self.folder}"]  # fmt: skip
         for task in self.design.tasks:
-            lines += self._task_lines(task, table[(table["task"] == task) & (table["phase"] == "compare")])
+            rows = table[(table["task"] == task) & (table["phase"] == "compare")]
+            rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
+            differ = ", ".join(self.design.differences(task)) or "nothing"
+            lines.append(f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}"
+                         f"{''.join(f'; lr of {arm} {lr:g}' for arm, lr in rates.items())}")  # fmt: skip
+            if len(missing := rows[rows["state"] != "made"]):
+                by_arm = missing.groupby("arm", sort=False)["seed"].agg(lambda seeds: ", ".join(map(str, seeds)))
+                lines.append(f"{task}: missing seeds: {'; '.join(f'{arm} {seeds}' for arm, seeds in by_arm.items())}")
         lines += [f"failed: {cell}: {self.failed[cell.digest]}" for cell in self.cells() if cell.digest in self.failed]
         return "\n".join([*lines, *(f"apart: {one}" for one in self.apart)])
-
-    def _task_lines(self, task: str, rows: pd.DataFrame) -> Iterator[str]:
-        """Yield what is held equal on a task, how its arms differ, and which seeds are missing."""
-        rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
-        swept = "".join(f"; lr of {arm} {lr:g}" for arm, lr in rates.items())
-        differ = ", ".join(self.design.differences(task)) or "nothing"
-        yield f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}{swept}"
-        missing = rows[rows["state"] != "made"]
-        if len(missing):
-            lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
-            yield f"{task}: missing seeds: {'; '.join(lacking)}"
 
 
 def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:

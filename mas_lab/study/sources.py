@@ -1,7 +1,6 @@
-"""Find runs for the cells of a study that were made before or elsewhere.
+"""Find runs for the cells of a study that were made elsewhere, and say why others do not count.
 
-Runs that cannot count are returned with the reason. Leaves out: training (`runner`), and the files of a shipped record
-(`record`).
+Leaves out: training (`runner`), and the files of a shipped record (`record`).
 """
 
 import json
@@ -11,34 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.describe import differing, in_sentence
-from mas_lab.runs.disk import read_json
 from mas_lab.runs.recorder import decisive
 from mas_lab.runs.run import MACHINE, Run, load_run
 from mas_lab.runs.scores import scored_steps
-from mas_lab.study.cell import RECORDS, record_of
+from mas_lab.study.cell import record_of
 from mas_lab.study.design import Cell
 from mas_lab.study.entries import run_paths
-from mas_lab.study.record import Record, is_record, read_record
+from mas_lab.study.record import Record, is_record
 from mas_lab.train.budget import Budget, Usage
-from mas_lab.train.record import code, describe_training
+from mas_lab.train.record import describe_training
 from mas_lab.train.settings import Settings
-
-
-def recorded(folder: Path, sources: Sequence[str | Path]) -> Iterator[tuple[str, Record]]:
-    """Yield the name and the record of each training of the folder and of recorded `sources`."""
-    for path in sorted((folder / RECORDS).glob("*.json")):
-        yield path.name, read_json(path)
-    for source in filter(is_record, map(Path, sources)):
-        for one in read_record(source):
-            yield f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one
 
 
 def handed_in(sources: Sequence[str | Path], cells: Sequence[Cell]) -> Iterator[tuple[str, Record | str]]:
     """Yield the name and the record of each run in folders or zips, or the reason why it is the run of no cell."""
-    config_of, taken = lru_cache(None)(_config_of), set()
+    taken = set()
     for path in [path for source in map(Path, sources) if not is_record(source) for path in run_paths(source)]:
         run = load_run(path)
-        unlike = {cell: list(differing(_compared(run.config), config_of(cell)))
+        unlike = {cell: list(differing(_compared(run.config), _config_of(cell)))
                   for cell in cells if cell.seed == run.config["seed"]}  # fmt: skip
         cell = min(unlike, key=lambda cell: len(unlike[cell]), default=None)
         if cell is None:
@@ -52,19 +41,12 @@ def handed_in(sources: Sequence[str | Path], cells: Sequence[Cell]) -> Iterator[
             yield path.name, record_of(cell, run, seconds=None)
 
 
-def other_code(made_by: str, allowed: Sequence[str]) -> str:
-    """Return an error message if a training was made by code that does not count, else an empty string."""
-    return "" if made_by in (code(), *allowed) else (
-        f"made by other code ({made_by}, this is {code()}); it counts where `codes` of the study names it, for those "
-        "who know that both give the same"
-    )  # fmt: skip
-
-
 def _compared(config: Mapping[str, Any]) -> dict[str, Any]:
     same = decisive(config, without=(*MACHINE, "score_every", "score_at"))
     return same | {"team": config["team"], "sources": config.get("sources"), "threads": None}
 
 
+@lru_cache(256)
 def _config_of(cell: Cell) -> dict[str, Any]:
     """Return the content of run.json that the cell's own training would write, as far as it is compared."""
     asked = cell.training()

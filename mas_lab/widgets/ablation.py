@@ -30,7 +30,7 @@ from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_h
 
 
 class AblationBoard:
-    """Compare recipes over paired seeds: final score and area under the learning curve.
+    """Compare the final scores of recipes over paired seeds.
 
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
@@ -80,7 +80,7 @@ class AblationBoard:
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
         self.runs = run_scores(found, score, over, self.held_out, last)
-        """One row per run: `start`, `final` and `area` within the `budget`, see `budget.run_scores`."""
+        """One row per run: `start` and `final` within the `budget`, see `budget.run_scores`."""
         self._curves = pd.concat(
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
@@ -98,7 +98,7 @@ class AblationBoard:
         several = self.runs["env"].nunique() > 1
         self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
         """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
-        self.equality = equality(found, self.runs, over, self.held_out)
+        self.equality = equality(found)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
         """Sentences that describe the differences."""
