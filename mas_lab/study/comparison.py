@@ -135,17 +135,15 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
         notes.append(f"Fewest seeds of a recipe: {smallest}. Below {FEW} seeds there is no interval, because it "
                      "would be too narrow. Look at the dots.")  # fmt: skip
     for env, own in runs.groupby("env", sort=False):
-        where, common, every = env or "Here", _common_seeds(own), set(own["seed"])
-        if common and common != every:
-            notes.append(f"{where}: the recipes do not have the same seeds. Their scores use the {len(common)} seeds "
-                         f"that all have. Each difference to {baseline} uses the seeds that both have.")  # fmt: skip
+        where, common = env or "Here", _common_seeds(own)
+        if common != set(own["seed"]):
+            notes.append(f"{where}: the recipes do not have the same seeds; {len(common)} are common to all. Scores "
+                         f"use those, if there are any. Each difference to {baseline} uses the seeds that both have, and "
+                         "without one there is none.")  # fmt: skip
         if len(late := own[own["beyond"] > NEAR]):
             notes.append(f"{where}: {len(late)} of {len(own)} runs have no score at the budget of "
                          f"{late['budget'].iloc[0]:,.0f}. Their curves end on the line to a later score, up to "
                          f"{late['beyond'].max():.0%} beyond it ({'; '.join(late['file'])}).")  # fmt: skip
-        unpaired = sorted(set(own["recipe"]) - {baseline} - set(pairs.loc[pairs["env"] == env, "recipe"]))
-        if unpaired:
-            notes.append(f"{where}: no seed was run under both {baseline} and {', '.join(unpaired)}.")
     return notes + _undecided(pairs, baseline) + [
         f"{entry.file} was forked from {entry.forked['from']} and shares its first {entry.forked['step']} steps. "
         "The two are not independent, whatever an interval says." for entry in found if entry.forked

@@ -135,5 +135,5 @@ def _with_distinct_names(found: list[Entry]) -> list[Entry]:
 def _label(entry: Entry, kind: str, found: list[Entry]) -> str:
     name, options = getattr(entry, kind), entry.config.get(kind, {})
     others = [other.config.get(kind, {}) for other in found if getattr(other, kind) == name]
-    differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
-    return f"{name} ({', '.join(f'{key}={typed(options[key])}' for key in differ)})" if differ else name
+    differ = [f"{key}={typed(value)}" for key, value in options.items() if any(o.get(key) != value for o in others)]
+    return f"{name} ({', '.join(differ)})" if differ else name
