@@ -138,8 +138,8 @@ def cautions(found: Sequence[Entry], runs: pd.DataFrame, pairs: pd.DataFrame, ba
         where, common = env or "Here", _common_seeds(own)
         if common != set(own["seed"]):
             notes.append(f"{where}: the recipes do not have the same seeds; {len(common)} are common to all. Scores "
-                         f"use those, if there are any. Each difference to {baseline} uses the seeds that both have, and "
-                         "without one there is none.")  # fmt: skip
+                         f"use those if there are any. Each difference to {baseline} uses the seeds that both have, "
+                         "if there are any.")  # fmt: skip
         if len(late := own[own["beyond"] > NEAR]):
             notes.append(f"{where}: {len(late)} of {len(own)} runs have no score at the budget of "
                          f"{late['budget'].iloc[0]:,.0f}. Their curves end on the line to a later score, up to "
