@@ -171,13 +171,10 @@ class Study(Results):
 
         Only tasks whose sweep is complete have rows.
         """
-        found, sweeps = [], self.design.sweeps()
-        for task in dict.fromkeys(cell.task for cell in sweeps):
-            cells = [cell for cell in sweeps if cell.task == task]
-            if all(cell.digest in self._made for cell in cells):
-                tried = pd.DataFrame([self._row(cell) for cell in cells])
-                found.append(best_rate(tried.fillna({"final": -np.inf})))
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+        sweeps = self.design.sweeps()
+        waiting = {cell.task for cell in sweeps if cell.digest not in self._made}
+        tried = [self._row(cell) for cell in sweeps if cell.task not in waiting]
+        return best_rate(pd.DataFrame(tried).fillna({"final": -np.inf})) if tried else pd.DataFrame()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -233,5 +230,4 @@ def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
 
 def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Return the rate that `best_rate` chose for each (task, arm)."""
-    best = rates[rates["chosen"]] if len(rates) else rates
-    return {(row.task, row.arm): row.lr for row in best.itertuples()}
+    return {(row.task, row.arm): row.lr for row in rates.itertuples() if row.chosen}
