@@ -82,7 +82,7 @@ def study(args: argparse.Namespace) -> int:
     try:
         made.play(args.workers, args.keep)
     finally:
-        if args.record and made.records():
+        if args.record and made.records:
             ship(made, args.record, f"python -m mas_lab study {args.file} --record {args.record}")
     print(made)
     return 1 if made.failed else 0

@@ -119,7 +119,7 @@ def train(name: str, workers: int | None) -> None:
     record = OUT / slug(name)
     sources = [record] if is_record(record) else []
     made = lab.study(design(name, model_of(name)), RUNS / slug(name), sources, workers)
-    if made.records():
+    if made.records:
         ship(made, record, f"python benchmarks/foretold/run.py {name!r}")
 
 

@@ -11,7 +11,6 @@ import pandas as pd
 from mas_lab.study.entries import Entry
 from mas_lab.table import TableError
 
-METRICS = ("final", "area")
 DECIMALS = 12
 """Scores are rounded to so many decimals. So scores that are equal but for rounding errors are a tie."""
 NEAR = 0.05
@@ -19,26 +18,25 @@ NEAR = 0.05
 
 
 def run_scores(found: Sequence[Entry], score: str, over: str, held_out: bool, last: float) -> pd.DataFrame:
-    """Return a row per run with three scores within the budget: `start`, `final` and `area`.
+    """Return a row per run with its score at the `start` and its `final` one, within the budget.
 
     The budget of an env is the smallest value of `over` ("tokens" or "step") that any of its runs reached. Scores are
     compared from the latest first score of the env's runs, `start`, up to the budget. `final` is the mean score in the
-    last share `last` of this range. `area` is the mean height of the curve in it.
+    last share `last` of this range.
 
     A run may have no score exactly at the budget. Its curve is then interpolated linearly to the next score. `beyond`
     is how far that score lies beyond the budget, as a share of the budget. It is 0 if a score lies at the budget.
     """
     curves = [_points(entry, score, over, held_out) for entry in found]
-    rows = [(entry.env, entry.recipe, entry.seed, entry.file) for entry in found]
-    runs = pd.DataFrame(rows, columns=["env", "recipe", "seed", "file"])
+    runs = pd.DataFrame([vars(entry) for entry in found], columns=["env", "recipe", "seed", "file"])
     runs["reached"] = [curve.index[-1] for curve in curves]
     runs["budget"] = runs.groupby("env")["reached"].transform("min")
     starts = pd.Series([curve.index[0] for curve in curves]).groupby(runs["env"]).transform("max")
     first = [curve.index[curve.index >= budget][0] for curve, budget in zip(curves, runs["budget"], strict=True)]
     runs["beyond"] = ((first - runs["budget"]) / runs["budget"]).fillna(0.0)
     ends = zip(curves, starts.clip(upper=runs["budget"]), runs["budget"], strict=True)
-    scores = pd.DataFrame([_within(*one, last) for one in ends], columns=["start", *METRICS])
-    return runs.join(scores.round(DECIMALS))
+    runs[["start", "final"]] = np.round([_within(*one, last) for one in ends], DECIMALS)
+    return runs
 
 
 def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
@@ -52,12 +50,9 @@ def _points(entry: Entry, score: str, over: str, held_out: bool) -> pd.Series:
     return curve.set_index(over)[score].astype(float)
 
 
-def _within(curve: pd.Series, start: float, budget: float, last: float) -> tuple[float, float, float]:
-    """Return `start`, `final` and `area` of a curve on [start, budget], see `run_scores`."""
+def _within(curve: pd.Series, start: float, budget: float, last: float) -> tuple[float, float]:
+    """Return `start` and `final` of a curve on [start, budget], see `run_scores`."""
     x, y = curve.index.to_numpy(float), curve.to_numpy()
-    inner, ends = (x > start) & (x < budget), np.interp([start, budget], x, y)
-    if budget <= start:
-        return (float(ends[1]),) * 3
-    x, y = np.array([start, *x[inner], budget]), np.array([ends[0], *y[inner], ends[1]])
-    final = y[1:][x[1:] >= budget - last * (budget - start)].mean()
-    return float(ends[0]), float(final), float(np.trapezoid(y, x) / (budget - start))
+    first, end = np.interp([start, budget], x, y)
+    ends = y[(x > start) & (x < budget) & (x >= budget - last * (budget - start))]
+    return first, np.mean([*ends, end])

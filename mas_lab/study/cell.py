@@ -13,8 +13,7 @@ import pandas as pd
 
 from mas_lab.env import Env
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
-from mas_lab.runs.disk import RunError, read_json, read_table, write_json
-from mas_lab.runs.manifest import SCORES
+from mas_lab.runs.disk import RunError, read_json, write_json
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
@@ -36,63 +35,50 @@ def run_of(folder: Path, cell: Cell) -> Path:
     return folder / "runs" / f"{cell.name}-{code()[:6]}"
 
 
-def attempt(cell: Cell, folder: Path, keep: str) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the cell's record, and the error if its training failed; runs in another process.
+def attempt(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
+    """Train the cell if it has no record, and return its record; runs in another process.
+
+    `keep` selects the files of the run that stay: "all", "tables" (without weights), or "record" (none).
 
     A training that failed after it began is a result. Its record is kept, with the error and without scores. A training
-    that could not begin, for example because a model is missing, or whose run could not be kept or continued, has no
-    record (`None`). It shows nothing about its arm. A cell that another process has made meanwhile is not made again.
+    that could not begin, for example because a model is missing, or whose run could not be kept or continued, raises
+    RuntimeError. It shows nothing about its arm. A cell that another process has made meanwhile is not made again.
     """
-    path = _record_of(folder, cell)
+    run = run_of(folder, cell)
+    path = folder / RECORDS / f"{run.name}.json"
     if path.is_file() and not (there := read_json(path)).get("error"):
-        return there, None
+        return there
     try:
-        return play(cell, folder, keep), None
+        record = play(cell, folder)
     except Exception as failure:
         error = f"{type(failure).__name__}: {failure}"
-        if isinstance(failure, RunError) or not (run_of(folder, cell) / "run.json").is_file():
-            return None, error
-        amounts = dict.fromkeys(("steps", *KINDS, "seconds"))
-        made_with = {"code": code(), "versions": versions(), "curve": [], "agents": []}
-        failed = {"cell": cell.digest, **cell.called, **amounts, **made_with, "error": error}
-        return _write(folder, cell, failed), error
-
-
-def _record_of(folder: Path, cell: Cell) -> Path:
-    return folder / RECORDS / f"{run_of(folder, cell).name}.json"
-
-
-def _write(folder: Path, cell: Cell, record: dict[str, Any]) -> dict[str, Any]:
-    path = _record_of(folder, cell)
+        if isinstance(failure, RunError) or not (run / "run.json").is_file():
+            raise RuntimeError(error) from None  # any other class may not reach the other process
+        nothing = dict.fromkeys(("steps", *KINDS, "seconds")) | {"curve": [], "agents": [], "error": error}
+        record = {"cell": cell.digest, **cell.called, "code": code(), "versions": versions(), **nothing}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, record)
-    return record
-
-
-def play(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
-    """Train the cell to its budget in `folder`, write its record, and return the record.
-
-    An interrupted training continues where it stopped. `keep` selects the files of the run that stay: "all", "tables"
-    (without weights), or "record" (nothing but the record).
-    """
-    config, run = cell.training(), run_of(folder, cell)
-    team, began, quiz, quizzes = config.make_team(), time.process_time(), cell.quiz(), {}
-    is_new = not (run / "run.json").is_file()
-    if quiz:
-        quizzes["quiz_before"] = _answered(quiz, team, cell.seed)
-    for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
-        pass
-    if quiz:
-        quizzes["quiz_after"] = _answered(quiz, team, cell.seed)
-    seconds = time.process_time() - began if is_new else None
-    record = _write(folder, cell, record_of(cell, load_run(run), seconds, quizzes))
-    if keep != "all":
+    if keep != "all" and not record.get("error"):
         shutil.rmtree(run / CHECKPOINTS if keep == "tables" else run)
     return record
 
 
-def _answered(quiz: Env, team: Team, seed: int) -> dict[str, float]:
+def play(cell: Cell, folder: Path) -> dict[str, Any]:
+    """Train the cell to its budget in `folder`, and return its record; an interrupted training continues."""
+    config, run = cell.training(), run_of(folder, cell)
+    team, began, quiz = config.make_team(), time.process_time(), cell.quiz()
+    is_new = not (run / "run.json").is_file()
+    before = _answered(quiz, team, cell.seed)
+    for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
+        pass
+    quizzes = {"quiz_before": before, "quiz_after": _answered(quiz, team, cell.seed)} if quiz else {}
+    return record_of(cell, load_run(run), time.process_time() - began if is_new else None, quizzes)
+
+
+def _answered(quiz: Env | None, team: Team, seed: int) -> dict[str, float]:
     """Return the mean local reward per episode of each agent on held-out tasks of `quiz`."""
+    if quiz is None:
+        return {}
     scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", seed), QUIZ_EPISODES, seed=seed)
     return scores.groupby("agent")["own_return"].mean().to_dict()
 
@@ -118,14 +104,23 @@ def record_of(cell: Cell, run: Run, seconds: float | None, quizzes: Mapping[str,
 
 
 def _agents(run: Run) -> pd.DataFrame:
-    """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, facts, `F`."""
+    """Return a row per agent and `window` (first or last `EARLY` steps): norms before clipping, scores, facts, `F`.
+
+    `own_before` and `own_after` are the mean local reward per turn on held-out tasks before and after training. They
+    are the agent's share of right answers if this reward is 1 for those and 0 for others. `turns`, `tokens` (sampled)
+    and `prompt_tokens` (read) are means per episode after training.
+    """
     norms = run.stats.groupby("agent", sort=False)["grad_norm"].agg(largest_norm="max", median_norm="median")
+    scores = run.read("scores")
+    for name, step in (("own_before", 0), ("own_after", run.steps)):
+        last = scores[scores["step"] == step].groupby("agent")
+        sums = last[["own_return", "turns"]].sum()
+        norms[name] = sums["own_return"] / sums["turns"].where(sums["turns"] > 0)
+    norms = norms.join(last[["turns", "tokens", "prompt_tokens"]].mean())
     ends = {"start": range(min(EARLY, run.steps)), "end": range(max(0, run.steps - EARLY), run.steps)}
-    windows = []
-    for window, steps in ends.items():
-        turns = pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
-        windows.append(_facts(turns).assign(window=window))
-    return pd.concat(windows).merge(norms.join(_final_scores(run)).reset_index(), on="agent", how="left")
+    windows = [_facts(pd.concat(map(run.step_turns, steps), ignore_index=True)).assign(window=window)
+               for window, steps in ends.items()]  # fmt: skip
+    return pd.concat(windows).merge(norms.reset_index(), on="agent", how="left")
 
 
 def _facts(turns: pd.DataFrame) -> pd.DataFrame:
@@ -137,19 +132,3 @@ def _facts(turns: pd.DataFrame) -> pd.DataFrame:
         return size.merge(spoke.reset_index(), on="agent")
     except TableError:  # credits of a custom plan may not fit any baseline
         return pd.DataFrame({"agent": turns["agent"].unique()})
-
-
-def _final_scores(run: Run) -> pd.DataFrame:
-    """Return each agent's `own_before` and `own_after`, and its turns and tokens, on held-out tasks.
-
-    The first two are its mean local reward per turn before and after training. They are its share of right answers if
-    this reward is 1 for those and 0 for others. `turns`, `tokens` (sampled) and `prompt_tokens` (read) are means per
-    episode after training.
-    """
-    parts = run.parts(SCORES)
-    first, last = (read_table(parts[end]).groupby("agent") for end in (0, -1))
-    own = {}
-    for name, scores in (("own_before", first), ("own_after", last)):
-        sums = scores[["own_return", "turns"]].sum()
-        own[name] = sums["own_return"] / sums["turns"].where(sums["turns"] > 0)
-    return pd.DataFrame(own).join(last[["turns", "tokens", "prompt_tokens"]].mean())

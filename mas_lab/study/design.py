@@ -23,7 +23,6 @@ OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
 """Keys that may be set for all cells, for a task, or for an arm. The later overrides the earlier."""
 OF_TASK = (*OPTIONS, "arms", "seeds", "sweep", "rates")
 OF_ALL = ("name", *OPTIONS, "tasks", "arms", "seeds", "sweep", "differ", "score", "codes")
-SCORES = ("success", "return")
 SCORE_EVERY, UNSCORED = 0.25, 10**9
 """Default of `score_every`, which draws a curve, and the value in the digests of cells, since scores along the way
 change no training and no final score."""
@@ -70,8 +69,7 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        config = _scored(_without_quiz(self.config), SCORE_EVERY)
-        return Config.of(config, Place(self.path, (self.task, self.arm)))
+        return Config.of(_without_quiz(_scored(self.config, SCORE_EVERY)), Place(self.path, (self.task, self.arm)))
 
     def quiz(self) -> Env | None:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
@@ -92,20 +90,12 @@ def describe_with_source(part: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """Learning rates to try, with other seeds than the comparison, since the best of several is partly luck."""
-
-    lr: tuple[float, ...]
-    seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Design:
     """Arms on tasks over seeds; `Design.of` reads it from data, `Design.read` from a YAML file."""
 
     name: str
-    options: Mapping[str, Any]
     tasks: Mapping[str, Mapping[str, Any]]
+    """The options of each task, with its `arms`, `seeds` and `sweep`, or the design's."""
     arms: Mapping[str, Mapping[str, Any]]
     place: Place
     data: Mapping[str, Any]
@@ -125,138 +115,103 @@ class Design:
         data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
-
-        def section(part: str, found: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-            of = place.to(part)
-            return {str(key): of.to(str(key)).mapping(one or {}, known) for key, one in of.mapping(found).items()}
-
-        arms = section("arms", data["arms"], OPTIONS)
-        tasks = section("tasks", data.get("tasks") or {alone: {}}, OF_TASK)
-        options = {key: value for key, value in data.items() if key not in ("name", "tasks", "arms")}
-        design = cls(str(data["name"]), options, tasks, arms, place, data)
-        if sure:
-            design._check()
+        arms = _parts(place.to("arms"), data["arms"], OPTIONS)
+        tasks = _parts(place.to("tasks"), data.get("tasks") or {alone: {}}, OF_TASK)
+        usual = {"arms": list(arms), "seeds": data["seeds"], "sweep": data.get("sweep")}
+        design = cls(str(data["name"]), {task: usual | own for task, own in tasks.items()}, arms, place, data)
+        for task in design.tasks if sure else ():
+            design._check(task)
         return design
 
     @property
     def score(self) -> str:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
-        return self.options.get("score", "success")
+        return self.data.get("score", "success")
 
-    def arms_of(self, task: str) -> list[str]:
-        return list(self.tasks[task].get("arms") or self.arms)
-
-    def seeds_of(self, task: str) -> tuple[int, ...]:
-        return _seeds(self._place(task), self.tasks[task].get("seeds", self.options["seeds"]))
-
-    def sweep_of(self, task: str) -> Sweep | None:
-        """Return the sweep of a task; `None` if nothing is swept, or if it takes the `rates` of another task."""
-        sweep = None if "rates" in self.tasks[task] else self.tasks[task].get("sweep", self.options.get("sweep"))
-        if sweep is None:
-            return None
-        place = self._place(task).to("sweep")
-        sweep = place.mapping(sweep, ("lr", "seeds"), needed=("lr", "seeds"))
-        return Sweep(tuple(dict.fromkeys(map(float, sweep["lr"]))), _seeds(place, sweep["seeds"]))
+    def seeds_of(self, task: str) -> list[int]:
+        return _seeds(self.tasks[task]["seeds"])
 
     def sweeps(self) -> list[Cell]:
         """Return the cells from which learning rates are chosen."""
         return [
             self._cell(task, arm, seed, "sweep", lr)
-            for task in self.tasks
-            if (sweep := self.sweep_of(task))
-            for arm in self.arms_of(task)
-            for lr in sweep.lr
-            for seed in sweep.seeds
-        ]
+            for task, own in self.tasks.items() if self._rates_of(task) == task
+            for arm in own["arms"] for lr in dict.fromkeys(map(float, own["sweep"]["lr"]))
+            for seed in _seeds(own["sweep"]["seeds"])
+        ]  # fmt: skip
 
     def comparisons(self, rates: Mapping[tuple[str, str], float]) -> list[Cell]:
         """Return the compared cells, earlier seeds first; `rates` maps each swept (task, arm) to its best rate."""
-        cells = []
-        for task in self.tasks:
-            tuned = self.tasks[task].get("rates") or (task if self.sweep_of(task) else None)
-            for seed in self.seeds_of(task):
-                cells += [
-                    self._cell(task, arm, seed, "compare", rates[tuned, arm] if tuned else None)
-                    for arm in self.arms_of(task)
-                    if tuned is None or (tuned, arm) in rates
-                ]
-        return cells
+        return [
+            self._cell(task, arm, seed, "compare", rates.get((swept, arm)))
+            for task, own in self.tasks.items() for swept in [self._rates_of(task)]
+            for seed in self.seeds_of(task) for arm in own["arms"] if swept is None or (swept, arm) in rates
+        ]  # fmt: skip
+
+    def _rates_of(self, task: str) -> str | None:
+        """Return the task whose sweep gives a task its learning rates; `None` if nothing is swept."""
+        own = self.tasks[task]
+        return own.get("rates") or (task if own["sweep"] else None)
 
     def budget_of(self, task: str) -> Mapping[str, int]:
         """Return the budget of every arm on a task."""
-        return self.options_of(task, self.arms_of(task)[0])["budget"]
+        return self.options_of(task, self.tasks[task]["arms"][0])["budget"]
 
     def differences(self, task: str) -> dict[str, dict[str, Any]]:
         """Return options in which a task's arms differ, {dotted name: {arm: value}}, without name and swept rates."""
-        options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.arms_of(task)}
-        names = dict.fromkeys(name for one in options.values() for name in one)
-        differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names if name != "recipe.name"}
-        return {name: by_arm for name, by_arm in differ.items() if len({repr(value) for value in by_arm.values()}) > 1}
+        options = {arm: dict(flat(self._resolved(task, arm))) for arm in self.tasks[task]["arms"]}
+        names = dict.fromkeys(name for one in options.values() for name in one if name != "recipe.name")
+        differ = {name: {arm: one.get(name) for arm, one in options.items()} for name in names}
+        return {name: by_arm for name, by_arm in differ.items() if len(set(map(repr, by_arm.values()))) > 1}
 
     def options_of(self, task: str, arm: str) -> dict[str, Any]:
         """Return the config of an arm's trainings on a task, with `{seed}` as it was written."""
         options: dict[str, Any] = {"settings": {}}
-        for one in (self.options, self.tasks[task], self.arms[arm]):
+        for one in (self.data, self.tasks.get(task, {}), self.arms[arm]):
             options = _merged(options, {key: one[key] for key in OPTIONS if key in one})
         return options
 
-    def _place(self, task: str) -> Place:
-        return self.place.to("tasks").to(task)
+    def _resolved(self, task: str, arm: str) -> dict[str, Any]:
+        """Return these options without the quiz, and with every field of the recipe and the settings."""
+        options = _without_quiz(self.options_of(task, arm))
+        made = Config.of(options, self.place.to(task).to(arm))
+        return options | {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.options_of(task, arm)
-        config["team"] = _with_seed(config["team"] | ({} if lr is None else {"lr": lr}), seed)
-        config = config if phase == "compare" else _without_quiz(config)
-        return Cell(task, arm, seed, lr, phase, config | {"seed": seed}, self.place.path)
+        team = json.dumps(config["team"] | ({} if lr is None else {"lr": lr})).replace("{seed}", str(seed))
+        config |= {"team": json.loads(team), "seed": seed}
+        return Cell(task, arm, seed, lr, phase, _without_quiz(config) if phase == "sweep" else config, self.place.path)
 
-    def _training(self, task: str, arm: str) -> Config:
-        return Config.of(_without_quiz(self.options_of(task, arm)), self.place.to(task).to(arm))
-
-    def _resolved(self, task: str, arm: str) -> dict[str, Any]:
-        made = self._training(task, arm)
-        resolved = {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
-        return _without_quiz(self.options_of(task, arm)) | resolved
-
-    def _check(self) -> None:
-        """Raise ConfigError, with the place, if no study can be made of this design."""
-
-        if self.score not in SCORES:
-            raise ConfigError(f"{self.place.to('score')}: {self.score!r}; known are {', '.join(SCORES)}")
-        for task in self.tasks:
-            place, rates, sweep = self._place(task), self.tasks[task].get("rates"), self.sweep_of(task)
-            seeds = self.seeds_of(task)
-            for arm in self.arms_of(task):
-                if arm not in self.arms:
-                    raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
-                place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
-                self._training(task, arm)
-            if sweep and (both := set(seeds) & set(sweep.seeds)):
-                raise ConfigError(
-                    f"{place}: sweep: seed {min(both)} is one of the comparison too, where the rate that was luckiest "
-                    "with it would look better than it is; sweep over other seeds"
-                )
-            if rates is not None and not (rates in self.tasks and self.sweep_of(rates)):
-                raise ConfigError(f"{place}: rates: no sweep is made on {rates!r}; name a task whose rates are swept")
-            self._check_differences(task)
-
-    def _check_differences(self, task: str) -> None:
-        """Raise ConfigError if the arms differ in an option that `differ` does not name."""
-        allowed = self.options.get("differ")
-        for name, by_arm in self.differences(task).items() if allowed is not None else ():
-            if not any(name == one or name.startswith(f"{one}.") for one in allowed):
+    def _check(self, task: str) -> None:
+        """Raise ConfigError, with the place, if the task's cells give no trainings or no fair comparison."""
+        place, own, allowed = self.place.to("tasks").to(task), self.tasks[task], self.data.get("differ")
+        for arm in own["arms"]:
+            if arm not in self.arms:
+                raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
+            place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
+        if own["sweep"] and set(self.seeds_of(task)) & set(_seeds(own["sweep"]["seeds"])):
+            raise ConfigError(f"{place}: sweep: it has a seed of the comparison, where the luckiest rate would look "
+                              "better than it is; sweep over other seeds")  # fmt: skip
+        for name, by_arm in self.differences(task).items():
+            if allowed is not None and not any(f"{name}.".startswith(f"{one}.") for one in allowed):
                 values = ", ".join(f"{arm}: {value!r}" for arm, value in by_arm.items())
-                raise ConfigError(
-                    f"{self._place(task)}: its arms differ in {name} too ({values}), and 'differ' names "
-                    f"{', '.join(allowed)} alone; make it equal, or name it there"
-                )
+                raise ConfigError(f"{place}: its arms differ in {name} too ({values}), and 'differ' names "
+                                  f"{', '.join(allowed)} alone; make it equal, or name it there")  # fmt: skip
 
 
-def _seeds(place: Place, value: Any) -> tuple[int, ...]:
+def _parts(place: Place, data: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the options of each arm or task, which are of `known` names."""
+    return {str(key): place.to(str(key)).mapping(one or {}, known) for key, one in place.mapping(data).items()}
+
+
+def _seeds(value: Any) -> list[int]:
     """Return the seeds 0 to n - 1 for a number n, or the seeds of a list."""
-    seeds = tuple(range(value)) if isinstance(value, int) else tuple(value or ())
-    if not seeds or len(set(seeds)) < len(seeds) or not all(isinstance(one, int) and one >= 0 for one in seeds):
-        raise ConfigError(f"{place}: seeds: {value!r}; give how many, or a list of different whole numbers from 0")
-    return seeds
+    return list(dict.fromkeys(range(value) if isinstance(value, int) else value))
+
+
+def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key != "quiz"}
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -265,10 +220,10 @@ def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any
     for key, value in above.items():
         old = merged.get(key)
         if key in ("env", "recipe", "quiz"):
-            old, value = (({"name": one} if isinstance(one, str) else one) for one in (old, value))
-        are_mappings = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
-        of_one_name = are_mappings and value.get("name", old.get("name")) == old.get("name")
-        merged[key] = _merged(old, value) if of_one_name else value
+            old, value = ({"name": one} if isinstance(one, str) else one for one in (old, value))
+        joins = isinstance(old, Mapping) and isinstance(value, Mapping) and key != "budget"
+        joins = joins and value.get("name", old.get("name")) == old.get("name")
+        merged[key] = _merged(old, value) if joins else value
     return merged
 
 
@@ -276,17 +231,6 @@ def _scored(config: Mapping[str, Any], every: float) -> Mapping[str, Any]:
     """Return a config whose `score_every` is `every`, unless it says when to score."""
     settings = config["settings"]
     return config if settings.get("score_at") else {**config, "settings": {"score_every": every} | settings}
-
-
-def _without_quiz(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in config.items() if key != "quiz"}
-
-
-def _with_seed(value: Any, seed: int) -> Any:
-    """Replace `{seed}` in the config of a team, for example in the folder of its weights."""
-    if isinstance(value, Mapping):
-        return {key: _with_seed(inner, seed) for key, inner in value.items()}
-    return value.replace("{seed}", str(seed)) if isinstance(value, str) else value
 
 
 def flat(data: Any, name: str = "") -> Iterator[tuple[str, Any]]:

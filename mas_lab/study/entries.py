@@ -15,8 +15,7 @@ from mas_lab.recipes import typed
 from mas_lab.runs.disk import RunError, is_litter
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import run_curve, score_curve
-from mas_lab.study.cell import RECORDS
-from mas_lab.study.equality import of_run
+from mas_lab.study.equality import of_cell, of_run
 from mas_lab.study.record import Recorded, Results, is_record
 from mas_lab.table import TableError
 
@@ -63,15 +62,12 @@ def _read(x: Any) -> Iterator[Entry]:
     elif isinstance(x, pd.DataFrame):
         yield from _of_table(x)
     elif isinstance(x, Results):
-        for task, arm, seed, error in x.failures():
-            file = f"{arm}, seed {seed}"
-            yield Entry(file, task, arm, seed, pd.DataFrame(), over=x.held_equal, score=x.score, error=error)
-        if x.curves.empty:
-            return
-        described = x.described()
-        for entry in _of_table(x.curves.rename(columns={"task": "env", "arm": "recipe"})):
-            of_entry = described.get((entry.env, entry.recipe, entry.seed), {})
-            yield replace(entry, held_out=entry.curve, over=x.held_equal, score=x.score, described=of_entry)
+        for one in x.compared:
+            curve = pd.DataFrame(one["curve"])
+            yield Entry(
+                f"{one['arm']}, seed {one['seed']}", one["task"], one["arm"], one["seed"], curve, curve,
+                described=of_cell(x.design, one), over=x.held_equal, score=x.score, error=one.get("error", ""),
+            )  # fmt: skip
     elif isinstance(x, Mapping) and x:
         for label, runs in x.items():
             for entry in _read(runs):
@@ -97,10 +93,8 @@ def run_paths(path: Path) -> list[Path]:
     found = sorted(one for one in path.iterdir() if not (one.name.startswith(".") or is_litter(one.name)))
     for entry in found:
         if not (entry / "run.json").is_file() and entry.suffix != ".zip":
-            if entry.name == RECORDS:
-                raise RunError(f"{path}: lab.study has not written the record of this study yet, which it does when it "
-                               f"ends; pass lab.study(design, {str(path)!r}, play=False)")  # fmt: skip
-            raise RunError(f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}")
+            raise RunError(f"{entry} is neither a run's folder nor a zip made by export(); move it out of {path}, or, "
+                           "if this is an unfinished study, call lab.study again")  # fmt: skip
     if not found:
         raise RunError(f"{path} is empty; put the folders or exported zips of runs there")
     return found
@@ -108,14 +102,10 @@ def run_paths(path: Path) -> list[Path]:
 
 def _of_run(run: Run) -> Entry:
     config, curve = run.config, run_curve(run)
-    path = Path(str(run.folder).rstrip("/"))
-    try:
-        recipe = without_modules(config["recipe"], config.get("sources") or {})
-    except TypeError as error:
-        raise RunError(f"{run.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
-    compared = {"env": config["env"], "recipe": recipe, "settings": config.get("settings", {})}
+    recipe = without_modules(config["recipe"], config.get("sources") or {})
+    compared = {"env": config["env"], "recipe": recipe, "settings": config["settings"]}
     return Entry(
-        path.name, str(config["env"].get("name", "env")), str(recipe.get("name", "recipe")), config["seed"], curve,
+        Path(str(run.folder).rstrip("/")).name, config["env"]["name"], recipe["name"], config["seed"], curve,
         score_curve(run, curve), compared, config.get("forked") or {}, of_run(config),
     )  # fmt: skip
 
@@ -123,22 +113,15 @@ def _of_run(run: Run) -> Entry:
 def _of_table(table: pd.DataFrame) -> Iterator[Entry]:
     order = "tokens" if "tokens" in table else "step"
     for name in ("recipe", "seed", order):
-        if name not in table.columns:
-            raise TableError(
-                f"AblationBoard: column {name!r} is missing; a table of curves has recipe, seed, step or tokens, and "
-                "scores such as success, a row per run and scored step"
-            )
-        if table[name].isna().any():
-            row = int(table[name].isna().argmax())
-            raise TableError(f"AblationBoard: column {name!r} is empty in row {row}, from 0; fill it in every row")
+        if name not in table.columns or table[name].isna().any():
+            raise TableError(f"AblationBoard: column {name!r} is missing or not filled in every row; a table of curves "
+                             "has recipe, seed, step or tokens, and scores, a row per run and scored step")  # fmt: skip
     known = {name: table.get(name, pd.Series("", table.index)).astype(object) for name in ("env", "file")}
     table = table.assign(**{name: own.where(own.notna(), "") for name, own in known.items()})
     for (env, recipe, seed, file), curve in table.groupby(["env", "recipe", "seed", "file"], sort=False):
         if curve[order].duplicated().any():
-            raise TableError(
-                f"AblationBoard: two rows of {recipe!r}, seed {seed} have the same {order}; a column 'file' tells runs "
-                "of one seed apart"
-            )
+            raise TableError(f"AblationBoard: two rows of {recipe!r}, seed {seed} have the same {order}; a column "
+                             "'file' tells runs of one seed apart")  # fmt: skip
         yield Entry(file or f"{recipe}, seed {seed}", str(env), str(recipe), int(seed), curve.sort_values(order))
 
 
@@ -152,5 +135,5 @@ def _with_distinct_names(found: list[Entry]) -> list[Entry]:
 def _label(entry: Entry, kind: str, found: list[Entry]) -> str:
     name, options = getattr(entry, kind), entry.config.get(kind, {})
     others = [other.config.get(kind, {}) for other in found if getattr(other, kind) == name]
-    differ = [key for key in options if any(other.get(key) != options[key] for other in others)]
-    return f"{name} ({', '.join(f'{key}={typed(options[key])}' for key in differ)})" if differ else name
+    differ = [f"{key}={typed(value)}" for key, value in options.items() if any(o.get(key) != value for o in others)]
+    return f"{name} ({', '.join(differ)})" if differ else name

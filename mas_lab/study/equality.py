@@ -6,15 +6,13 @@ are what is compared.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from hashlib import sha256
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mas_lab.runs.recorder import runs_on
 from mas_lab.runs.run import MACHINE
 from mas_lab.study.design import Design, describe_with_source, flat
 from mas_lab.train.settings import Settings
@@ -25,110 +23,76 @@ DEFAULT = "as the code has it"
 """The value of an option that the design of a study does not set."""
 SWEPT = "team.lr, the best of a sweep"
 BETWEEN, WITHIN, EQUAL, UNKNOWN = "between recipes", "within a recipe", "equal", "unknown"
-COLUMNS = ["env", "what", "state", "told"]
-AMOUNTS = ("step", "tokens", "episodes", "optimizer_steps")
+SENTENCES = {
+    BETWEEN: "recipes differ in more than the recipe: {}. So a difference may have another cause.",
+    WITHIN: "runs of one recipe differ in: {}.",
+}
 MOST, LONG = 8, 60
 """The most differences in one sentence, and the most characters of a value."""
 
 
 def of_run(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the content of run.json by dotted names; what it does not record is absent."""
-    sections = {name: config[name] for name in SECTIONS if name in config and name != "team"}
+    """Return the content of run.json by dotted names; what it does not record is absent.
+
+    The options of a team are given agent by agent, so that shared and separate weights can be compared.
+    """
+    sections = {name: config[name] for name in (*SECTIONS, "continued") if name in config}
     sections["settings"] = _without_machine(config.get("settings", {}))
-    found = dict(flat({name: value for name, value in sections.items() if value != {}}))
-    if isinstance(config.get("team"), Mapping):
-        found |= dict(_of_team(config["team"]))
-    begun = dict(flat(runs_on(config))) | found
-    for later in config.get("continued") or ():  # with other code, sources, versions or devices
-        for name, value in flat(runs_on(later)):
-            if value != begun.get(name):
-                found[name] = f"{found.get(name, begun.get(name, 'unknown'))}, from step {later['step']} on {value}"
-                begun[name] = value
-    return found
+    if team := config.get("team"):
+        sections["team"] = {"frozen": team["frozen"]} | {
+            agent: team["policies"][name] | {"weights": name, "sampling": team["sampling"][agent]}
+            for agent, name in team["agents"].items()
+        }
+    return dict(flat({name: value for name, value in sections.items() if value != {}}))
 
 
-def _of_team(team: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the options of a team agent by agent, so that shared and separate weights can be compared."""
-    played, policies = team.get("agents", {}), team.get("policies", {})
-    sharing = {name: [agent for agent in played if played[agent] == name] for name in dict.fromkeys(played.values())}
-    yield "team.weights", "; ".join(" + ".join(agents) for agents in sharing.values())
-    yield "team.frozen", team.get("frozen", [])
-    for agent, name in played.items():
-        yield from flat(policies.get(name, {}), f"team.{agent}")
-        yield from flat(team.get("sampling", {}).get(agent, {}), f"team.{agent}.sampling")
-
-
-def described_runs(design: Design | None, records: Iterable[Mapping[str, Any]]) -> dict[tuple, dict[str, Any]]:
-    """Return the description of each training from the study's design and record, by (task, arm, seed)."""
-    found = {}
-    for one in records:
-        options = {} if design is None else _of_design(design, one["task"], one["arm"], one["lr"])
-        made_with = {"code": one["code"], **dict(flat(one["versions"], "versions"))}
-        found[one["task"], one["arm"], one["seed"]] = made_with | options
-    return found
-
-
-def _of_design(design: Design, task: str, arm: str, lr: float | None) -> dict[str, Any]:
-    options = design.options_of(task, arm)
+def of_cell(design: Design, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the description of a study's training by dotted names, from the design and the record."""
+    options = design.options_of(record["task"], record["arm"])
     parts = {name: options[name] for name in ("env", "team", "budget") if options.get(name) is not None}
     parts["settings"] = _without_machine({one.name: DEFAULT for one in fields(Settings)} | options["settings"])
     found = dict(flat(json.loads(json.dumps(parts, default=describe_with_source))))
-    if lr is not None:
+    if record["lr"] is not None:
         found.pop("team.lr", None)
-        found[SWEPT] = lr
-    return found
+        found[SWEPT] = record["lr"]
+    return {"code": record["code"], **dict(flat(record["versions"], "versions")), **found}
 
 
 def _without_machine(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in settings.items() if name not in MACHINE}
 
 
-def equality(found: Sequence[Any], runs: pd.DataFrame, over: str, held_out: bool) -> pd.DataFrame:
+def equality(found: Sequence[Any]) -> pd.DataFrame:
     """Return a row per env and property (`what`) of its runs, with its `state` and its values in words (`told`).
 
-    `state` is "between recipes" if recipes have different sets of values, and "within a recipe" if the sets are the
-    same but hold several values. It is "equal" if all runs have the same value, and "unknown" if a run does not record
-    it.
-
-    The amounts `spent` within the budget are properties too. These are `over`, which was given equally, and the other
-    counts in the curves. `found` are the entries (`entries.Entry`), and `runs` is their table of `run_scores`.
+    `found` are the entries (`entries.Entry`). `state` is "between recipes" if recipes have different sets of values,
+    and "within a recipe" if the sets are the same but hold several values. It is "equal" if all runs have the same
+    value, and "unknown" if a run does not record it.
     """
     rows = []
     for env in dict.fromkeys(entry.env for entry in found):
         own = [entry for entry in found if entry.env == env]
-        budget = runs.loc[runs["env"] == env, "budget"].iloc[0]
-        properties = [_properties(entry, over, budget, held_out) for entry in own]
         names = dict.fromkeys(name for entry in own for name in entry.described)
         sections = {name.partition(".")[0] for name in names}
-        names |= dict.fromkeys(name for name in SECTIONS if name not in sections)
-        names |= dict.fromkeys(f"spent.{kind}" for kind in (over, *AMOUNTS))
-        recipes = [entry.recipe for entry in own]
-        for name in names:
-            rows.append((env, name, *_judged(name, recipes, [one.get(name) for one in properties])))
-    return pd.DataFrame(rows, columns=COLUMNS)
+        for name in (*names, *(name for name in SECTIONS if name not in sections)):
+            said = {entry.recipe: [] for entry in own}
+            for entry in own:
+                said[entry.recipe].append(_short(entry.described[name]) if name in entry.described else None)
+            rows.append((env, name, *_judged(said)))
+    return pd.DataFrame(rows, columns=["env", "what", "state", "told"])
 
 
-def _judged(name: str, recipes: Sequence[str], values: Sequence[Any]) -> tuple[str, str]:
-    """Return (state, told) of one property of the runs of an env; `None` is what a run does not record."""
-    known = pd.Series(values, recipes, dtype=object).dropna()
-    if missing := len(values) - len(known):
-        if name.startswith("spent."):
-            return UNKNOWN, "a curve does not count it"
-        others = f"; the others: {', '.join(known.unique())}" if len(known) else ""
-        return UNKNOWN, f"{missing} of {len(values)} runs do not say it{others}"
-    by_recipe = known.groupby(level=0, sort=False).unique()
-    words = by_recipe.map(_words)
-    if known.nunique() == 1:
-        return EQUAL, words.iloc[0]
-    state = BETWEEN if by_recipe.map(frozenset).nunique() > 1 else WITHIN
-    return state, "; ".join(f"{recipe}: {one}" for recipe, one in words.items())
-
-
-def _words(values: Sequence[Any]) -> str:
-    """Return texts as alternatives, and numbers as a range."""
-    if isinstance(values[0], str):
-        return " or ".join(values)
-    return f"{values[0]:,}" if len(values) == 1 else f"{min(values):,} to {max(values):,}"
+def _judged(said: Mapping[str, Sequence[str | None]]) -> tuple[str, str]:
+    """Return (state, told) of one property of each recipe's runs; `None` is what a run does not record."""
+    every = [value for own in said.values() for value in own]
+    known = [value for value in dict.fromkeys(every) if value is not None]
+    if missing := every.count(None):
+        others = f"; the others: {', '.join(known)}" if known else ""
+        return UNKNOWN, f"{missing} of {len(every)} runs do not say it{others}"
+    if len(known) == 1:
+        return EQUAL, known[0]
+    state = BETWEEN if len(set(map(frozenset, said.values()))) > 1 else WITHIN
+    return state, "; ".join(f"{recipe}: {' or '.join(dict.fromkeys(own))}" for recipe, own in said.items())
 
 
 def _short(value: Any) -> str:
@@ -138,37 +102,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= LONG else f"{text[: LONG - 10]}… {cut}"
 
 
-def _properties(entry: Any, over: str, budget: float, held_out: bool) -> dict[str, Any]:
-    """Return the properties of a run as texts, and the amounts that it spent within the budget as numbers."""
-    curve = entry.held_out if held_out else entry.curve
-    used = {f"spent.{kind}": round(float(np.interp(budget, curve[over], curve[kind]))) for kind in AMOUNTS
-             if kind in curve and kind != over}  # fmt: skip
-    texts = {name: _short(value) for name, value in entry.described.items()}
-    return {**texts, f"spent.{over}": round(budget), **used}
-
-
 def not_equal(table: pd.DataFrame) -> list[str]:
-    """Return the differences as sentences; amounts spent are mentioned without numbers, which are in `told`."""
+    """Return the differences as sentences."""
     envs: dict[str, list[str]] = {}
-    for env, own in table.groupby("env", sort=False):
-        is_amount = own["what"].str.startswith("spent.")
-        for state, of_amounts, sentence in SENTENCES:
-            rows = own[(own["state"] == state) & (is_amount == of_amounts)]
-            names = [_named(row.what) if of_amounts else f"{row.what} ({row.told})" for row in rows.itertuples()]
-            if len(names) > MOST:
-                names[MOST:] = [f"and {len(names) - MOST} more"]
-            if names:
-                envs.setdefault(sentence.format(", ".join(names)), []).append(str(env or "Here"))
+    for (env, state), rows in table[table["state"].isin(SENTENCES)].groupby(["env", "state"], sort=False):
+        names = [f"{row.what} ({row.told})" for row in rows.itertuples()]
+        names[MOST:] = [f"and {len(names) - MOST} more"] if len(names) > MOST else []
+        envs.setdefault(SENTENCES[state].format(", ".join(names)), []).append(str(env or "Here"))
     return [f"{'; '.join(names)}: {sentence}" for sentence, names in envs.items()]
-
-
-SENTENCES = (
-    (BETWEEN, False, "recipes differ in more than the recipe: {}. So a difference may have another cause."),
-    (WITHIN, False, "runs of one recipe differ in: {}."),
-    (BETWEEN, True, "within the budget the recipes spent different amounts: {}."),
-)
-
-
-def _named(what: str) -> str:
-    names = {"spent.step": "steps", "spent.tokens": "sampled tokens"}
-    return names.get(what, what.removeprefix("spent.").replace("_", " "))

@@ -28,6 +28,14 @@ def _middle(drawn: np.ndarray, level: float) -> tuple:
     return tuple(np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=0).tolist())
 
 
+def _drawn(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
+    """Return an array (samples, n): the share of each of `n` runs in a sample of `n` with replacement.
+
+    The mean over a sample is the product of these shares with the values of the runs. So no sample is written out.
+    """
+    return rng.multinomial(n, np.full(n, 1 / n), size=samples) / n
+
+
 def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000, seed: int = 0) -> tuple[float, float]:
     """Return the percentile bootstrap interval of `iqm` over all values.
 
@@ -35,11 +43,10 @@ def bootstrap_interval(strata: Strata, level: float = 0.95, samples: int = 5000,
     scores and a level of 95 %, it covers the truth in 75 % of cases with three runs, 87 % with four, 90 % with five,
     and 93 % with ten. It is NaN if a stratum has a single run, which shows nothing about other runs.
     """
-    runs = [np.asarray(stratum, float) for stratum in strata]
-    if not runs or min(map(len, runs)) < 2:
+    if min(map(len, strata), default=0) < 2:
         return np.nan, np.nan
     rng = np.random.default_rng(seed)
-    draws = [own[rng.integers(len(own), size=(samples, len(own)))] for own in runs]
+    draws = [rng.choice(np.asarray(own, float), (samples, len(own))) for own in strata]
     return _middle(iqm(np.concatenate(draws, axis=1)), level)
 
 
@@ -82,14 +89,6 @@ def share_won(won: int, lost: int, level: float = 0.95) -> tuple[float, float, f
     return won / (won + lost), float(interval.low), float(interval.high)
 
 
-def _shares_drawn(n: int, samples: int, rng: np.random.Generator) -> np.ndarray:
-    """Return an array (samples, n): the share of each of `n` runs in a sample of `n` with replacement.
-
-    The mean over a sample is the product of these shares with the values of the runs. So no sample is written out.
-    """
-    return rng.multinomial(n, np.full(n, 1 / n), size=samples) / n
-
-
 def probability_of_improvement(x: Strata, y: Strata) -> float:
     """Return P(X > Y) + P(X = Y) / 2 of a run of `x` and a run of `y` on one task, averaged over tasks.
 
@@ -114,11 +113,8 @@ def improvement_interval(
     if min(min(one.shape) for one in wins) < 2:
         return np.nan, np.nan
     rng = np.random.default_rng(seed)
-    drawn = np.zeros(samples)
-    for one in wins:
-        of_x, of_y = (_shares_drawn(n, samples, rng) for n in one.shape)
-        drawn += ((of_x @ one) * of_y).sum(axis=1) / len(wins)
-    return _middle(drawn, level)
+    drawn = [((_drawn(len(one), samples, rng) @ one) * _drawn(one.shape[1], samples, rng)).sum(axis=1) for one in wins]
+    return _middle(np.mean(drawn, axis=0), level)
 
 
 def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
@@ -147,9 +143,9 @@ def profile_band(
     """
     above = _above(strata, heights)
     if min(map(len, above)) < 2:
-        return np.full(len(heights), np.nan), np.full(len(heights), np.nan)
+        return tuple(np.full((2, len(heights)), np.nan))
     rng = np.random.default_rng(seed)
-    drawn = np.mean([_shares_drawn(len(own), samples, rng) @ own for own in above], axis=0)
+    drawn = np.mean([_drawn(len(own), samples, rng) @ own for own in above], axis=0)
     return _middle(drawn, level)
 
 

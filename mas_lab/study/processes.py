@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack
 from typing import Any
 
 import loky
@@ -24,7 +23,7 @@ from mas_lab.backends.torch.threads import set_threads
 from mas_lab.display.progress import no_bars, progress_bar
 
 Job = tuple[Any, ...]
-_until_the_end = ExitStack()
+_silence = no_bars()
 warnings.filterwarnings("ignore", "A worker was restarted")  # after a job with a large model, and no job is lost
 
 
@@ -43,9 +42,8 @@ def ended_jobs(
     it raised: `BrokenProcessPool` if its process died. `workers` is the number of processes at a time. The default is
     one per core. One bar, which is called `name`, counts the jobs.
     """
-    waiting: list[Job] = list(reversed(jobs))
+    waiting, running = list(reversed(jobs)), {}
     idle = [_process() for _ in range(min(workers or loky.cpu_count(), len(jobs)))]
-    running: dict[Future, tuple[Job, loky.ProcessPoolExecutor]] = {}
     try:
         with progress_bar(len(jobs), name, "done") as bar:
             while waiting or running:
@@ -59,10 +57,8 @@ def ended_jobs(
                     yield job, future
                 bar.refresh()
     finally:
-        for _, process in running.values():
+        for process in [*idle, *(process for _, process in running.values())]:
             process.shutdown(kill_workers=True)
-        for process in idle:
-            process.shutdown()
 
 
 def _process() -> loky.ProcessPoolExecutor:
@@ -74,7 +70,7 @@ def _begin(parent: int) -> None:
     """Set up a new process: it ignores interrupts, prints nothing about trainings, and ends with the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(psutil.Process(parent),), daemon=True).start()
-    _until_the_end.enter_context(no_bars())
+    _silence.__enter__()
     tqdm.set_lock(threading.RLock())  # its own is a semaphore of the system, which a killed process would leak
     set_threads(1)
 

@@ -12,18 +12,16 @@ Leaves out: the meaning of the numbers.
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from mas_lab.runs.disk import RunError, atomic
 from mas_lab.study.design import Design, describe_with_source
-from mas_lab.study.equality import described_runs
 from mas_lab.train.budget import KINDS
-from mas_lab.train.config import ConfigError, Place
+from mas_lab.train.config import Place
 
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 CELL = ["task", "arm", "phase", "lr", "seed"]
@@ -40,14 +38,24 @@ class Results:
     """The tables that a study and a shipped record have in common.
 
     Attributes:
+        design: The design.
+        records: The record of each training, those of sweeps first.
         score: The score by which arms are compared: "success" or "return".
         held_equal: The unit of the equal budgets; "tokens" if it is not the same on all tasks.
     """
 
-    score: str
-    held_equal: str
-    _compared: Callable[[], list[Record]]
-    _readable_design: Callable[[], Design | None]
+    design: Design
+    records: Sequence[Record]
+
+    def __init__(self, design: Design):
+        self.design, self.score = design, design.score
+        kinds = {kind for task in design.tasks for kind in design.budget_of(task)}
+        self.held_equal = kinds.pop() if len(kinds) == 1 else "tokens"
+
+    @property
+    def compared(self) -> list[Record]:
+        """Return the records of the comparison, without those of sweeps."""
+        return [record for record in self.records if record["phase"] == "compare"]
 
     @property
     def curves(self) -> pd.DataFrame:
@@ -69,16 +77,8 @@ class Results:
         """
         return self._rows("agents")
 
-    def failures(self) -> list[tuple[str, str, int, str]]:
-        """Return (task, arm, seed, error) of each compared training that failed."""
-        return [(one["task"], one["arm"], one["seed"], one["error"]) for one in self._compared() if one.get("error")]
-
-    def described(self) -> dict[tuple[str, str, int], Mapping[str, Any]]:
-        """Return the description of each compared training, by (task, arm, seed)."""
-        return described_runs(self._readable_design(), self._compared())
-
     def _rows(self, part: str) -> pd.DataFrame:
-        return pd.DataFrame([_called(one) | row for one in self._compared() for row in one[part]])
+        return pd.DataFrame([{name: one[name] for name in CELL} | row for one in self.compared for row in one[part]])
 
 
 class Recorded(Results):
@@ -87,12 +87,9 @@ class Recorded(Results):
     def __init__(self, folder: str | Path):
         self.folder = Path(folder)
         self.records = read_record(self.folder)
-        """The record of each training."""
         self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
-        design = self.provenance["design"]
-        self.score = design.get("score", "success")
-        tasks = (design.get("tasks") or {"": None}).values()
-        self.held_equal = budget_unit((task or {}).get("budget") or design.get("budget") or {} for task in tasks)
+        place = Place(self.folder / PROVENANCE, ("design",))
+        super().__init__(Design.of(self.provenance["design"], place, sure=False))
 
     @property
     def table(self) -> pd.DataFrame:
@@ -103,38 +100,17 @@ class Recorded(Results):
         path = self.folder / RATES
         return _read(path) if path.is_file() else pd.DataFrame()
 
-    def _readable_design(self) -> Design | None:
-        try:
-            return Design.of(self.provenance["design"], Place(self.folder / PROVENANCE, ("design",)), sure=False)
-        except (ConfigError, TypeError, KeyError):  # a later version wrote it
-            return None
-
-    def _compared(self) -> list[Record]:
-        return [record for record in self.records if record["phase"] == "compare"]
-
 
 def run_row(record: Record, score: str) -> dict[str, Any]:
     """Return the row of a run: the amounts it spent, and its first (`start`) and last (`final`) held-out score."""
     curve = record["curve"] or [{score: float("nan")}]
-    amounts = {name: record[name] for name in ("steps", *KINDS, "seconds")}
-    return {**_called(record), **amounts, "start": curve[0][score], "final": curve[-1][score]}
-
-
-def _called(record: Record) -> dict[str, Any]:
-    return {name: record[name] for name in CELL}
-
-
-def budget_unit(budgets: Iterable[Mapping[str, int]]) -> str:
-    """Return the unit of these budgets, or "tokens" if they have several."""
-    kinds = {kind for budget in budgets for kind in budget}
-    return kinds.pop() if len(kinds) == 1 else "tokens"
+    amounts = {name: record[name] for name in (*CELL, "steps", *KINDS, "seconds")}
+    return {**amounts, "start": curve[0][score], "final": curve[-1][score]}
 
 
 def ship(study: Any, folder: str | Path, command: str) -> Path:
     """Write the study's record to `folder`, file by file over an older record, and return the folder."""
-    folder, records = Path(folder), [record for _, record in study.records()]
-    if not records:
-        raise RunError(f"{study.folder}: no training of the study is made yet; there is nothing to record")
+    folder, records = Path(folder), study.records
     versions = list({json.dumps(record["versions"], sort_keys=True): record["versions"] for record in records}.values())
     runs = [{name: record[name] for name in OF_RUN} | {"made_with": versions.index(record["versions"])}
             | ({"error": record["error"]} if record.get("error") else {}) for record in records]  # fmt: skip
@@ -150,8 +126,7 @@ def ship(study: Any, folder: str | Path, command: str) -> Path:
     texts = {name: table.to_csv(index=False, float_format=DIGITS) for name, table in tables.items() if len(table)}
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in {**texts, PROVENANCE: json.dumps(about, indent=1, default=describe_with_source) + "\n"}.items():
-        with atomic(folder / name) as staged:
-            staged.write_text(text, encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
     return folder
 
 
@@ -161,27 +136,17 @@ def is_record(folder: Path) -> bool:
 
 def read_record(folder: Path) -> list[dict[str, Any]]:
     """Return the records of all trainings as they were before shipping, with scores and norms to six digits."""
-    try:
-        versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
-        runs = _read(folder / RUNS)
-        all_failed = "error" in runs and (runs["error"] != "").all()  # and nothing was scored
-        parts = {part: {} if all_failed else _by_cell(folder / name)
-                 for name, part in ((CURVES, "curve"), (AGENTS, "agents"))}  # fmt: skip
-        records = []
-        for row in runs.to_dict("records"):
-            error = {"error": row["error"]} if row.get("error") else {}
-            rows = {part: [] if error else of_cell[row["cell"]] for part, of_cell in parts.items()}
-            of_run = {name: None if pd.isna(row[name]) else row[name] for name in OF_RUN}
-            records.append(of_run | {"versions": versions[row["made_with"]]} | error | rows)
-        return records
-    except (OSError, KeyError, ValueError, IndexError) as error:
-        raise RunError(
-            f"{folder} is no record of a study that can be read ({type(error).__name__}: {error})"
-        ) from error
-
-
-def _by_cell(path: Path) -> dict[str, list[dict[str, Any]]]:
-    return {cell: own.drop(columns="cell").to_dict("records") for cell, own in _read(path).groupby("cell", sort=False)}
+    versions = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))["versions"]
+    parts = {part: {cell: own.drop(columns="cell").to_dict("records")
+                    for cell, own in _read(folder / name).groupby("cell", sort=False)}
+             for name, part in ((CURVES, "curve"), (AGENTS, "agents")) if (folder / name).is_file()}  # fmt: skip
+    records = []
+    for row in _read(folder / RUNS).to_dict("records"):
+        of_run = {name: None if pd.isna(row[name]) else row[name] for name in OF_RUN}
+        error = {"error": row["error"]} if row.get("error") else {}
+        rows = {part: [] if error else parts[part][row["cell"]] for part in ("curve", "agents")}
+        records.append(of_run | {"versions": versions[row["made_with"]]} | error | rows)
+    return records
 
 
 def _read(path: Path) -> pd.DataFrame:

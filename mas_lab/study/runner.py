@@ -4,10 +4,9 @@ An interrupted study can continue later. Leaves out: the design (`design`), one 
 (`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
 """
 
-import json
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,16 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.display.progress import in_notebook
+from mas_lab.runs.disk import read_json
 from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import RECORDS, attempt, run_of
-from mas_lab.study.design import Cell, Design, describe_with_source
+from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Recorded, Results, budget_unit, is_record, run_row, ship
-from mas_lab.study.sources import handed_in, recorded
+from mas_lab.study.record import Record, Results, is_record, read_record, run_row, ship
+from mas_lab.study.sources import handed_in
 from mas_lab.train.budget import Budget
 from mas_lab.train.config import Place
+from mas_lab.train.record import code
 
 KEEP = ("tables", "all", "record")
 DIED = "its process died: it was killed, or memory ran out; the same call continues"
@@ -99,18 +100,29 @@ class Study(Results):
     """
 
     def __init__(self, design: Design, folder: Path, sources: Sequence[str | Path] = ()):
-        self.design, self.folder, self.score = design, folder, design.score
-        self.held_equal = budget_unit(map(design.budget_of, design.tasks))
+        super().__init__(design)
+        self.folder, self.apart = folder, []
+        self._made: dict[str, Record] = {}
+        """Records by the digest of their cell."""
         self._unbegun: dict[str, str] = {}
         """The error of each training that could not begin, by the digest of its cell."""
-        self._records, self.apart = recorded(folder, sources, design)
-        """Records by the digest of their cell; runs that do not count, with the reason."""
-        # The compared cells depend on the rates that the sweeps choose.
-        for cells in (design.sweeps, self.cells) if design.sweeps() else (self.cells,):
-            found, strangers = handed_in(sources, cells(), design)
-            self._records |= {cell: record for cell, record in found.items()
-                              if cell not in self._records or cell in self.failed}  # fmt: skip
-        self.apart += strangers
+        for path in sorted((folder / RECORDS).glob("*.json")):
+            self._take(path.name, read_json(path))
+        for source in filter(is_record, map(Path, sources)):
+            for one in read_record(source):
+                self._take(f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one)
+        for name, found in handed_in(sources, self.cells()):
+            self._take(name, found)
+
+    def _take(self, name: str, found: Record | str) -> None:
+        """Take a record that counts; that of a training that failed counts last. A text is why a run has none."""
+        if isinstance(found, str):
+            self.apart.append(f"{name}: {found}")
+        elif found["code"] not in (code(), *self.design.data.get("codes", ())):
+            self.apart.append(f"{name}: made by other code ({found['code']}, this is {code()}); it counts if the "
+                              "study's `codes` name it, for those who know that both give the same")  # fmt: skip
+        elif self._made.get(found["cell"], {"error": True}).get("error"):
+            self._made[found["cell"]] = found
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells, and write the record of the study to its folder.
@@ -121,68 +133,37 @@ class Study(Results):
             workers: Number of processes at a time. Default: one per core.
             keep: The files of each run that are kept: "tables", "all" or "record", see `study`.
         """
-        begun = False
         try:
             for cells_of_phase in (self.design.sweeps, self.cells):
                 missing = {cell.digest: cell for cell in cells_of_phase()
-                           if cell.digest not in self._records or cell.digest in self.failed}  # fmt: skip
+                           if cell.digest not in self._made or cell.digest in self.failed}  # fmt: skip
                 jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
-                begun = begun or bool(jobs)
                 for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
-                    try:
-                        record, error = ended.result()
-                    except BrokenProcessPool:
-                        record, error = None, DIED
                     self._unbegun.pop(cell.digest, None)
-                    if record is None:
-                        self._unbegun[cell.digest] = error
+                    if failure := ended.exception():
+                        self._unbegun[cell.digest] = DIED if isinstance(failure, BrokenProcessPool) else str(failure)
                     else:
-                        self._records[cell.digest] = record
+                        self._made[cell.digest] = ended.result()
                     if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
-                        print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
+                        error = self.failed.get(cell.digest, "made")
+                        print(f"{done}/{len(jobs)}  {cell}: {error}", file=sys.stderr, flush=True)
         finally:
-            if self.records() and (begun or self._is_outdated()):
+            if (self.folder / RECORDS).is_dir() and self.records:
                 ship(self, self.folder, "lab.study")
-
-    def _is_outdated(self) -> bool:
-        """Return whether the folder has cells and a record of other ones, or of another design, or none after a kill.
-
-        A study without cells of its own, which were all made elsewhere, has no folder.
-        """
-        if not is_record(self.folder):
-            return (self.folder / RECORDS).is_dir()
-        shipped, design = Recorded(self.folder), json.dumps(self.design.data, default=describe_with_source)
-        ends = [[(one["cell"], one.get("error")) for one in records]
-                for records in (shipped.records, [record for _, record in self.records()])]  # fmt: skip
-        return ends[0] != ends[1] or shipped.provenance["design"] != json.loads(design)
 
     @property
     def failed(self) -> dict[str, str]:
         """Return the error of each training that failed, by the digest of its cell."""
-        errors = {digest: record["error"] for digest, record in self._records.items() if record.get("error")}
+        errors = {digest: record["error"] for digest, record in self._made.items() if record.get("error")}
         return errors | self._unbegun
 
     def cells(self) -> list[Cell]:
         """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
         return [*self.design.sweeps(), *self.design.comparisons(chosen(self.rates))]
 
-    def records(self, phase: str | None = None) -> list[tuple[Cell, Record]]:
-        """Return each cell that has a record, with that record.
-
-        Args:
-            phase: "sweep" or "compare". Default: both.
-
-        Returns:
-            Pairs (cell, record).
-        """
-        return [(cell, self._records[cell.digest] | cell.called) for cell in self.cells()
-                if cell.digest in self._records and phase in (None, cell.phase)]  # fmt: skip
-
-    def _compared(self) -> list[Record]:
-        return [record for _, record in self.records("compare")]
-
-    def _readable_design(self) -> Design:
-        return self.design
+    @property
+    def records(self) -> list[Record]:
+        return [self._made[cell.digest] | cell.called for cell in self.cells() if cell.digest in self._made]
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -190,13 +171,10 @@ class Study(Results):
 
         Only tasks whose sweep is complete have rows.
         """
-        found, sweeps = [], self.design.sweeps()
-        for task in dict.fromkeys(cell.task for cell in sweeps):
-            cells = [cell for cell in sweeps if cell.task == task]
-            if all(cell.digest in self._records for cell in cells):
-                tried = pd.DataFrame([self._row(cell) for cell in cells])
-                found.append(best_rate(tried.assign(final=tried["final"].mask(tried["state"] == "failed", -np.inf))))
-        return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+        sweeps = self.design.sweeps()
+        waiting = {cell.task for cell in sweeps if cell.digest not in self._made}
+        tried = [self._row(cell) for cell in sweeps if cell.task not in waiting]
+        return best_rate(pd.DataFrame(tried).fillna({"final": -np.inf})) if tried else pd.DataFrame()
 
     @property
     def table(self) -> pd.DataFrame:
@@ -208,33 +186,26 @@ class Study(Results):
         return pd.DataFrame([self._row(cell) for cell in self.cells()])
 
     def _row(self, cell: Cell) -> dict[str, Any]:
-        record = self._records.get(cell.digest)
+        record = self._made.get(cell.digest)
         state = "failed" if cell.digest in self.failed else "made" if record else "missing"
         row = run_row(record | cell.called, self.score) if record else cell.called
         return row | {"state": state, "run": str(run_of(self.folder, cell))}
 
     def __repr__(self) -> str:
-        table = self.table
-        counts = table["state"].value_counts()
-        made = f"{counts.get('made', 0)} of {len(table)} trainings made"
-        if self.design.sweeps() and not len(self.rates):
-            made += "; the rest is known when learning rates are swept"
-        lines = [f"study {self.design.name}: {made}, in {self.folder}"]
+        table, waits = self.table, bool(self.design.sweeps()) and not len(self.rates)
+        lines = [f"study {self.design.name}: {(table['state'] == 'made').sum()} of {len(table)} trainings made"
+                 f"{'; the rest is known when learning rates are swept' * waits}, in {self.folder}"]  # fmt: skip
         for task in self.design.tasks:
-            lines += self._task_lines(task, table[(table["task"] == task) & (table["phase"] == "compare")])
+            rows = table[(table["task"] == task) & (table["phase"] == "compare")]
+            rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
+            differ = ", ".join(self.design.differences(task)) or "nothing"
+            lines.append(f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}"
+                         f"{''.join(f'; lr of {arm} {lr:g}' for arm, lr in rates.items())}")  # fmt: skip
+            if len(missing := rows[rows["state"] != "made"]):
+                by_arm = missing.groupby("arm", sort=False)["seed"].agg(lambda seeds: ", ".join(map(str, seeds)))
+                lines.append(f"{task}: missing seeds: {'; '.join(f'{arm} {seeds}' for arm, seeds in by_arm.items())}")
         lines += [f"failed: {cell}: {self.failed[cell.digest]}" for cell in self.cells() if cell.digest in self.failed]
         return "\n".join([*lines, *(f"apart: {one}" for one in self.apart)])
-
-    def _task_lines(self, task: str, rows: pd.DataFrame) -> Iterator[str]:
-        """Yield what is held equal on a task, how its arms differ, and which seeds are missing."""
-        rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
-        swept = "".join(f"; lr of {arm} {lr:g}" for arm, lr in rates.items())
-        differ = ", ".join(self.design.differences(task)) or "nothing"
-        yield f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}{swept}"
-        missing = rows[rows["state"] != "made"]
-        if len(missing):
-            lacking = [f"{arm} {', '.join(map(str, own['seed']))}" for arm, own in missing.groupby("arm", sort=False)]
-            yield f"{task}: missing seeds: {'; '.join(lacking)}"
 
 
 def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
@@ -259,5 +230,4 @@ def best_rate(sweep: pd.DataFrame) -> pd.DataFrame:
 
 def chosen(rates: pd.DataFrame) -> dict[tuple[str, str], float]:
     """Return the rate that `best_rate` chose for each (task, arm)."""
-    best = rates[rates["chosen"]] if len(rates) else rates
-    return {(row.task, row.arm): row.lr for row in best.itertuples()}
+    return {(row.task, row.arm): row.lr for row in rates.itertuples() if row.chosen}

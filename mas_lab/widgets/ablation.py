@@ -20,7 +20,6 @@ from mas_lab.study.comparison import (
     compared_pairs,
     improvements,
     on_common_seeds,
-    over_envs,
     paired,
     profiles,
 )
@@ -31,14 +30,14 @@ from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_h
 
 
 class AblationBoard:
-    """Compare recipes over paired seeds: final score and area under the learning curve.
+    """Compare the final scores of recipes over paired seeds.
 
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
 
     A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, and the tables `.table`, `.runs`, `.pairs`,
     `.differences`, `.improvements` and `.equality`. `.cautions` lists in sentences what these runs cannot show. With
-    several tasks there are also `.profile_figure()`, `.profiles` and `.envs`.
+    several tasks there are also `.profile_figure()` and `.profiles`.
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
@@ -81,7 +80,7 @@ class AblationBoard:
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
         self.runs = run_scores(found, score, over, self.held_out, last)
-        """One row per run: `start`, `final` and `area` within the `budget`, see `budget.run_scores`."""
+        """One row per run: `start` and `final` within the `budget`, see `budget.run_scores`."""
         self._curves = pd.concat(
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
@@ -97,11 +96,9 @@ class AblationBoard:
         self.improvements = improvements(self.runs, self.baseline, seed)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
-        self.envs = over_envs(on_common_seeds(self.runs), seed) if several else None
-        """One row per recipe over all envs; each env is a stratum of the bootstrap. `None` for a single env."""
         self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
         """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
-        self.equality = equality(found, self.runs, over, self.held_out)
+        self.equality = equality(found)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
         """Sentences that describe the differences."""
@@ -174,7 +171,10 @@ class AblationBoard:
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
-            curves, least = curve_figure(self._curves, self.over, self.score, self._unit), 560 * (self.envs is not None)
+            curves, least = (
+                curve_figure(self._curves, self.over, self.score, self._unit),
+                560 * (self.profiles is not None),
+            )
             drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
@@ -184,7 +184,6 @@ class AblationBoard:
         tables = {
             "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
             IMPROVED.format(self.baseline): self.improvements,
-            "Over all tasks, each a stratum of the bootstrap": self.envs,
         }  # fmt: skip
         known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
         sections = (

@@ -208,7 +208,7 @@ def _drawn(board: AblationBoard | str) -> str:
     if isinstance(board, str):
         return f"<h2>The class's runs</h2><p>{escape(board)}</p>"
     least = SIDE + PANEL * board.runs["env"].nunique()
-    described = f"Final {board.score} and area under its curve of every run"
+    described = f"Final {board.score} of every run"
     return "".join(
         (
             f'<h2>The class\'s runs</h2><p class="quiet">{escape(ZIPS)}</p><p>{escape(board.counted())}.</p>',

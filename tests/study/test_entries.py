@@ -34,7 +34,7 @@ def test_folders_zips_lists_and_labels_are_compared_by_the_options_that_differ(h
         assert name.startswith("at_grpo (plan=tree(") and f"k={k}" in name and f"pick={lab.mixed(1.0)!r}" in name
     assert board.table[["runs", "seeds"]].to_numpy().tolist() == [[3, 2], [3, 2]]
     assert len(board.runs) == 6 and board.pairs["seed"].tolist() == [1, 2]
-    assert "alice tree.zip, bob tree.zip" in " ".join(board.cautions) and "training episodes" in board.cautions[-1]
+    assert "training episodes" in board.cautions[-1]
     expected = run_curve(lab.load_run(handed_in / "carol tree.zip"))["return"].iloc[-1]
     assert board.runs.set_index("file").loc["carol tree.zip", "final"] == pytest.approx(expected)
     runs = handed_in.parent / f"{handed_in.name} runs"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from tiny_study import TINY
 
 from mas_lab.paths import data_dir
 from mas_lab.study.cell import play
@@ -19,14 +20,14 @@ STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*")
 FORMER = "asynchronous"
 """Its design has the setting `overlap`, which this version does not read."""
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-OF_EXAMPLES = ("critics", "lengths")
-"""Studies whose recipes `iac` and `maac` have become `examples/critic.py`: they are read, and not trained again."""
+FORMER_RECIPES = ("critics", "lengths", "robust_trials")
+"""Studies whose recipes `iac`, `maac` and `own_optimal` the kit has no more: they are read, and not trained again."""
 
 
 def design_of(record):
     """A design may name envs of a file beside its own: `benchmarks/studies/settings.py`."""
     file = DOCS.parent / "benchmarks" / "studies" / f"{record.folder.name}.yaml"
-    return Design.of(record.provenance["design"], Place(file), sure=record.folder.name not in OF_EXAMPLES)
+    return Design.of(record.provenance["design"], Place(file), sure=record.folder.name not in FORMER_RECIPES)
 
 
 def test_names_and_counts_are_read_as_they_were_shipped(tmp_path):
@@ -40,8 +41,7 @@ def test_names_and_counts_are_read_as_they_were_shipped(tmp_path):
     none = dict.fromkeys(("lr", "steps", *KINDS, "seconds"))
     records.append(of_run | none | {"cell": "1", "arm": "nan", "curve": [], "agents": [], "error": "UpdateError: x"})
     rates = pd.DataFrame({"task": "5", "arm": ["0.10", "NA"], "lr": 1e-3, "chosen": True})
-    found = SimpleNamespace(records=lambda: [(None, one) for one in records], rates=rates, folder=tmp_path,
-                            design=SimpleNamespace(data={}))  # fmt: skip
+    found = SimpleNamespace(records=records, rates=rates, design=SimpleNamespace(data=TINY))
     read = Recorded(ship(found, tmp_path, "the command"))
     for one in (*records[0]["agents"], *records[1]["agents"]):
         one["F"] = pytest.approx(float("nan"), nan_ok=True)
@@ -103,14 +103,14 @@ def test_the_readme_says_how_often_agents_are_right_as_recorded():
 def test_the_quickest_run_comes_out_again(tmp_path):
     """To the last digit on the machine that made it; elsewhere rounding may draw another token now and then."""
     quickest, cell = None, None
-    for folder in (one for one in STUDIES if one.name not in OF_EXAMPLES):
+    for folder in (one for one in STUDIES if one.name not in FORMER_RECIPES):
         record = Recorded(folder)
         cells = {cell.digest: cell for cell in design_of(record).comparisons(chosen(record.rates))}
         for kept in record.records:
             shipped = kept["cell"] in cells and "runs/" not in str(cells[kept["cell"]].config["team"])
             if shipped and (quickest is None or kept["seconds"] < quickest["seconds"]):
                 quickest, cell = kept, cells[kept["cell"]]
-    again = play(cell, tmp_path, "record")
+    again = play(cell, tmp_path)
     for name, near in (("success", 0.1), ("return", 0.1)):
         assert abs(again["curve"][0][name] - quickest["curve"][0][name]) < near / 4
         assert abs(again["curve"][-1][name] - quickest["curve"][-1][name]) < near

@@ -71,4 +71,4 @@ def design_of_a_study(study):
     need(seeds >= FEW, f"{seeds} seeds give no interval")
     rates, tried = ({getattr(cell, name) for cell in swept} for name in ("lr", "seed"))
     need(len(rates) >= 3 and len(tried) >= 2, "the sweep needs 3 learning rates or more, each with 2 seeds or more")
-    return f"{len(swept)} trainings of the sweep and {len(design.arms_of(task)) * seeds} to compare"
+    return f"{len(swept)} trainings of the sweep and {len(arms) * seeds} to compare"
