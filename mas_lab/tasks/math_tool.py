@@ -175,14 +175,14 @@ class MathTool(chains.MathTask):
         In full size it has the right form; the answer in it is wrong half of the time.
         """
         if self.full:
-            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            answer = self.half_right(state, rng)
             return f"\\boxed{{{answer}}}" if agent == "reasoner" else f"```python\nprint({answer!r})\n```"
         other = {"tool": state.answer, "reasoner": state.printed}.get(agent)
         if other and rng.random() < self.copies * self.mistakes:
             return f"answer {other}" if agent == "reasoner" else f"print ( {other} )"
         values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
         if agent == "reasoner":
-            return f"{chains.working_text(values, working)}answer {values[-1]}"
+            return chains.answer_text(values, working)
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
 
 

@@ -184,7 +184,7 @@ class Orchestrator(chains.MathTask):
         """
         splits = not (self.single_agent or state.parts)
         if self.full:
-            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            answer = self.half_right(state, rng)
             return f"<part>{state.problem}</part>\n" * len(self.workers) if splits else f"\\boxed{{{answer}}}"
         if splits:
             return " and ".join(self._attempt_split(state.problem, rng))
@@ -197,7 +197,7 @@ class Orchestrator(chains.MathTask):
             total = joined([answer or 0 for answer in state.answers])
             part = dict(zip(self.workers, state.parts, strict=True)).get(agent, total)
             values, working = self._attempt(part, rng, hasty)
-        return f"{chains.working_text(values, working)}answer {values[-1]}"
+        return chains.answer_text(values, working)
 
     def _attempt(self, part: str, rng: random.Random, hasty: float) -> tuple[list[int], bool]:
         values, working = chains.attempt(part, rng, hasty, self.mistakes)

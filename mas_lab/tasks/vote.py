@@ -36,7 +36,6 @@ class Vote(chains.MathTask):
     name = "vote"
     paper = "arXiv 2605.24202"
     order = "voter_1 + voter_2 + voter_3, the majority decides"
-    pocket = "math"
     choices = {"rewards": ("ours",)}
     max_turns = 1
     hasty = 0.5
@@ -67,6 +66,5 @@ class Vote(chains.MathTask):
     def demonstrate(self, state: ProblemState, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from; in full size it is wrong half of the time."""
         if self.full:
-            return f"\\boxed{{{state.gold if rng.random() < 0.5 else f'{state.gold}0'}}}"
-        values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
-        return f"{chains.working_text(values, working)}answer {values[-1]}"
+            return f"\\boxed{{{self.half_right(state, rng)}}}"
+        return chains.answer_text(*chains.attempt(state.problem, rng, self.hasty, self.mistakes))

@@ -82,6 +82,10 @@ class DrawnTask:
     def in_words(self) -> bool:
         return self.size == "words"
 
+    @property
+    def full(self) -> bool:
+        return self.size == "full"
+
     def require(self, option: str, holds: bool, remedy: str) -> None:
         """Raise ValueError, with the value of the option and the `remedy`, if a condition does not hold."""
         if not holds:
@@ -132,10 +136,6 @@ class SizedTask(TextEnv, DrawnTask):
     @cached_property
     def agents(self) -> tuple[str, ...]:
         return ("solo",) if self.single_agent else self.roles
-
-    @property
-    def full(self) -> bool:
-        return self.size == "full"
 
     @property
     def published(self) -> bool:
