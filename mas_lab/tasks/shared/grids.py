@@ -6,6 +6,7 @@ A grid is a tuple of digits, row by row, 0 for an open cell. The task decides wh
 import random
 from collections.abc import Iterator
 from functools import cache, lru_cache
+from itertools import islice
 from math import isqrt
 
 from mas_lab.tasks.shared.maze import word
@@ -60,38 +61,35 @@ def beside(grid: Grid, cell: int) -> set[int]:
 def solutions(grid: Grid, most: int = 2, rng: random.Random | None = None) -> list[Grid]:
     """Return up to `most` ways to fill `grid`, none if two clues clash; `rng` gives the digits a random order."""
     side = isqrt(len(grid))
-    free, home, now, found = [2 ** (side + 1) - 2] * (3 * side), homes(side), list(grid), []
-    for cell, digit in enumerate(grid):
-        for line in home[cell] if digit else ():
-            if not free[line] >> digit & 1:
-                return []
-            free[line] -= 1 << digit
+    free, home, now = [2 ** (side + 1) - 2] * (3 * side), homes(side), [0] * len(grid)
 
     def possible(cell: int) -> int:
         row, column, box = home[cell]
         return free[row] & free[column] & free[box]
 
-    def fill() -> None:
+    def turn(cell: int, digit: int) -> None:
+        """Write a digit into an open cell, or remove it."""
+        now[cell] ^= digit
+        for line in home[cell]:
+            free[line] ^= 1 << digit
+
+    def fill() -> Iterator[Grid]:
         cell = min((c for c, digit in enumerate(now) if not digit), key=lambda c: possible(c).bit_count(), default=None)
         if cell is None:
-            found.append(tuple(now))
+            yield tuple(now)
             return
         digits = [digit for digit in range(1, side + 1) if possible(cell) >> digit & 1]
         for digit in rng.sample(digits, len(digits)) if rng else digits:
-            place(cell, digit, -1)
-            fill()
-            place(cell, digit, 1)
-            now[cell] = 0
-            if len(found) == most:
-                return
+            turn(cell, digit)
+            yield from fill()
+            turn(cell, digit)
 
-    def place(cell: int, digit: int, sign: int) -> None:
-        now[cell] = digit
-        for line in home[cell]:
-            free[line] += sign << digit
-
-    fill()
-    return found
+    for cell, digit in enumerate(grid):
+        if digit and not possible(cell) >> digit & 1:
+            return []
+        if digit:
+            turn(cell, digit)
+    return list(islice(fill(), most))
 
 
 @lru_cache(maxsize=8192)
