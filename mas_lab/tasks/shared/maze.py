@@ -232,6 +232,11 @@ class MovesTask(ProposalTask):
         known = all(move in MOVES if self.full else NAMED_CELL.fullmatch(move) for move in moves)
         return moves if 1 <= len(moves) <= self.limit and known else None
 
+    def shown(self, floor: Floor, at: Cell, **cells: Iterable[Cell]) -> dict[str, Any]:
+        """Return the facts of a prompt: the size, the walls, further `cells` by name, the cell `at` and the limit."""
+        facts = {name: " ".join(in_order(own)) for name, own in {"walls": floor.walls, **cells}.items()}
+        return facts | {"size": floor.size, "shown_walls": facts["walls"] or "none", "at": word(at), "limit": self.limit}
+
     def fits(self, floor: Floor, place: Any) -> bool:
         """Return whether the end can be reached in time, and in no fewer moves than `SHORTEST`."""
         return SHORTEST <= floor.away.get(place, 0) <= self.limit * self.max_turns
