@@ -16,7 +16,6 @@ from mas_lab.env import Message, Step, Task
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
 
@@ -168,8 +167,8 @@ class CodePair(problem_sets.ProgramTask):
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
-        name = (AUX, problem.entry)[place]
-        return returns(function(read_code(text, f"def {name}") or "", name))
+        name = (pair_code.AUX, problem.entry)[place]
+        return pair_code.returns(function(read_code(text, f"def {name}") or "", name))
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())

@@ -106,14 +106,9 @@ def run(
         ValueError: If an argument is not plain data or is out of range. The message names the place.
         ModuleNotFoundError: If no sandbox is installed.
     """
-    arguments = {"source": source, "entry": entry, "timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel}
-    check_arguments(run, arguments, "sandbox.run", timeout_s=0.001, memory_mb=1, fuel=1)
-    if entry is not None and (not entry.isidentifier() or iskeyword(entry)):
-        raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program, or None")
-    if not isinstance(inputs, list | tuple):
-        raise ValueError(f"sandbox.run: inputs is {inputs!r:.80}; give a list with a list of arguments for each call")
-    if entry is None and inputs:
-        raise ValueError("sandbox.run: inputs need an entry, the function that gets them")
+    check_arguments(run, locals(), "sandbox.run", timeout_s=0.001, memory_mb=1, fuel=1)
+    if (inputs or entry is not None) and (not str(entry).isidentifier() or iskeyword(str(entry))):
+        raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program")
     mark = secrets.token_hex(8)
     text = harness.program(source, entry, inputs, mark)
     if problem := harness.unreadable(source):
@@ -151,7 +146,7 @@ def outcome(
             answers = harness.answers(text, count, mark)
             error = next((error for _, error in answers if error is not None), None)
             status = "ok" if error is None else harness.status_of(error)
-        except ValueError as unreadable:
-            error, status = str(unreadable), "killed"
+        except harness.FORGED as why:
+            error, status = f"no answer of the harness: {why}", "killed"
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
     return Outcome(status, values, (error or "")[:LONGEST_OUTPUT], stdout[:LONGEST_OUTPUT], failed, backstop)

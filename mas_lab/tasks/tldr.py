@@ -1,7 +1,7 @@
 """TLDR: two agents write a short and a detailed summary of one text at once (MAGRPO, arXiv 2508.04652).
 
 They do not see each other's text, and there is one turn. Pocket size has four generated sentences of plain words, full
-size has posts for an instruction model. The reward of two texts is in `pair_reward`, the pocket texts are in `stories`,
+size has posts for an instruction model. The reward of two texts is in `pair_reward`, the pocket texts are in `wording`,
 and reading files is in `rows`.
 """
 
@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from mas_lab.env import Message
-from mas_lab.tasks.shared import stories
+from mas_lab.tasks.shared import wording
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, Targets, TwoTextsTask
 from mas_lab.tasks.shared.rows import post
@@ -59,14 +59,14 @@ class TLDR(TwoTextsTask):
     paper = "MAGRPO, arXiv 2508.04652"
     order = "short + detailed"
     pocket = "tldr"
-    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "short", "detailed", "solo")
+    words = (*wording.STORY_WORDS, "near", ".", *wording.LINKS, MARKER, "short", "detailed", "solo")
     max_turns = 1
     max_return = BEST
     roles = ("short", "detailed")
     numbers = range(2, 9)
     targets = {"pocket": POCKET, "full": FULL}
     spare = 2
-    default = stories.SENTENCES
+    default = wording.SENTENCES
     column = post
     overlong = 0.3
     """Share of its short summaries that are as long as a detailed one, and the other way round, at `mistakes` = 1."""
@@ -82,4 +82,4 @@ class TLDR(TwoTextsTask):
         if self.full:
             return " ".join(source.split()[: 40 if long else 16])
         sentences = rng.choice((2, 3)) if long else 1
-        return stories.excerpt(source, rng, sentences, self.invents * self.mistakes, self.connects if long else 0.0)
+        return wording.excerpt(source, rng, sentences, self.invents * self.mistakes, self.connects if long else 0.0)

@@ -161,18 +161,15 @@ def test_time_and_memory_have_limits_and_sleeping_takes_no_time(tier):
 
 
 GOOD = {"source": "def f(x): return x", "entry": "f", "inputs": [[1]]}
-LOOP = [1]
-LOOP.append(LOOP)
 
 
 @pytest.mark.parametrize(("changes", "place"), [
     ({"source": b"x"}, "source=b'x'"), ({"entry": "f()"}, r"entry='f\(\)'"), ({"entry": "class"}, "entry='class'"),
-    ({"entry": None}, "inputs need an entry"), ({"inputs": 3}, "inputs is 3"),
-    ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"), ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
+    ({"entry": None}, "entry=None"), ({"inputs": 3}, "inputs=3"),
+    ({"inputs": [[1], 2]}, r"inputs=\[\[1\], 2\] .*such as"), ({"inputs": ["ab"]}, r"inputs=\['ab'\]"),
     ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),
     ({"inputs": [[{1: 2, (object,): 3}]]}, r"inputs\[0\]\[0\], a key\[0\] is <class 'object'>"),
     ({"inputs": [[type("I", (int,), {})(3)]]}, r"inputs\[0\]\[0\] is 3 \(I\)"),
-    ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
     ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"), ({"timeout_s": 0}, "timeout_s=0"),
     ({"timeout_s": math.inf}, "timeout_s=inf"), ({"timeout_s": math.nan}, "timeout_s=nan"),
     ({"memory_mb": -1}, "memory_mb=-1"), ({"memory_mb": 0.5}, "memory_mb=0.5"),

@@ -53,6 +53,8 @@ def _mas_lab_call(f, a):
 MAIN = re.compile(r"""(['"])__main__\1""")
 """The name of a script, with which `__name__` is compared."""
 CONTAINERS = {"list": list, "tuple": tuple, "set": set}
+FORGED = (ValueError, TypeError, KeyError, RecursionError)
+"""Errors of reading an answer that the harness did not write."""
 MOST_BITS = 14_000
 """Most bits of an int: Python writes and reads 4300 digits."""
 
@@ -64,35 +66,30 @@ def program(source: str, entry: str | None, inputs: Sequence[Sequence[Any]], mar
     answer. What stands under `if __name__ == "__main__":` does not run before calls, as in a module that is imported.
     """
     source = MAIN.sub(r"\1_mas_lab_main\1", source) if entry else source
-    literals = [_literals(arguments, f"inputs[{i}]") for i, arguments in enumerate(inputs)]
+    literals = [literal(list(arguments), f"inputs[{i}]") for i, arguments in enumerate(inputs)]
     calls = ", ".join(f"_mas_lab_call({entry}, {arguments})" for arguments in literals)
     return f"{source}\n{HARNESS}\n{RESULT} = '{mark}[' + ', '.join([{calls}]) + ']'\n{RESULT}"
 
 
 def steady(source: str) -> str:
     """Return `source` after a line that makes random numbers and sleep the same in every run, if it uses them."""
-    chance = "import random as _mas_lab_r; _mas_lab_r.seed(0); " if "random" in source else ""
-    sleep = "import time as _mas_lab_t; _mas_lab_t.sleep = lambda seconds: None; " if "sleep" in source else ""
-    if not (chance or sleep):
-        return source
-    if "__future__" in source:  # such an import must come first
-        source = f"exec(compile({source!r}, '<string>', 'exec', dont_inherit=True))"
-    return f"{chance}{sleep}\n{source}"
+    chance = "import random as _mas_lab_r; _mas_lab_r.seed(0)\n" if "random" in source else ""
+    sleep = "import time as _mas_lab_t; _mas_lab_t.sleep = lambda seconds: None\n" if "sleep" in source else ""
+    return after(chance + sleep, source)
+
+
+FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
+
+
+def after(before: str, source: str) -> str:
+    """Return `source` after the lines `before`; imports from `__future__` must come first."""
+    return f"{''.join(FUTURE.findall(source))}{before}{FUTURE.sub('', source)}" if before else source
 
 
 def unreadable(source: str) -> str:
     """Return a syntax error as one line if no Python can read `source`, else an empty text."""
     problem = unwritable(source) or ("source code cannot contain null bytes" if "\0" in source else "")
     return problem and f"SyntaxError: {problem}"
-
-
-def _literals(arguments: Any, name: str) -> str:
-    if not isinstance(arguments, list | tuple):
-        raise ValueError(f"sandbox.run: {name} is {arguments!r:.80}; give a list of the arguments of one call")
-    try:
-        return literal(list(arguments), name)
-    except RecursionError:
-        raise ValueError(f"sandbox.run: {name} is nested too deeply, or holds itself") from None
 
 
 def literal(value: Any, name: str) -> str:
@@ -119,15 +116,12 @@ def literal(value: Any, name: str) -> str:
 
 
 def answers(text: str, count: int, begin: str) -> list[tuple[Any, str | None]]:
-    """Return the answers of `count` calls, (value, None) or (None, error); raise ValueError for any other text."""
+    """Return the answers of `count` calls, (value, None) or (None, error); raise one of `FORGED` for any other text."""
     if not text.startswith(begin):
-        raise ValueError("no answer of the harness: the program gave one of its own")
-    try:
-        results = [(_plain(value), error) for value, error in json.loads(text.removeprefix(begin))]
-    except (TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"no answer of the harness: {error}") from None
+        raise ValueError("the program gave one of its own")
+    results = [(_plain(value), error) for value, error in json.loads(text.removeprefix(begin))]
     if len(results) != count or not all(error is None or isinstance(error, str) for _, error in results):
-        raise ValueError(f"no answer of the harness: {len(results)} parts for {count} calls")
+        raise ValueError(f"{len(results)} parts for {count} calls")
     return results
 
 

@@ -234,8 +234,9 @@ class MovesTask(ProposalTask):
 
     def shown(self, floor: Floor, at: Cell, **cells: Iterable[Cell]) -> dict[str, Any]:
         """Return the facts of a prompt: the size, the walls, further `cells` by name, the cell `at` and the limit."""
-        facts = {name: " ".join(in_order(own)) for name, own in {"walls": floor.walls, **cells}.items()}
-        return facts | {"size": floor.size, "shown_walls": facts["walls"] or "none", "at": word(at), "limit": self.limit}
+        walls = " ".join(in_order(floor.walls))
+        facts = {"size": floor.size, "limit": self.limit, "walls": walls, "shown_walls": walls or "none"}
+        return facts | {"at": word(at)} | {name: " ".join(in_order(own)) for name, own in cells.items()}
 
     def fits(self, floor: Floor, place: Any) -> bool:
         """Return whether the end can be reached in time, and in no fewer moves than `SHORTEST`."""
