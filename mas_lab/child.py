@@ -301,7 +301,9 @@ def pyeryx() -> Callable[[str, float, int, int], dict[str, Any]]:
     return run
 
 
-def reply(text: Any, error: str, stdout: str, backstop: bool, late: bool) -> dict[str, Any]:
+def reply(
+    text: Any = None, error: str = "", stdout: str = "", backstop: bool = False, late: bool = False
+) -> dict[str, Any]:
     """Return the reply of a sandbox: `text` of the harness, or the `error` that ended the program without one.
 
     `error` is empty if the program ended its interpreter. `late`: a limit of fuel or time ended the program, which may

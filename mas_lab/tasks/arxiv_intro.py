@@ -51,8 +51,6 @@ class ArxivIntro(TwoTextsTask):
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
     """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.abstract` lists its columns."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "arxiv_intro"
     paper = "MAGRPO, arXiv 2508.04652"

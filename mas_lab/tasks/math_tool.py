@@ -81,10 +81,6 @@ class MathTool(chains.MathTask):
     size: str | int = "pocket"
     """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     max_turns: int = 4
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Slips, guesses and copied answers grow with it."""
 
     name = "math_tool"
     paper = "AT-GRPO, arXiv 2510.11062"

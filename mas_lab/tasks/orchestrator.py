@@ -84,10 +84,6 @@ class Orchestrator(chains.MathTask):
     """Either "pocket" (3 digits per worker), "full", or the number of digits per worker, 3 to 5."""
     n_agents: int | None = None
     """Number of agents, 3 to 16: the orchestrator and its workers. `None` means two workers."""
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "orchestrator"
     paper = "arXiv 2605.24202"

@@ -8,13 +8,13 @@ compared outside. The tasks decide what is right, and what it pays.
 
 import importlib.util
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
 from mas_lab.arguments import check_arguments
-from mas_lab.child import ChildEnded, workers
+from mas_lab.child import ChildEnded, reply, workers
 from mas_lab.tasks.shared import harness
 
 FUEL = 24_000_000_000
@@ -112,34 +112,24 @@ def run(
     mark = secrets.token_hex(8)
     text = harness.program(source, entry, inputs, mark)
     if problem := harness.unreadable(source):
-        return outcome(len(inputs), mark, error=problem)
+        return outcome(len(inputs), mark, reply(error=problem))
     name = tier()
     text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
     request = [text, float(timeout_s), int(memory_mb), int(fuel or FUEL)]
     try:
-        reply = workers(name).ask(request, timeout_s + GRACE)
+        replied = workers(name).ask(request, timeout_s + GRACE)
     except ChildEnded as ended:
         error = f"TimeoutError: no answer in {float(timeout_s):g} s" if ended.late else ""
-        reply = {"error": error, "backstop": ended.late, "late": ended.late}
-    return outcome(len(inputs), mark, **reply)
+        replied = reply(error=error, backstop=ended.late, late=ended.late)
+    return outcome(len(inputs), mark, replied)
 
 
-def outcome(
-    count: int,
-    mark: str,
-    text: str | None = None,
-    error: str = "",
-    stdout: str = "",
-    backstop: bool = False,
-    late: bool = False,
-) -> Outcome:
-    """Return the outcome of `count` calls from the reply of a worker, whose parts `child.reply` describes.
-
-    A valid `text` starts with `mark`.
-    """
+def outcome(count: int, mark: str, replied: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of `count` calls from a worker's reply (`child.reply`), whose text must start with `mark`."""
+    text, error = replied["text"], replied["error"]
     answers = [(None, error)] * count
     if text is None:
-        status = "timeout" if late else harness.status_of(error) if error else "killed"
+        status = "timeout" if replied["late"] else harness.status_of(error) if error else "killed"
         error = error or "the program ended its interpreter before it answered"
     else:
         try:
@@ -149,4 +139,5 @@ def outcome(
         except harness.FORGED as why:
             error, status = f"no answer of the harness: {why}", "killed"
     values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
-    return Outcome(status, values, (error or "")[:LONGEST_OUTPUT], stdout[:LONGEST_OUTPUT], failed, backstop)
+    stderr, stdout = (error or "")[:LONGEST_OUTPUT], replied["stdout"][:LONGEST_OUTPUT]
+    return Outcome(status, values, stderr, stdout, failed, replied["backstop"])

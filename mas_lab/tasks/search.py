@@ -100,8 +100,6 @@ class Search(SizedTask):
     """Most passages of the corpus that one query finds."""
     retriever: Retriever | None = None
     """Full size: function from a query to passages, instead of BM25. A run records it by its module and name."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "search"
     paper = "Dr. MAS, arXiv 2602.08847"

@@ -52,8 +52,6 @@ class TLDR(TwoTextsTask):
     """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
     data: str = "trl-lib/tldr"
     """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.post` lists its columns."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "tldr"
     paper = "MAGRPO, arXiv 2508.04652"

@@ -28,10 +28,6 @@ class Vote(chains.MathTask):
     """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of voters, 2 to 16. `None` means three."""
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "vote"
     paper = "arXiv 2605.24202"

@@ -15,6 +15,7 @@ import threading
 import pytest
 from attacks import ATTACKS, FORGED
 
+from mas_lab.child import reply
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import harness
 
@@ -268,10 +269,10 @@ def test_the_status_of_an_error(error, status):
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
 def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
-    outcome = sandbox.outcome(1, "mark", f"mark{text}")
+    outcome = sandbox.outcome(1, "mark", reply(f"mark{text}"))
     assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))
-    assert sandbox.outcome(1, "mark", "[[1, null]]").status == "killed"
-    assert sandbox.outcome(1, "mark", "mark[[1, null]]").values == (1,)
+    assert sandbox.outcome(1, "mark", reply("[[1, null]]")).status == "killed"
+    assert sandbox.outcome(1, "mark", reply("mark[[1, null]]")).values == (1,)
 
 
 # Fuel

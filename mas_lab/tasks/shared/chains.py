@@ -52,12 +52,6 @@ def chains(rng: random.Random, digits: int = CHAIN) -> Iterator[str]:
         yield " ".join([drawn[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in drawn[1:])])
 
 
-def draw_chains(n: int, split: str, seed: int, env: str, digits: int = CHAIN) -> list[tuple[str, str]]:
-    """Return `n` different chains of `split` with their values; a longer list starts with the shorter one."""
-    rng = random.Random(f"{env} {digits} {split} {seed}")
-    return [(chain, str(value(chain))) for chain in draw(chains(rng, digits), n, split, env)]
-
-
 def is_digit(word: str) -> bool:
     return len(word) == 1 and word in "0123456789"
 
@@ -126,7 +120,8 @@ class DigitTask(DrawnTask):
         """Return `n` different chains or questions with their answers."""
         if self.in_words:
             return questions.draw_questions(n, split, seed, self.name)
-        return draw_chains(n, split, seed, self.name, self.number)
+        rng = random.Random(f"{self.name} {self.number} {split} {seed}")
+        return [(chain, str(value(chain))) for chain in draw(chains(rng, self.number), n, split, self.name)]
 
     def read_answer(self, text: str) -> str | None:
         r"""Return the answer of a text, or `None` if it cannot be read.
@@ -139,7 +134,11 @@ class DigitTask(DrawnTask):
 
 @dataclass(frozen=True)
 class MathTask(SizedTask, DigitTask):
-    """Base class of the math tasks: chains in pocket size, word problems in full size; a subclass has `data`."""
+    """Base class of the math tasks: chains in pocket size, word problems in full size."""
+
+    data: str | None = None
+    """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
+    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
 
     numbers = range(2, 10)
     unit = "digits"
