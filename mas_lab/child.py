@@ -65,22 +65,17 @@ class Child:
         late = threading.Event()
         clock = threading.Timer(seconds, lambda: (late.set(), self._kill()))
         clock.start()
+        line = ""
         try:
-            self.process.stdin.write(json.dumps(question) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except OSError:  # a broken pipe, which Windows calls an invalid argument
-            line = ""
-        except BaseException:
-            self.close()  # a late answer would be taken for the answer to the next question
-            raise
+            with suppress(OSError):  # a broken pipe, which Windows calls an invalid argument
+                print(json.dumps(question), file=self.process.stdin, flush=True)
+                line = self.process.stdout.readline()
         finally:
             clock.cancel()
+            if late.is_set() or not line.endswith("\n"):  # a late answer would be taken for that to the next question
+                self.close()
         if not line.endswith("\n"):
-            self.close()
             raise ChildEnded(late.is_set(), self.process.returncode)
-        if late.is_set():  # the answer is complete, but the clock has ended the child
-            self.close()
         return json.loads(line)
 
     def _kill(self) -> None:

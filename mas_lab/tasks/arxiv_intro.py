@@ -43,10 +43,10 @@ class ArxivIntro(TwoTextsTask):
 
     `local_reward` is 1 if the writer's own length is in range. An answer without a word is invalid. A single agent's
     answer is also invalid if it does not have exactly one marker between two texts.
+
+    `size` is either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8."""
     max_turns: int = 1
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"

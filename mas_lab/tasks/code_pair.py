@@ -74,10 +74,10 @@ class CodePair(problem_sets.ProgramTask):
     the sandbox's tier cannot run a program, it is neither right nor wrong. The drafts are then worth their levels
     before the tests, or as much as the last drafts if that is more. `Step.info["unknown"]` names the agent and the
     turn.
+
+    `size` is either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     max_turns: int = 1
     teamwork: str = "together"
     feedback: str = "level"

@@ -64,10 +64,10 @@ class CodeTests(problem_sets.ProgramTask):
     rate of the last program that could be judged (at first 0). If the gold program itself cannot run, the tester's
     cases earn only 0.2. `Step.info["unknown"]` names the agent and the turn, so that a selector can leave such rows
     out.
+
+    `size` is either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     max_turns: int = 3
 
     name = "code_tests"

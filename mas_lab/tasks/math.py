@@ -75,10 +75,10 @@ class Math(chains.MathTask):
     With `n_agents` above 2 (3 with a fixer) there are several solvers. In each round they speak in turn, each sees the
     last four answers before its own, and the last solver's answer is judged. With a fixer they speak only in the first
     round.
+
+    `size` is either "pocket" (5 digits), "words", "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "words", "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False

@@ -76,10 +76,10 @@ class MathTool(chains.MathTask):
     disagree, so `max_return` is `max_turns`. A program that crashes with the answer in its error counts as right.
 
     A single agent writes programs until one prints an answer that can be read, and this answer counts.
+
+    `size` is either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     max_turns: int = 4
 
     name = "math_tool"

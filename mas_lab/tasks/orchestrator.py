@@ -78,10 +78,10 @@ class Orchestrator(chains.MathTask):
     paper, so it could do without the workers; replays `without(n, ["worker_1"])` show whether it does. `local_reward`
     of the split is then 1 for a readable one, of the workers 0 (their parts have no known answer), and of the last turn
     1 for a right answer.
+
+    `size` is either "pocket" (3 digits per worker), "full", or the number of digits per worker, 3 to 5.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (3 digits per worker), "full", or the number of digits per worker, 3 to 5."""
     n_agents: int | None = None
     """Number of agents, 3 to 16: the orchestrator and its workers. `None` means two workers."""
 

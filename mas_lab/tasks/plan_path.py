@@ -50,10 +50,10 @@ class PlanPath(MovesTask):
     An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A move
     into a wall, over the edge or to a cell that is not adjacent is blocked. This is no reading error: the moves stop
     there.
+
+    `size` is either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
     n_agents: int | None = None
     """Number of agents, 2 to 16: one executor, who sees all proposals, and planners, who see the last four before their
     own. `None` means 2."""

@@ -85,11 +85,11 @@ class Search(SizedTask):
     Rewards "published" read texts as the released code does. One verdict "answer" calls the answer agent, even beside a
     "search", and so does an unreadable verdict. Of several queries or answers the first counts. Defect: a verifier that
     writes nonsense never searches.
+
+    `size` is either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed
+    facts, 1 to 3.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed facts, 1
-    to 3."""
     max_turns: int = 4
     data: str | None = None
     """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its

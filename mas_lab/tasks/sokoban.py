@@ -56,11 +56,11 @@ class Sokoban(MovesTask):
 
     An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A blocked
     move, or one to a cell that is not adjacent, is no reading error: the moves stop there.
+
+    `size` is either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the
+    side of a pocket floor, 4 to 6.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the side of a
-    pocket floor, 4 to 6."""
     boxes: int = 1
     """Number of boxes, 1 or 2."""
     max_turns: int = 4

@@ -185,10 +185,10 @@ class Sudoku(ProposalTask):
 
     An answer is invalid, and writes nothing, if one of its words is no cell with a digit, if a cell comes twice, or if
     it is empty.
+
+    `size` is either "pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10."""
     side: int | None = None
     """Full size: side of the grid, 9 or 4 (as published). `None` means 9."""
     max_turns: int = 4

@@ -46,10 +46,10 @@ class TLDR(TwoTextsTask):
 
     A small instruction model writes up to the limit of 512 tokens in full size, much of it invented. Let it sample with
     `lab.Sampling(temperature=0.7, max_tokens=150)`; `benchmarks/real_tldr.py` trains SmolLM2-135M-Instruct so.
+
+    `size` is either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
     data: str = "trl-lib/tldr"
     """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.post` lists its columns."""
 

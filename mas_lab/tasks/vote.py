@@ -22,10 +22,10 @@ class Vote(chains.MathTask):
     A tie for the most votes decides nothing, and counts as wrong. An answer that cannot be read is invalid, and no
     vote. `team_reward` is 1 for a right decision, so `max_return` = 1 is reached exactly by success. `local_reward` is
     1 for a right answer of the voter itself.
+
+    `size` is either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of voters, 2 to 16. `None` means three."""
 
