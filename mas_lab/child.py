@@ -2,7 +2,7 @@
 
 `Child(name)` runs this file with the name of one of `PROGRAMS`. `multiprocessing` would run the caller's own script
 again in each process. This file imports nothing of the package. Writing the programs of the sandbox and reading their
-answers is in `harness` and `sandbox`.
+answers is in `sandbox`.
 """
 
 import datetime

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mas_lab.env import Message, Step
+from mas_lab.tasks.sandbox import literal
 from mas_lab.tasks.shared import lists, problem_sets, programs
 from mas_lab.tasks.shared.bases import PROMPTS, chat
-from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
 

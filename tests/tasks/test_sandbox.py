@@ -17,7 +17,6 @@ from attacks import ATTACKS, FORGED
 
 from mas_lab.child import reply
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared import harness
 
 DOUBLE = "def f(x):\n    return x * 2"
 
@@ -56,7 +55,7 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
 
     assert isinstance(outcome, sandbox.Outcome) and len(outcome.values) == len(outcome.failed) == 1
     assert outcome.status in {"error", "timeout", "memory", "killed", "unsupported", "refused"} or attack.ok
-    assert harness.literal(outcome.values[0], "an answer") and str(FORGED) not in repr(outcome.values)
+    assert sandbox.literal(outcome.values[0], "an answer") and str(FORGED) not in repr(outcome.values)
     assert outcome.failed == (outcome.status != "ok",)
     assert secret not in repr(outcome)
     assert len(outcome.stdout) <= sandbox.LONGEST_OUTPUT and len(outcome.stderr) <= sandbox.LONGEST_OUTPUT
@@ -260,7 +259,7 @@ def test_threads_and_processes_are_not_there(use):
     ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
 ])  # fmt: skip
 def test_the_status_of_an_error(error, status):
-    assert harness.status_of(error) == status
+    assert sandbox.status_of(error) == status
 
 
 @pytest.mark.parametrize("text", [

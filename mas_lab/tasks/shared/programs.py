@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared.harness import after, literal
+from mas_lab.tasks.sandbox import after, literal
 
 Case = Sequence[Any]
 """`[arguments, expected]`."""
