@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
 from mas_lab.tasks.shared.bases import PROMPTS, chat
@@ -34,21 +34,17 @@ PROMPT_WORDS = ("printed", "answered", "answer", "other", "nothing", "none", *sa
 
 
 @dataclass(frozen=True)
-class State:
+class State(chains.ProblemState):
     """State after a turn: the tool user's program, its result, and both answers.
 
     `code` is `None` if no program could be read; `printed` and `answer` are `None` if there is no readable answer.
     """
 
-    task: str
-    problem: str
-    gold: str
     turn: int = 0
     code: str | None = None
     ran: Result = UNREAD
     printed: str | None = None
     answer: str | None = None
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,6 +82,7 @@ class MathTool(chains.MathTask):
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "tool + reasoner, until they agree, up to 4 turns"
     pocket = "math_tool"
+    state_type = State
     hasty = 0.5
     """Share of the answers of `demonstrate` that are not computed, at `mistakes` = 1: the reasoner leaves out the
     running values, and the tool user prints a digit."""
@@ -104,9 +101,6 @@ class MathTool(chains.MathTask):
         if self.full:
             return 1024
         return {agent: self.number + 3 if agent == "reasoner" else 4 * self.number + 8 for agent in self.agents}
-
-    def start(self, task: Task) -> State:
-        return State(task.id, task.data["problem"], task.data["gold"])
 
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:

@@ -102,6 +102,8 @@ class ChainState:
 class ProblemState:
     problem: str
     gold: str
+    task: str = ""
+    """Id of the task."""
     done: bool = False
 
 
@@ -155,7 +157,7 @@ class MathTask(SizedTask, DigitTask):
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> Any:
-        return self.state_type(task.data["problem"], task.data["gold"])
+        return self.state_type(task.data["problem"], task.data["gold"], task.id)
 
     def half_right(self, state: Any, rng: random.Random) -> str:
         """Return an answer that is wrong half of the time."""
