@@ -63,7 +63,7 @@ def doctor(args: argparse.Namespace) -> None:
 def export(args: argparse.Namespace) -> None:
     from mas_lab.contrib import verl
     from mas_lab.runs.export import export
-    from mas_lab.tasks.own import own_env
+    from mas_lab.tasks import own_env
 
     if (args.zip is None) == (args.out is None) or (args.to is None) != (args.out is None):
         raise SystemExit("mas_lab export: give RUN and a file to write, or RUN --to verl --out FOLDER")

@@ -35,6 +35,7 @@ EXAMPLES = {
     "recipe": "'at_grpo'",
     "sampling": "lab.Sampling(temperature=0.7)",
     "lr": "1e-3",
+    "inputs": "[[1, 2], [3, 4]]",
 }
 """A good value of an argument, by its name."""
 WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "text", Path: "a path", NoneType: "None"}

@@ -2,7 +2,7 @@
 
 `Child(name)` runs this file with the name of one of `PROGRAMS`. `multiprocessing` would run the caller's own script
 again in each process. This file imports nothing of the package. Writing the programs of the sandbox and reading their
-answers is in `harness` and `sandbox`.
+answers is in `sandbox`.
 """
 
 import datetime
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -55,10 +55,9 @@ class Child:
         self.process = subprocess.Popen(
             command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, encoding="utf-8", start_new_session=True
         )
-        if self.process.stdout.readline() != READY:
+        if (line := self.process.stdout.readline()) != READY:
             self.close()
-            again = subprocess.run(command, stdin=subprocess.DEVNULL, stderr=pipe, stdout=pipe, encoding="utf-8")
-            why = (again.stderr.strip().splitlines() or ["it printed no error"])[-1]
+            why = line.strip() or "it printed no error"
             raise RuntimeError(f"a child process for {program!r} does not start ({why}): pip install {NEEDS[program]}")
 
     def ask(self, question: Any, seconds: float) -> Any:
@@ -66,22 +65,17 @@ class Child:
         late = threading.Event()
         clock = threading.Timer(seconds, lambda: (late.set(), self._kill()))
         clock.start()
+        line = ""
         try:
-            self.process.stdin.write(json.dumps(question) + "\n")
-            self.process.stdin.flush()
-            line = self.process.stdout.readline()
-        except OSError:  # a broken pipe, which Windows calls an invalid argument
-            line = ""
-        except BaseException:
-            self.close()  # a late answer would be taken for the answer to the next question
-            raise
+            with suppress(OSError):  # a broken pipe, which Windows calls an invalid argument
+                print(json.dumps(question), file=self.process.stdin, flush=True)
+                line = self.process.stdout.readline()
         finally:
             clock.cancel()
+            if late.is_set() or not line.endswith("\n"):  # a late answer would be taken for that to the next question
+                self.close()
         if not line.endswith("\n"):
-            self.close()
             raise ChildEnded(late.is_set(), self.process.returncode)
-        if late.is_set():  # the answer is complete, but the clock has ended the child
-            self.close()
         return json.loads(line)
 
     def _kill(self) -> None:
@@ -133,13 +127,15 @@ def serve(program: str) -> None:
     """Answer each line of standard input; what the program prints goes to standard error, outside the protocol."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    answer = PROGRAMS[program]()
+    try:
+        answer = PROGRAMS[program]()
+    except Exception as error:  # the first line says why it does not start
+        print(f"{type(error).__name__}: {error}", file=answers, flush=True)
+        return
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    answers.write(READY)
-    answers.flush()
+    print(READY, end="", file=answers, flush=True)
     for line in sys.stdin:
-        answers.write(json.dumps(answer(*json.loads(line))) + "\n")
-        answers.flush()
+        print(json.dumps(answer(*json.loads(line))), file=answers, flush=True)
 
 
 def _end_with(parent: int) -> None:
@@ -174,18 +170,15 @@ def equality() -> Callable[[str, str], bool]:
     latex = LatexExtractionConfig(boxed_match_priority=-1)
     latex = replace(latex, normalization_config=replace(latex.normalization_config, units=False, boxed="none"))
 
-    differ_little = grader.sympy_numeric_eq
+    plain_close = grader.sympy_numeric_eq
 
     def close(one: Any, other: Any, *how: int) -> bool:
-        return differ_little(one, other, *how) and not (is_far(one, other) or is_far(other, one))
-
-    def is_far(one: Any, other: Any) -> bool:
-        if not (isinstance(one, Basic) and isinstance(other, Basic)):
-            return False
+        if not plain_close(one, other, *how) or not (isinstance(one, Basic) and isinstance(other, Basic)):
+            return plain_close(one, other, *how)
         symbols = sorted(one.free_symbols | other.free_symbols, key=str)
         point = {symbol: Rational(place + 3, place + 2) for place, symbol in enumerate(symbols)}
-        ratio = (one.doit() / other.doit()).subs(point).evalf()
-        return bool(ratio.is_finite and abs(ratio - 1) > 1e-12)
+        ratio = (one.doit() / other.doit()).subs(point)
+        return not any(part.is_finite and abs(part - 1) > 1e-12 for part in (ratio.evalf(), (1 / ratio).evalf()))
 
     grader.sympy_numeric_eq = close
 
@@ -218,36 +211,25 @@ def schema() -> Callable[..., bool | str]:
 
     A schema may refer to its own parts only. Without arguments, it checks the schema alone.
     """
+    from jsonschema.exceptions import SchemaError
     from jsonschema.validators import validator_for
     from referencing import Registry
-    from referencing.jsonschema import DRAFT202012
-
-    def references(part: Any) -> Iterator[str]:
-        if isinstance(part, dict):
-            if isinstance(reference := part.get("$ref"), str):
-                yield reference
-            part = list(part.values())
-        for one in part if isinstance(part, list) else ():
-            yield from references(one)
+    from referencing.exceptions import Unresolvable
 
     @lru_cache(maxsize=256)
     def validator(text: str) -> Any:
         loaded = json.loads(text)
         kind = validator_for(loaded)
         kind.check_schema(loaded)
-        parts = Registry().with_resource("", DRAFT202012.create_resource(loaded)).resolver()
-        for reference in references(loaded):
-            parts.lookup(reference)
         return kind(loaded, registry=Registry())  # without a registry it would load references from the network
 
     def fits(text: str, *arguments: Any) -> bool | str:
         try:
-            checked = validator(text)
-        except Exception as error:
-            return f"{error!s:.200}" or type(error).__name__
-        with suppress(Exception):  # a schema that refers to itself, or numbers too large to compare
-            return all(map(checked.is_valid, arguments))
-        return False
+            return all(map(validator(text).is_valid, arguments))
+        except (SchemaError, Unresolvable) as error:
+            return f"{error!s:.200}"
+        except Exception:  # a schema that refers to itself, or numbers too large to compare
+            return False
 
     return fits
 
@@ -314,7 +296,9 @@ def pyeryx() -> Callable[[str, float, int, int], dict[str, Any]]:
     return run
 
 
-def reply(text: Any, error: str, stdout: str, backstop: bool, late: bool) -> dict[str, Any]:
+def reply(
+    text: Any = None, error: str = "", stdout: str = "", backstop: bool = False, late: bool = False
+) -> dict[str, Any]:
     """Return the reply of a sandbox: `text` of the harness, or the `error` that ended the program without one.
 
     `error` is empty if the program ended its interpreter. `late`: a limit of fuel or time ended the program, which may

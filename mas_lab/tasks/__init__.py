@@ -3,16 +3,18 @@
 Each env is one file of this folder. `ENVS["mine"] = MyEnv` adds your own.
 """
 
-from dataclasses import fields
+import importlib
+import sys
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.arguments import check_arguments, did_you_mean
 from mas_lab.describe import part_name
-from mas_lab.env import Env
+from mas_lab.env import Env, EnvError
 from mas_lab.lazy import Entry, Registry
-from mas_lab.tasks.own import made
 
 CLASSES = {
     "plan_path": "plan_path:PlanPath", "sokoban": "sokoban:Sokoban", "sudoku": "sudoku:Sudoku",
@@ -94,3 +96,40 @@ def make_env(
     for kind in env.__mro__[:-1]:
         check_arguments(kind, options, name)
     return made(env, name, options)
+
+
+def made(env: type, name: str, options: dict[str, Any]) -> Env:
+    """Return `env(**options)`; for an unknown option raise ValueError with the env's known options."""
+    known = {f.name for f in fields(env) if f.init} if is_dataclass(env) else set(options)
+    if unknown := ", ".join(sorted(set(options) - known)):
+        listed = ", ".join(sorted(known)) or "none"
+        raise ValueError(f"env {name!r} has no option {unknown}; its options are: {listed}")
+    return env(**options)
+
+
+def own_env(name: str, folder: Path, **options: Any) -> Env:
+    """Return the env `file:Class` or `package.module:Class`, made with `options`; files are searched from `folder`.
+
+    Use it only for names from users themselves, in a config or on the command line. Names from the description of a run
+    must never come here, because a run may come from anybody. A file is imported under its own name, as `import` would
+    do in its folder. Raises EnvError if the file, module or
+    class does not exist, or if importing it fails.
+    """
+    where, _, kind = name.rpartition(":")
+    file = (folder / f"{where.removesuffix('.py')}.py").resolve()
+    sys.path.insert(0, str(file.parent))
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(file.stem if file.is_file() else where)
+    except (Exception, SystemExit) as error:
+        tried = f"importing {file}" if file.is_file() else f"there is no file {file}, and importing {where}"
+        raise EnvError(f"env {name!r}: {tried} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(file.parent))
+    if file.is_file() and Path(getattr(module, "__file__", None) or "").resolve() != file:
+        raise EnvError(f"env {name!r}: another module is called {file.stem!r} already; rename {file.name}")
+    found = getattr(module, kind, None)
+    if not isinstance(found, type):
+        classes = [key for key, one in vars(module).items() if isinstance(one, type) and hasattr(one, "step")]
+        raise EnvError(f"env {name!r}: {where} has no class {kind!r}; its envs are: {', '.join(classes) or 'none'}")
+    return made(found, name, options)

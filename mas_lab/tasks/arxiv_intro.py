@@ -3,14 +3,14 @@
 Both agents write at once and do not see each other's text. One writes background and motivation, the other method and
 implications. With two turns, a reviewer says in plain words what each part lacks, and both write again. Pocket size has
 five generated sentences, full size has abstracts for an instruction model. The reward of two texts is in `pair_reward`,
-the pocket texts are in `stories`, and reading files is in `rows`.
+the pocket texts are in `wording`, and reading files is in `rows`.
 """
 
 import random
 from dataclasses import dataclass
 
 from mas_lab.env import Message
-from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared import wording
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, Targets, TwoTextsTask
 from mas_lab.tasks.shared.rows import abstract
@@ -43,24 +43,22 @@ class ArxivIntro(TwoTextsTask):
 
     `local_reward` is 1 if the writer's own length is in range. An answer without a word is invalid. A single agent's
     answer is also invalid if it does not have exactly one marker between two texts.
+
+    `size` is either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8."""
     max_turns: int = 1
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
     """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.abstract` lists its columns."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "arxiv_intro"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "background + method, 1 or 2 turns"
     pocket = "arxiv_intro"
-    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "draft", *REVIEWS, "background", "method", "solo")
-    choices = {"max_turns": (1, 2)}
     roles = ("background", "method")
+    words = (*wording.STORY_WORDS, "near", ".", *wording.LINKS, MARKER, "draft", *REVIEWS, *roles, "solo")
+    choices = {"max_turns": (1, 2)}
     numbers = range(3, 9)
     targets = {"pocket": POCKET, "full": FULL}
     spare = 6
@@ -105,4 +103,4 @@ class ArxivIntro(TwoTextsTask):
             return " ".join((source.split() * 40)[: 200 if second else 140])
         slip = rng.choice((-1, 1)) if rng.random() < self.misjudges * self.mistakes else 0
         count = max(1, (3 if second else 2) + slip)
-        return stories.excerpt(source, rng, count, self.invents * self.mistakes, self.connects * second)
+        return wording.excerpt(source, rng, count, self.invents * self.mistakes, self.connects * second)

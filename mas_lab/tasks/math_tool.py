@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mas_lab.env import Message, Step, Task
+from mas_lab.env import Message, Step
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import chains, programs
 from mas_lab.tasks.shared.bases import PROMPTS, chat
@@ -34,21 +34,17 @@ PROMPT_WORDS = ("printed", "answered", "answer", "other", "nothing", "none", *sa
 
 
 @dataclass(frozen=True)
-class State:
+class State(chains.ProblemState):
     """State after a turn: the tool user's program, its result, and both answers.
 
     `code` is `None` if no program could be read; `printed` and `answer` are `None` if there is no readable answer.
     """
 
-    task: str
-    problem: str
-    gold: str
     turn: int = 0
     code: str | None = None
     ran: Result = UNREAD
     printed: str | None = None
     answer: str | None = None
-    done: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,20 +72,17 @@ class MathTool(chains.MathTask):
     disagree, so `max_return` is `max_turns`. A program that crashes with the answer in its error counts as right.
 
     A single agent writes programs until one prints an answer that can be read, and this answer counts.
+
+    `size` is either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     max_turns: int = 4
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Slips, guesses and copied answers grow with it."""
 
     name = "math_tool"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "tool + reasoner, until they agree, up to 4 turns"
     pocket = "math_tool"
+    state_type = State
     hasty = 0.5
     """Share of the answers of `demonstrate` that are not computed, at `mistakes` = 1: the reasoner leaves out the
     running values, and the tool user prints a digit."""
@@ -108,9 +101,6 @@ class MathTool(chains.MathTask):
         if self.full:
             return 1024
         return {agent: self.number + 3 if agent == "reasoner" else 4 * self.number + 8 for agent in self.agents}
-
-    def start(self, task: Task) -> State:
-        return State(task.id, task.data["problem"], task.data["gold"])
 
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:
@@ -175,14 +165,14 @@ class MathTool(chains.MathTask):
         In full size it has the right form; the answer in it is wrong half of the time.
         """
         if self.full:
-            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            answer = self.half_right(state, rng)
             return f"\\boxed{{{answer}}}" if agent == "reasoner" else f"```python\nprint({answer!r})\n```"
         other = {"tool": state.answer, "reasoner": state.printed}.get(agent)
         if other and rng.random() < self.copies * self.mistakes:
             return f"answer {other}" if agent == "reasoner" else f"print ( {other} )"
         values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
         if agent == "reasoner":
-            return f"{chains.working_text(values, working)}answer {values[-1]}"
+            return chains.answer_text(values, working)
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
 
 

@@ -78,16 +78,12 @@ class Orchestrator(chains.MathTask):
     paper, so it could do without the workers; replays `without(n, ["worker_1"])` show whether it does. `local_reward`
     of the split is then 1 for a readable one, of the workers 0 (their parts have no known answer), and of the last turn
     1 for a right answer.
+
+    `size` is either "pocket" (3 digits per worker), "full", or the number of digits per worker, 3 to 5.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (3 digits per worker), "full", or the number of digits per worker, 3 to 5."""
     n_agents: int | None = None
     """Number of agents, 3 to 16: the orchestrator and its workers. `None` means two workers."""
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "orchestrator"
     paper = "arXiv 2605.24202"
@@ -184,7 +180,7 @@ class Orchestrator(chains.MathTask):
         """
         splits = not (self.single_agent or state.parts)
         if self.full:
-            answer = state.gold if rng.random() < 0.5 else f"{state.gold}0"
+            answer = self.half_right(state, rng)
             return f"<part>{state.problem}</part>\n" * len(self.workers) if splits else f"\\boxed{{{answer}}}"
         if splits:
             return " and ".join(self._attempt_split(state.problem, rng))
@@ -197,7 +193,7 @@ class Orchestrator(chains.MathTask):
             total = joined([answer or 0 for answer in state.answers])
             part = dict(zip(self.workers, state.parts, strict=True)).get(agent, total)
             values, working = self._attempt(part, rng, hasty)
-        return f"{chains.working_text(values, working)}answer {values[-1]}"
+        return chains.answer_text(values, working)
 
     def _attempt(self, part: str, rng: random.Random, hasty: float) -> tuple[list[int], bool]:
         values, working = chains.attempt(part, rng, hasty, self.mistakes)

@@ -50,10 +50,10 @@ class PlanPath(MovesTask):
     An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A move
     into a wall, over the edge or to a cell that is not adjacent is blocked. This is no reading error: the moves stop
     there.
+
+    `size` is either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6."""
     n_agents: int | None = None
     """Number of agents, 2 to 16: one executor, who sees all proposals, and planners, who see the last four before their
     own. `None` means 2."""
@@ -85,8 +85,8 @@ class PlanPath(MovesTask):
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
         drawn = mazes(rng, self.side, DENSITY)
         for maze in draw(drawn, n, split, self.name, Maze.layout, lambda maze: self.fits(maze, maze.start)):
-            places = {"start": word(maze.start), "goal": word(maze.goal)}
-            data = {"size": self.side, "walls": in_order(maze.walls), **places}
+            start, goal = word(maze.start), word(maze.goal)
+            data = {"size": self.side, "walls": in_order(maze.walls), "start": start, "goal": goal}
             yield f"{maze.layout()} {maze.start} {maze.goal}", data
 
     def start(self, task: Task) -> State:
@@ -98,10 +98,7 @@ class PlanPath(MovesTask):
         return State(maze, maze.start)
 
     def facts(self, state: State) -> dict[str, Any]:
-        maze = state.maze
-        walls = " ".join(in_order(maze.walls))
-        facts = {"size": maze.size, "walls": walls, "shown_walls": walls or "none", "limit": self.limit}
-        return facts | {"goal": word(maze.goal), "at": word(state.at)}
+        return self.shown(state.maze, state.at, goal=[state.maze.goal])
 
     def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.maze.walk(state.at, moves or ())

@@ -4,18 +4,28 @@
 that may crash alone. `pyeryx` (CPython in WebAssembly, Python 3.12 and later) is used if it is installed, else
 `pydantic-monty` (a subset of Python). Expected answers never enter the sandbox: values come out as plain data and are
 compared outside. The tasks decide what is right, and what it pays.
+
+The calls are written after the program, with their arguments as literals. Each answer comes out as JSON of plain data,
+and only this process takes it apart. So no object of the program is ever compared with anything. The worker processes
+are in `child`.
 """
 
+import builtins
 import importlib.util
+import json
+import math
+import re
 import secrets
-from collections.abc import Sequence
+import sys
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any
 
 from mas_lab.arguments import check_arguments
-from mas_lab.child import ChildEnded, workers
-from mas_lab.tasks.shared import harness
+from mas_lab.child import RESULT, ChildEnded, reply, workers
+from mas_lab.env import unwritable
 
 FUEL = 24_000_000_000
 """Default limit of a run, in instructions that pyeryx counts: about one second of CPython itself, three in
@@ -27,6 +37,45 @@ GRACE = 0.5
 HOW = 'pip install "pydantic-monty>=1.4", or on Python 3.12 and later pip install pyeryx==0.11.0'
 STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
+HALF_THERE = {
+    "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
+    "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "signal", "sys", "time",
+    "typing", "unicodedata",
+}  # fmt: skip
+"""Modules that a sandbox has only in part. The program writes the text of its errors, so this text must not choose what
+is imported."""
+TYPES = {**vars(builtins), "function": types.FunctionType, "generator": types.GeneratorType}
+
+HARNESS = """
+import json as _mas_lab_json
+def _mas_lab_plain(v, n=200, most=10 ** 4300):
+    t = type(v)
+    if n == 0 or t is int and not -most < v < most:
+        raise NotImplementedError("a result this deep or this long is not supported in this environment")
+    if v is None or t is bool or t is int or t is float or t is str:
+        return v
+    if t is list:
+        return ["list", [_mas_lab_plain(p, n - 1) for p in v]]
+    if isinstance(v, tuple):
+        return ["tuple", [_mas_lab_plain(p, n - 1) for p in v]]
+    if t is set or t is frozenset:
+        return ["set", [_mas_lab_plain(p, n - 1) for p in v]]
+    if isinstance(v, dict):
+        return ["dict", [[_mas_lab_plain(k, n - 1), _mas_lab_plain(v[k], n - 1)] for k in v]]
+    raise TypeError("returned a " + t.__name__ + ", which is no plain data")
+def _mas_lab_call(f, a):
+    try:
+        return _mas_lab_json.dumps([_mas_lab_plain(f(*a)), None])
+    except BaseException as e:
+        return _mas_lab_json.dumps([None, type(e).__name__ + ": " + str(e)])
+"""
+MAIN = re.compile(r"""(['"])__main__\1""")
+"""The name of a script, with which `__name__` is compared."""
+CONTAINERS = {"list": list, "tuple": tuple, "set": set}
+FORGED = (ValueError, TypeError, KeyError, RecursionError)
+"""Errors of reading an answer that the harness did not write."""
+MOST_BITS = 14_000
+"""Most bits of an int: Python writes and reads 4300 digits."""
 
 
 @dataclass(frozen=True)
@@ -106,52 +155,153 @@ def run(
         ValueError: If an argument is not plain data or is out of range. The message names the place.
         ModuleNotFoundError: If no sandbox is installed.
     """
-    arguments = {"source": source, "entry": entry, "timeout_s": timeout_s, "memory_mb": memory_mb, "fuel": fuel}
-    check_arguments(run, arguments, "sandbox.run", timeout_s=0.001, memory_mb=1, fuel=1)
-    if entry is not None and (not entry.isidentifier() or iskeyword(entry)):
-        raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program, or None")
-    if not isinstance(inputs, list | tuple):
-        raise ValueError(f"sandbox.run: inputs is {inputs!r:.80}; give a list with a list of arguments for each call")
-    if entry is None and inputs:
-        raise ValueError("sandbox.run: inputs need an entry, the function that gets them")
+    check_arguments(run, locals(), "sandbox.run", timeout_s=0.001, memory_mb=1, fuel=1)
+    if (inputs or entry is not None) and (not str(entry).isidentifier() or iskeyword(str(entry))):
+        raise ValueError(f"sandbox.run: entry={entry!r}; give the name of a function of the program")
     mark = secrets.token_hex(8)
-    text = harness.program(source, entry, inputs, mark)
-    if problem := harness.unreadable(source):
-        return outcome(len(inputs), mark, error=problem)
+    text = program(source, entry, inputs, mark)
+    if problem := unreadable(source):
+        return outcome(len(inputs), mark, reply(error=problem))
     name = tier()
-    text = harness.steady(text) if name == "pyeryx" else text  # monty does this itself
+    text = steady(text) if name == "pyeryx" else text  # monty does this itself
     request = [text, float(timeout_s), int(memory_mb), int(fuel or FUEL)]
     try:
-        reply = workers(name).ask(request, timeout_s + GRACE)
+        replied = workers(name).ask(request, timeout_s + GRACE)
     except ChildEnded as ended:
         error = f"TimeoutError: no answer in {float(timeout_s):g} s" if ended.late else ""
-        reply = {"error": error, "backstop": ended.late, "late": ended.late}
-    return outcome(len(inputs), mark, **reply)
+        replied = reply(error=error, backstop=ended.late, late=ended.late)
+    return outcome(len(inputs), mark, replied)
 
 
-def outcome(
-    count: int,
-    mark: str,
-    text: str | None = None,
-    error: str = "",
-    stdout: str = "",
-    backstop: bool = False,
-    late: bool = False,
-) -> Outcome:
-    """Return the outcome of `count` calls from the reply of a worker, whose parts `child.reply` describes.
-
-    A valid `text` starts with `mark`.
-    """
-    answers = [(None, error)] * count
+def outcome(count: int, mark: str, replied: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of `count` calls from a worker's reply (`child.reply`), whose text must start with `mark`."""
+    text, error = replied["text"], replied["error"]
+    found = [(None, error)] * count
     if text is None:
-        status = "timeout" if late else harness.status_of(error) if error else "killed"
+        status = "timeout" if replied["late"] else status_of(error) if error else "killed"
         error = error or "the program ended its interpreter before it answered"
     else:
         try:
-            answers = harness.answers(text, count, mark)
-            error = next((error for _, error in answers if error is not None), None)
-            status = "ok" if error is None else harness.status_of(error)
-        except ValueError as unreadable:
-            error, status = str(unreadable), "killed"
-    values, failed = tuple(value for value, _ in answers), tuple(error is not None for _, error in answers)
-    return Outcome(status, values, (error or "")[:LONGEST_OUTPUT], stdout[:LONGEST_OUTPUT], failed, backstop)
+            found = answers(text, count, mark)
+            error = next((error for _, error in found if error is not None), None)
+            status = "ok" if error is None else status_of(error)
+        except FORGED as why:
+            error, status = f"no answer of the harness: {why}", "killed"
+    values, failed = tuple(value for value, _ in found), tuple(error is not None for _, error in found)
+    stderr, stdout = (error or "")[:LONGEST_OUTPUT], replied["stdout"][:LONGEST_OUTPUT]
+    return Outcome(status, values, stderr, stdout, failed, replied["backstop"])
+
+
+def program(source: str, entry: str | None, inputs: Sequence[Sequence[Any]], mark: str) -> str:
+    """Return `source` followed by the calls of `entry`; its last expression is `mark` and their answers.
+
+    The mark is a secret of the run. So a program that returns early from its module (which monty allows) gives no
+    answer. What stands under `if __name__ == "__main__":` does not run before calls, as in a module that is imported.
+    """
+    source = MAIN.sub(r"\1_mas_lab_main\1", source) if entry else source
+    literals = [literal(list(arguments), f"inputs[{i}]") for i, arguments in enumerate(inputs)]
+    calls = ", ".join(f"_mas_lab_call({entry}, {arguments})" for arguments in literals)
+    return f"{source}\n{HARNESS}\n{RESULT} = '{mark}[' + ', '.join([{calls}]) + ']'\n{RESULT}"
+
+
+def steady(source: str) -> str:
+    """Return `source` after a line that makes random numbers and sleep the same in every run, if it uses them."""
+    chance = "import random as _mas_lab_r; _mas_lab_r.seed(0)\n" if "random" in source else ""
+    sleep = "import time as _mas_lab_t; _mas_lab_t.sleep = lambda seconds: None\n" if "sleep" in source else ""
+    return after(chance + sleep, source)
+
+
+FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
+
+
+def after(before: str, source: str) -> str:
+    """Return `source` after the lines `before`; imports from `__future__` must come first."""
+    return f"{''.join(FUTURE.findall(source))}{before}{FUTURE.sub('', source)}" if before else source
+
+
+def unreadable(source: str) -> str:
+    """Return a syntax error as one line if no Python can read `source`, else an empty text."""
+    problem = unwritable(source) or ("source code cannot contain null bytes" if "\0" in source else "")
+    return problem and f"SyntaxError: {problem}"
+
+
+def literal(value: Any, name: str) -> str:
+    """Return `value` as a Python literal; raise ValueError with its place if it is not plain data."""
+    kind = type(value)
+    if kind is int and value.bit_length() > MOST_BITS:
+        raise ValueError(f"sandbox.run: {name} has {value.bit_length()} bits; give at most {MOST_BITS}")
+    if value is None or kind in (bool, int, str):
+        return repr(value)
+    if kind is float:
+        return repr(value) if math.isfinite(value) else f'float("{value}")'
+    if kind is dict:
+        pairs = (f"{literal(k, f'{name}, a key')}: {literal(v, f'{name}[{k!r}]')}" for k, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if kind not in (list, tuple, set):
+        plain = "None, numbers, text, and lists, tuples, sets, dicts of them"
+        raise ValueError(f"sandbox.run: {name} is {value!r:.80} ({kind.__name__}); give {plain}")
+    parts = [literal(part, f"{name}[{i}]") for i, part in enumerate(value)]
+    if kind is list:
+        return f"[{', '.join(parts)}]"
+    if kind is tuple:
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    return f"{{{', '.join(parts)}}}" if parts else "set()"
+
+
+def answers(text: str, count: int, begin: str) -> list[tuple[Any, str | None]]:
+    """Return the answers of `count` calls, (value, None) or (None, error); raise one of `FORGED` for any other text."""
+    if not text.startswith(begin):
+        raise ValueError("the program gave one of its own")
+    results = [(_plain(value), error) for value, error in json.loads(text.removeprefix(begin))]
+    if len(results) != count or not all(error is None or isinstance(error, str) for _, error in results):
+        raise ValueError(f"{len(results)} parts for {count} calls")
+    return results
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        raise TypeError("the harness writes no objects")
+    if not isinstance(value, list):
+        return value
+    kind, parts = value
+    return {_plain(k): _plain(v) for k, v in parts} if kind == "dict" else CONTAINERS[kind](map(_plain, parts))
+
+
+def status_of(error: str) -> str:
+    """Return the status of an error from its last line, `Name: text`."""
+    name = error.split(":")[0]
+    if name == "MemoryError":
+        return "memory"
+    if name == "PermissionError" or "not-permitted" in error or "wasi does not support processes" in error:
+        return "refused"
+    return "unsupported" if is_lacking(error) else "error"
+
+
+def is_lacking(error: str) -> bool:
+    """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, a name, or a size."""
+    matches = ((re.match(pattern, error), exists) for pattern, exists in EXISTS.items())
+    return bool(LACKING.match(error)) or any(exists(*found.groups()) for found, exists in matches if found)
+
+
+def _has(module: str, name: str) -> bool:
+    return module in HALF_THERE and hasattr(importlib.import_module(module), name)
+
+
+LACKING = re.compile(
+    r"(?s)(NotImplementedError|RuntimeError).*monty|.*is not supported in this environment"
+    r"|RuntimeError: can't start new thread$|AttributeError: 'module' object"
+    r"|(Syntax|Pattern)Error: .*(too (deeply nested|large|many (?!st|nested p))|more than 255|NFA|executing regex)"
+    r"|OverflowError: Python int too large to convert to C ssize_t|ValueError: pow\(\) 2nd argument cannot be negative"
+)
+"""Errors that CPython does not raise in such a place: what monty leaves out, and its limits for code and patterns."""
+EXISTS = {
+    r"ModuleNotFoundError: No module named '(\w+)": lambda module: module in sys.stdlib_module_names,
+    r"NameError: name '(\w+)' is not defined": lambda name: hasattr(builtins, name),
+    r"ImportError: cannot import name '(\w+)' from '(\w+)": lambda name, module: _has(module, name),
+    r"AttributeError: module '(\w+)' has no attribute '(\w+)'": _has,
+    r"AttributeError: (?:type object )?'(\w+)' (?:object )?has no attribute '(\w+)'": lambda kind, name: hasattr(
+        TYPES.get(kind), name
+    ),
+    r"TypeError: cannot create '(\w+)' instances": lambda name: hasattr(builtins, name),
+}
+"""Pattern of an error -> whether CPython has what the error says is missing."""

@@ -85,11 +85,11 @@ class Search(SizedTask):
     Rewards "published" read texts as the released code does. One verdict "answer" calls the answer agent, even beside a
     "search", and so does an unreadable verdict. Of several queries or answers the first counts. Defect: a verifier that
     writes nonsense never searches.
+
+    `size` is either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed
+    facts, 1 to 3.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed facts, 1
-    to 3."""
     max_turns: int = 4
     data: str | None = None
     """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its
@@ -100,8 +100,6 @@ class Search(SizedTask):
     """Most passages of the corpus that one query finds."""
     retriever: Retriever | None = None
     """Full size: function from a query to passages, instead of BM25. A run records it by its module and name."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "search"
     paper = "Dr. MAS, arXiv 2602.08847"

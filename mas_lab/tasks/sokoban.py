@@ -56,11 +56,11 @@ class Sokoban(MovesTask):
 
     An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A blocked
     move, or one to a cell that is not adjacent, is no reading error: the moves stop there.
+
+    `size` is either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the
+    side of a pocket floor, 4 to 6.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the side of a
-    pocket floor, 4 to 6."""
     boxes: int = 1
     """Number of boxes, 1 or 2."""
     max_turns: int = 4
@@ -93,8 +93,7 @@ class Sokoban(MovesTask):
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
         levels = draw(drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one))
         for room, (at, boxes) in levels:
-            parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
-            parts = {name: in_order(cells) for name, cells in parts.items()}
+            parts = {"walls": in_order(room.walls), "targets": in_order(room.targets), "boxes": in_order(boxes)}
             data = {"size": self.side, **parts, "start": word(at)}
             yield repr(data), data
 
@@ -107,10 +106,7 @@ class Sokoban(MovesTask):
         return State(room, place, place)
 
     def facts(self, state: State) -> dict[str, Any]:
-        (at, boxes), room = state.place, state.room
-        parts = {"walls": room.walls, "targets": room.targets, "boxes": boxes}
-        facts = {name: " ".join(in_order(cells)) for name, cells in parts.items()}
-        return facts | {"size": room.size, "shown_walls": facts["walls"] or "none", "at": word(at), "limit": self.limit}
+        return self.shown(state.room, state.place[0], targets=state.room.targets, boxes=state.place[1])
 
     def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
         path = state.room.walk(state.place, moves or ())

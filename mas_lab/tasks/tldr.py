@@ -1,7 +1,7 @@
 """TLDR: two agents write a short and a detailed summary of one text at once (MAGRPO, arXiv 2508.04652).
 
 They do not see each other's text, and there is one turn. Pocket size has four generated sentences of plain words, full
-size has posts for an instruction model. The reward of two texts is in `pair_reward`, the pocket texts are in `stories`,
+size has posts for an instruction model. The reward of two texts is in `pair_reward`, the pocket texts are in `wording`,
 and reading files is in `rows`.
 """
 
@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass
 
 from mas_lab.env import Message
-from mas_lab.tasks.shared import stories
+from mas_lab.tasks.shared import wording
 from mas_lab.tasks.shared.bases import chat
 from mas_lab.tasks.shared.pair_reward import BEST, MARKER, State, Targets, TwoTextsTask
 from mas_lab.tasks.shared.rows import post
@@ -46,27 +46,25 @@ class TLDR(TwoTextsTask):
 
     A small instruction model writes up to the limit of 512 tokens in full size, much of it invented. Let it sample with
     `lab.Sampling(temperature=0.7, max_tokens=150)`; `benchmarks/real_tldr.py` trains SmolLM2-135M-Instruct so.
+
+    `size` is either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (4 sentences), "full", or the number of sentences of a pocket text, 2 to 8."""
     data: str = "trl-lib/tldr"
     """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.post` lists its columns."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1. Invented words and wrong lengths grow with it."""
 
     name = "tldr"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "short + detailed"
     pocket = "tldr"
-    words = (*stories.WORDS, "near", ".", *stories.LINKS, MARKER, "short", "detailed", "solo")
+    words = (*wording.STORY_WORDS, "near", ".", *wording.LINKS, MARKER, "short", "detailed", "solo")
     max_turns = 1
     max_return = BEST
     roles = ("short", "detailed")
     numbers = range(2, 9)
     targets = {"pocket": POCKET, "full": FULL}
     spare = 2
-    default = stories.SENTENCES
+    default = wording.SENTENCES
     column = post
     overlong = 0.3
     """Share of its short summaries that are as long as a detailed one, and the other way round, at `mistakes` = 1."""
@@ -82,4 +80,4 @@ class TLDR(TwoTextsTask):
         if self.full:
             return " ".join(source.split()[: 40 if long else 16])
         sentences = rng.choice((2, 3)) if long else 1
-        return stories.excerpt(source, rng, sentences, self.invents * self.mistakes, self.connects if long else 0.0)
+        return wording.excerpt(source, rng, sentences, self.invents * self.mistakes, self.connects if long else 0.0)

@@ -22,21 +22,16 @@ class Vote(chains.MathTask):
     A tie for the most votes decides nothing, and counts as wrong. An answer that cannot be read is invalid, and no
     vote. `team_reward` is 1 for a right decision, so `max_return` = 1 is reached exactly by success. `local_reward` is
     1 for a right answer of the voter itself.
+
+    `size` is either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9.
     """
 
-    size: str | int = "pocket"
-    """Either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9."""
     n_agents: int | None = None
     """Number of voters, 2 to 16. `None` means three."""
-    data: str | None = None
-    """Full size: as in `math` (`rows.word_problems`): a file, a folder, a data set, or `reasoning_gym:<task>`."""
-    mistakes: float = 1.0
-    """How imperfect `demonstrate` is, 0 to 1."""
 
     name = "vote"
     paper = "arXiv 2605.24202"
     order = "voter_1 + voter_2 + voter_3, the majority decides"
-    pocket = "math"
     choices = {"rewards": ("ours",)}
     max_turns = 1
     hasty = 0.5
@@ -67,6 +62,5 @@ class Vote(chains.MathTask):
     def demonstrate(self, state: ProblemState, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from; in full size it is wrong half of the time."""
         if self.full:
-            return f"\\boxed{{{state.gold if rng.random() < 0.5 else f'{state.gold}0'}}}"
-        values, working = chains.attempt(state.problem, rng, self.hasty, self.mistakes)
-        return f"{chains.working_text(values, working)}answer {values[-1]}"
+            return f"\\boxed{{{self.half_right(state, rng)}}}"
+        return chains.answer_text(*chains.attempt(state.problem, rng, self.hasty, self.mistakes))

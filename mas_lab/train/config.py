@@ -15,8 +15,7 @@ from pydantic import BaseModel, ValidationError
 from mas_lab.env import Env
 from mas_lab.policy import Policy
 from mas_lab.recipes import Recipe, find, from_data
-from mas_lab.tasks import make_env
-from mas_lab.tasks.own import own_env
+from mas_lab.tasks import make_env, own_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train.budget import Budget
 from mas_lab.train.settings import Settings

@@ -10,7 +10,7 @@ from plays import task_of
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
-from mas_lab.tasks.shared.bases import THOUGHTS, TextEnv
+from mas_lab.tasks.shared.bases import THOUGHTS, SizedTask
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
 from mas_lab.tasks.shared.programs import Problem, code_in, read_cases
 from mas_lab.tasks.shared.rows import problem_and_answer, question_and_answers
@@ -149,7 +149,7 @@ def test_thoughts_are_not_graded_and_not_shown_to_others_unless_asked():
     assert solved(text, grade_thoughts=True) == (1.0, True, text)
 
 
-TEXTS = [name for name, kind in ENVS.items() if issubclass(kind, TextEnv)]
+TEXTS = [name for name, kind in ENVS.items() if issubclass(kind, SizedTask)]
 
 
 @pytest.mark.parametrize("name", TEXTS)

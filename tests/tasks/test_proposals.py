@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_lab.tasks import make_env
-from mas_lab.tasks.shared.grids import solution
+from mas_lab.tasks.sudoku import solution
 
 
 def place(state):

@@ -15,8 +15,8 @@ import threading
 import pytest
 from attacks import ATTACKS, FORGED
 
+from mas_lab.child import reply
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared import harness
 
 DOUBLE = "def f(x):\n    return x * 2"
 
@@ -55,7 +55,7 @@ def test_an_attack_reaches_nothing(host, tier, attack, monkeypatch):
 
     assert isinstance(outcome, sandbox.Outcome) and len(outcome.values) == len(outcome.failed) == 1
     assert outcome.status in {"error", "timeout", "memory", "killed", "unsupported", "refused"} or attack.ok
-    assert harness.literal(outcome.values[0], "an answer") and str(FORGED) not in repr(outcome.values)
+    assert sandbox.literal(outcome.values[0], "an answer") and str(FORGED) not in repr(outcome.values)
     assert outcome.failed == (outcome.status != "ok",)
     assert secret not in repr(outcome)
     assert len(outcome.stdout) <= sandbox.LONGEST_OUTPUT and len(outcome.stderr) <= sandbox.LONGEST_OUTPUT
@@ -161,18 +161,15 @@ def test_time_and_memory_have_limits_and_sleeping_takes_no_time(tier):
 
 
 GOOD = {"source": "def f(x): return x", "entry": "f", "inputs": [[1]]}
-LOOP = [1]
-LOOP.append(LOOP)
 
 
 @pytest.mark.parametrize(("changes", "place"), [
     ({"source": b"x"}, "source=b'x'"), ({"entry": "f()"}, r"entry='f\(\)'"), ({"entry": "class"}, "entry='class'"),
-    ({"entry": None}, "inputs need an entry"), ({"inputs": 3}, "inputs is 3"),
-    ({"inputs": [[1], 2]}, r"inputs\[1\] is 2"), ({"inputs": ["ab"]}, r"inputs\[0\] is 'ab'"),
+    ({"entry": None}, "entry=None"), ({"inputs": 3}, "inputs=3"),
+    ({"inputs": [[1], 2]}, r"inputs=\[\[1\], 2\] .*such as"), ({"inputs": ["ab"]}, r"inputs=\['ab'\]"),
     ({"inputs": [[1, {"a": [object]}]]}, r"inputs\[0\]\[1\]\['a'\]\[0\] is <class 'object'>"),
     ({"inputs": [[{1: 2, (object,): 3}]]}, r"inputs\[0\]\[0\], a key\[0\] is <class 'object'>"),
     ({"inputs": [[type("I", (int,), {})(3)]]}, r"inputs\[0\]\[0\] is 3 \(I\)"),
-    ({"inputs": [[LOOP]]}, r"inputs\[0\] is nested too deeply"),
     ({"inputs": [[10**5000]]}, r"inputs\[0\]\[0\] has 16610 bits"), ({"timeout_s": 0}, "timeout_s=0"),
     ({"timeout_s": math.inf}, "timeout_s=inf"), ({"timeout_s": math.nan}, "timeout_s=nan"),
     ({"memory_mb": -1}, "memory_mb=-1"), ({"memory_mb": 0.5}, "memory_mb=0.5"),
@@ -262,7 +259,7 @@ def test_threads_and_processes_are_not_there(use):
     ("AttributeError: type object 'int' has no attribute 'from_bytes'", "unsupported"),
 ])  # fmt: skip
 def test_the_status_of_an_error(error, status):
-    assert harness.status_of(error) == status
+    assert sandbox.status_of(error) == status
 
 
 @pytest.mark.parametrize("text", [
@@ -271,10 +268,10 @@ def test_the_status_of_an_error(error, status):
     '[[["dict", [1]], null]]',
 ])  # fmt: skip
 def test_what_is_no_answer_of_the_harness_is_taken_for_none(text):
-    outcome = sandbox.outcome(1, "mark", f"mark{text}")
+    outcome = sandbox.outcome(1, "mark", reply(f"mark{text}"))
     assert (outcome.status, outcome.values, outcome.failed) == ("killed", (None,), (True,))
-    assert sandbox.outcome(1, "mark", "[[1, null]]").status == "killed"
-    assert sandbox.outcome(1, "mark", "mark[[1, null]]").values == (1,)
+    assert sandbox.outcome(1, "mark", reply("[[1, null]]")).status == "killed"
+    assert sandbox.outcome(1, "mark", reply("mark[[1, null]]")).values == (1,)
 
 
 # Fuel

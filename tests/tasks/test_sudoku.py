@@ -10,7 +10,7 @@ from plays import earned, in_turn
 
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
-from mas_lab.tasks.shared.grids import kind, names, puzzles, satisfied, solution, solutions
+from mas_lab.tasks.sudoku import kind, names, puzzles, satisfied, solution, solutions
 
 # 1 2 3 4      a1 b1 c1 d1
 # 3 4 1 2

@@ -23,8 +23,7 @@ from mas_lab.policy import Completion, Policy, Request
 from mas_lab.recipes import from_data
 from mas_lab.runs.disk import read_json, read_table
 from mas_lab.table import column, plain, selected
-from mas_lab.tasks import make_env
-from mas_lab.tasks.own import own_env
+from mas_lab.tasks import make_env, own_env
 from mas_lab.team import Sampling, Team
 
 FILE, BATCH = "hand_over.json", "batch.parquet"

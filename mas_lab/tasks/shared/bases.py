@@ -47,21 +47,6 @@ The opening mark may be missing, because many chat templates write it into the p
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class TextEnv:
-    """Base class of the envs that read what a language model writes; a subclass has `act`, which is its `step`."""
-
-    grade_thoughts: bool = field(default=False, metadata={"younger": True})
-    """Whether thoughts, `<think>…</think>`, are a part of what an agent says. By default only the text after them is
-    graded and shown to others, and a thought without an end says nothing."""
-
-    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
-        """Return the result of a joint action, without its thoughts."""
-        if not self.grade_thoughts:
-            actions = {agent: THOUGHTS.sub("", text) for agent, text in actions.items()}
-        return self.act(state, actions)
-
-
 class DrawnTask:
     """Base class of the tasks that draw their problems.
 
@@ -82,6 +67,10 @@ class DrawnTask:
     def in_words(self) -> bool:
         return self.size == "words"
 
+    @property
+    def full(self) -> bool:
+        return self.size == "full"
+
     def require(self, option: str, holds: bool, remedy: str) -> None:
         """Raise ValueError, with the value of the option and the `remedy`, if a condition does not hold."""
         if not holds:
@@ -89,11 +78,11 @@ class DrawnTask:
 
 
 @dataclass(frozen=True)
-class SizedTask(TextEnv, DrawnTask):
+class SizedTask(DrawnTask):
     """Base class of the tasks with several sizes, two kinds of rewards, and a single agent as an option.
 
-    A subclass has `max_turns`, `mistakes` and `roles`, and it may have `n_agents` and `default`, the number that
-    "pocket" means.
+    A subclass has `act`, which is its `step` for answers without thoughts, `max_turns` and `roles`. It may have
+    `n_agents` and `default`, the number that "pocket" means.
     """
 
     size: str | int = "pocket"
@@ -102,6 +91,11 @@ class SizedTask(TextEnv, DrawnTask):
     """Either "ours", or "published" for the rewards of the paper with their known defects."""
     single_agent: bool = False
     """Whether one agent, `solo`, does all the work."""
+    mistakes: float = 1.0
+    """How imperfect `demonstrate` is, 0 to 1."""
+    grade_thoughts: bool = field(default=False, kw_only=True, metadata={"younger": True})
+    """Whether thoughts, `<think>…</think>`, are a part of what an agent says. By default only the text after them is
+    graded and shown to others, and a thought without an end says nothing."""
 
     sizes = ("pocket", "full")
     """Known sizes: "full" is for an instruction model."""
@@ -129,13 +123,15 @@ class SizedTask(TextEnv, DrawnTask):
         self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
         self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
 
+    def step(self, state: Any, actions: Mapping[str, str]) -> Step:
+        """Return the result of a joint action, without its thoughts."""
+        if not self.grade_thoughts:
+            actions = {agent: THOUGHTS.sub("", text) for agent, text in actions.items()}
+        return self.act(state, actions)
+
     @cached_property
     def agents(self) -> tuple[str, ...]:
         return ("solo",) if self.single_agent else self.roles
-
-    @property
-    def full(self) -> bool:
-        return self.size == "full"
 
     @property
     def published(self) -> bool:

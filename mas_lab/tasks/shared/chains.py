@@ -6,7 +6,7 @@ answer earns.
 """
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,13 +28,21 @@ GUESSES = 0.1
 """Share of its answers without running values that are right, beyond chance."""
 
 
-def value(chain: str) -> int:
-    """Return the value of a chain, read from left to right, mod 10: `3 + 4 * 2` gives 4."""
+def values_of(chain: str, slip: Callable[[int], int] = int) -> list[int]:
+    """Return the first digit and the running values of a chain, mod 10, read from left to right.
+
+    Each value is what `slip` makes of the right one.
+    """
     first, *rest = chain.split()
-    total = int(first)
+    values = [int(first)]
     for operation, digit in zip(rest[::2], rest[1::2], strict=True):
-        total = OPERATIONS[operation](total, int(digit)) % 10
-    return total
+        values.append(slip(OPERATIONS[operation](values[-1], int(digit)) % 10))
+    return values
+
+
+def value(chain: str) -> int:
+    """Return the value of a chain: `3 + 4 * 2` gives 4."""
+    return values_of(chain)[-1]
 
 
 def chains(rng: random.Random, digits: int = CHAIN) -> Iterator[str]:
@@ -42,12 +50,6 @@ def chains(rng: random.Random, digits: int = CHAIN) -> Iterator[str]:
     while True:
         drawn = [str(rng.randrange(10)) for _ in range(digits)]
         yield " ".join([drawn[0], *(f"{rng.choice([*OPERATIONS])} {digit}" for digit in drawn[1:])])
-
-
-def draw_chains(n: int, split: str, seed: int, env: str, digits: int = CHAIN) -> list[tuple[str, str]]:
-    """Return `n` different chains of `split` with their values; a longer list starts with the shorter one."""
-    rng = random.Random(f"{env} {digits} {split} {seed}")
-    return [(chain, str(value(chain))) for chain in draw(chains(rng, digits), n, split, env)]
 
 
 def is_digit(word: str) -> bool:
@@ -69,11 +71,7 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     A running value is wrong now and then, and later values continue from it. In haste (a share `hasty` of the time) the
     values are not written out, and the answer is mostly a guess. Both shares are multiplied by `mistakes`, 0 to 1.
     """
-    first, *rest = chain.split()
-    values = [int(first)]
-    for operation, digit in zip(rest[::2], rest[1::2], strict=True):
-        right = OPERATIONS[operation](values[-1], int(digit)) % 10
-        values.append(rng.randrange(10) if rng.random() < SLIPS * mistakes else right)
+    values = values_of(chain, lambda right: rng.randrange(10) if rng.random() < SLIPS * mistakes else right)
     working = rng.random() >= hasty * mistakes
     if not working and rng.random() >= GUESSES:
         values[-1] = rng.randrange(10)
@@ -83,6 +81,11 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
 def working_text(values: list[int], working: bool) -> str:
     """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
     return " ".join(map(str, values)) + " " if working else ""
+
+
+def answer_text(values: list[int], working: bool) -> str:
+    """Return an answer such as `2 0 7 5 answer 5`, or `answer 5` without `working`."""
+    return f"{working_text(values, working)}answer {values[-1]}"
 
 
 @dataclass(frozen=True)
@@ -99,17 +102,49 @@ class ChainState:
 class ProblemState:
     problem: str
     gold: str
+    task: str = ""
+    """Id of the task."""
     done: bool = False
 
 
+class DigitTask(DrawnTask):
+    """Base class of the tasks that pose chains of digits, or in the size "words" short questions."""
+
+    pocket = "math"
+    max_return = 1.0
+    number = CHAIN
+
+    @property
+    def max_tokens(self) -> int:
+        return 1024 if self.full else questions.MAX_TOKENS if self.in_words else self.number + 3
+
+    def drawn(self, n: int, split: str, seed: int) -> list[tuple[str, str]]:
+        """Return `n` different chains or questions with their answers."""
+        if self.in_words:
+            return questions.draw_questions(n, split, seed, self.name)
+        rng = random.Random(f"{self.name} {self.number} {split} {seed}")
+        return [(chain, str(value(chain))) for chain in draw(chains(rng, self.number), n, split, self.name)]
+
+    def read_answer(self, text: str) -> str | None:
+        r"""Return the answer of a text, or `None` if it cannot be read.
+
+        A pocket answer has optional running values, then `answer 7`, and nothing else. In words it is the last number,
+        in full size the last `\boxed{}`.
+        """
+        return last_boxed(text) if self.full else questions.read_number(text) if self.in_words else read_answer(text)
+
+
 @dataclass(frozen=True)
-class MathTask(SizedTask):
-    """Base class of the math tasks: chains in pocket size, word problems in the others; a subclass has `data`."""
+class MathTask(SizedTask, DigitTask):
+    """Base class of the math tasks: chains in pocket size, word problems in full size."""
+
+    data: str | None = None
+    """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
+    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
 
     numbers = range(2, 10)
     unit = "digits"
     default = CHAIN
-    max_return = 1.0
     state_type = ProblemState
     """Class of the state, which `start` makes of a problem and its answer."""
 
@@ -117,32 +152,20 @@ class MathTask(SizedTask):
         super().__post_init__()
         self.require("data", self.full or not self.data, "it is for size='full'; other problems are generated")
 
-    @property
-    def max_tokens(self) -> int:
-        return 1024 if self.full else questions.MAX_TOKENS if self.in_words else self.number + 3
-
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
-        if self.full:
-            pairs = word_problems(self.data, n, split, seed, self.name)
-        elif self.in_words:
-            pairs = questions.draw_questions(n, split, seed, self.name)
-        else:
-            pairs = draw_chains(n, split, seed, self.name, self.number)
+        pairs = word_problems(self.data, n, split, seed, self.name) if self.full else self.drawn(n, split, seed)
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> Any:
-        return self.state_type(task.data["problem"], task.data["gold"])
+        return self.state_type(task.data["problem"], task.data["gold"], task.id)
 
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer, or `None` if it cannot be read.
-
-        A pocket answer has optional running values, then `answer 7`, and nothing else. In words it is the last number.
-        """
-        return last_boxed(text) if self.full else questions.read_number(text) if self.in_words else read_answer(text)
+    def half_right(self, state: Any, rng: random.Random) -> str:
+        """Return an answer that is wrong half of the time."""
+        return state.gold if rng.random() < 0.5 else f"{state.gold}0"
 
 
 @dataclass(frozen=True)
-class ChainTask(DrawnTask):
+class ChainTask(DigitTask):
     """Base class of the teaching tasks in which every agent answers a chain of digits, one turn each.
 
     In the size "words" the chains are questions in English, and all other rules stay.
@@ -157,9 +180,7 @@ class ChainTask(DrawnTask):
 
     sizes = ("pocket", "words")
     paper = "a teaching task of this kit"
-    pocket = "math"
     max_turns = 1
-    max_return = 1.0
     words = (*WORDS, "solve", "answer")
     """Every word of a prompt or answer."""
     chains_per_task = 1
@@ -169,14 +190,10 @@ class ChainTask(DrawnTask):
         """Raise ValueError for a bad option."""
         self.require("size", self.size in self.sizes, f"use {' or '.join(map(repr, self.sizes))}")
 
-    @property
-    def max_tokens(self) -> int:
-        return questions.MAX_TOKENS if self.in_words else CHAIN + 3
-
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the chains of `n` tasks; all of them differ."""
-        each, source = self.chains_per_task, questions.draw_questions if self.in_words else draw_chains
-        drawn = [chain for chain, _ in source(n * each, split, seed, self.name)]
+        each = self.chains_per_task
+        drawn = [chain for chain, _ in self.drawn(n * each, split, seed)]
         groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
         return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
@@ -193,10 +210,6 @@ class ChainTask(DrawnTask):
     def value(self, problem: str) -> str:
         """Return the right answer."""
         return str(questions.value(problem) if self.in_words else value(problem))
-
-    def read_answer(self, text: str) -> str | None:
-        """Return the answer of a text, or `None` if it cannot be read."""
-        return questions.read_number(text) if self.in_words else read_answer(text)
 
     def prompt(self, problem: str, tried: str | None = None) -> list[Message]:
         """Return the prompt for a problem, with the wrong answer `tried` of an agent before ("none": unreadable)."""
@@ -221,8 +234,7 @@ class ChainTask(DrawnTask):
         prompt = self.observe(state, agent)[-1]["content"]
         if self.in_words:
             return questions.attempt(prompt, rng)
-        values, working = attempt(prompt.partition("solve ")[2], rng, hasty=0.5)
-        return f"{working_text(values, working)}answer {values[-1]}"
+        return answer_text(*attempt(prompt.partition("solve ")[2], rng, hasty=0.5))
 
 
 class ChainSequence(ChainTask):

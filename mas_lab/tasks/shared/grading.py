@@ -48,22 +48,11 @@ TEXT = (
     r"\\(?:text(?:bf|it|rm|sf|tt|up|sl|sc|md|normal)?|math(?:bf|it|rm|sf|tt)|[mh]box|operatorname|emph|underline|bm|boldsymbol"
     r"|bf|rm|it)\s*\{"
 )
-SPELLINGS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
-PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), replacement) for pattern, replacement in SPELLINGS.items()]
+LISTS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
+PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), spelling) for pattern, spelling in LISTS["spellings"].items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
-UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in (
-    (r"[{}.]|\s*\^\s*", ""), (r"\\cdot", " "), (r"\bmph\b", "miles/hour"),
-    (r"\b(?:square|sq) ([a-z]+)|\b([a-z]+) squared\b", r"\1\g<2>2"),
-    (r"\b(?:cubic|cu) ([a-z]+)|\b([a-z]+) cubed\b", r"\1\g<2>3"),
-    (r"\b(?:per|an?|each|every)\b(?= [a-z])", "/"), (r"tre(?=s?\d*\b)", "ter"), (r"\bfeet", "foot"),
-)]  # fmt: skip
-SHORT = {
-    "m": "meter", "g": "gram", "l": "liter", "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour",
-    "d": "day", "wk": "week", "mo": "month", "y": "year", "yr": "year", "in": "inch", "ft": "foot", "yd": "yard",
-    "mi": "mile", "oz": "ounce", "lb": "pound", "pt": "pint", "qt": "quart", "gal": "gallon", "c": "celsius",
-    "f": "fahrenheit", "k": "kelvin", "deg": "degree", "rad": "radian", "rev": "revolution", "n": "newton",
-    "j": "joule", "w": "watt", "v": "volt", "hz": "hertz", "pa": "pascal", "mol": "mole", "cal": "calorie",
-}  # fmt: skip
+UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in LISTS["unit_spellings"].items()]
+SHORT = LISTS["units"]
 SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
 SHORT |= {f"{prefix[0]}{short}": f"{prefix}{SHORT[short]}" for prefix in ("centi", "milli") for short in "mgls"}
 """Abbreviations of units. A letter that many words begin with has one meaning: `m` is no minute and no mile."""

@@ -16,10 +16,7 @@ PLAIN: dict[str, tuple[str, Callable[[Numbers], Numbers]]] = {
     "double": ("x + x", lambda x: x + x),
 }
 """Operations without a number: the Python of each, and its function."""
-COUNTED: dict[str, tuple[str, Callable[[int, int], int]]] = {
-    "add": ("+", int.__add__),
-    "times": ("*", int.__mul__),
-}
+COUNTED: dict[str, tuple[str, Callable[[int, int], int]]] = {"add": ("+", int.__add__), "times": ("*", int.__mul__)}
 """Operations on each digit, mod 10, with a number: `add 3`, `times 7`."""
 DIGITS = tuple("0123456789")
 WORDS = (*PLAIN, *COUNTED, "then", *DIGITS, *"xy=;()[]%:+*,", "10", "::-1", "1:", ":1", "sorted", "for", "in", "def",

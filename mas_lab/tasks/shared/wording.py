@@ -1,11 +1,12 @@
-"""Count properties of a text: content words, transitions, overlap, faithfulness to a source.
+"""Count properties of a text: content words, transitions, overlap, faithfulness to a source; and draw pocket texts.
 
 The writing tasks share this module. Counting does not see grammar, order or truth. So a good summary has a high score,
-but a high score does not prove a good summary.
+but a high score does not prove a good summary. The pocket size has short texts of plain words, which are retold badly.
 """
 
+import random
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from mas_lab.tasks.shared.bases import WORD_LISTS
 
@@ -18,6 +19,15 @@ FUNCTION_WORDS = frozenset(WORD_LISTS["function_words"].split())
 _IN_TRANSITIONS = frozenset(word for phrases in TRANSITIONS.values() for phrase in phrases for word in phrase.split())
 _REACH = 3
 """A content word of the source must follow a transition within this number of words."""
+
+
+KINDS, ORDER = WORD_LISTS["stories"], ("how", "who", "did", "what", "where")
+"""Words of a sentence by their kind, and the order of the kinds."""
+STORY_WORDS = tuple(word for kind in KINDS.values() for word in kind)
+SENTENCES = 4
+"""Sentences of a text by default."""
+LINKS = [phrases[0] for phrases in TRANSITIONS.values() if " " not in phrases[0]]
+"""First phrase of each kind of transition, if it is a single word."""
 
 
 def words(text: str) -> list[str]:
@@ -87,3 +97,26 @@ def faithfulness(text: str, source: str, precise: float, dense: float) -> float:
         return 0.0
     precision = len(set(about) & set(content(words(source)))) / len(about)
     return min(1.0, precision / precise) * min(1.0, len(about) / len(listed) / dense)
+
+
+def stories(rng: random.Random, sentences: int = SENTENCES) -> Iterator[str]:
+    """Yield random texts without end, such as `old farmer found boat near river . proud ...`."""
+    while True:
+        drawn = zip(*(rng.sample(KINDS[kind], sentences) for kind in ORDER), strict=True)
+        yield " ".join(f"{how} {who} {did} {what} near {where} ." for how, who, did, what, where in drawn)
+
+
+def excerpt(story: str, rng: random.Random, sentences: int, invents: float, connects: float) -> str:
+    """Return an excerpt with `sentences` sentences of a story, in their order.
+
+    A share `invents` of its words is drawn from all words, and a share `connects` of its sentences starts with a
+    transition.
+    """
+    listed, drawn = story.split(" ."), []
+    count = len(listed) - 1  # the part after the last full stop is empty
+    for chosen in sorted(rng.sample(range(count), min(count, sentences))):
+        if connects and rng.random() < connects:
+            drawn.append(rng.choice(LINKS))
+        for word in listed[chosen].split():
+            drawn.append(rng.choice(STORY_WORDS) if rng.random() < invents else word)
+    return " ".join(drawn)
