@@ -50,8 +50,6 @@ class AblationBoard:
         held_out: True compares scores of held-out tasks, False scores of training episodes. `None` takes held-out tasks
             if every run kept such scores (`train(..., score_every=10)`, or `keep_scores`).
         baseline: The recipe that the others are compared with. `None` takes the first recipe.
-        last: Share of the budget, from 0 to 1. The mean score over this last part is the final score.
-        seed: Seed of the bootstrap.
 
     Raises:
         ValueError: If every run failed, or if `baseline` is not one of the recipes.
@@ -67,8 +65,6 @@ class AblationBoard:
         over: str | None = None,
         held_out: bool | None = None,
         baseline: str | None = None,
-        last: float = 0.1,
-        seed: int = 0,
     ):
         found = entries(x)
         score, over = score or _common(found, "score", "success"), over or _common(found, "over", "tokens")
@@ -80,26 +76,26 @@ class AblationBoard:
         self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
-        self.runs = run_scores(found, score, over, self.held_out, last)
+        self.runs = run_scores(found, score, over, self.held_out, LAST)
         """One row per run: `start`, `final` and `area` within the `budget`, see `budget.run_scores`."""
         self._curves = pd.concat(
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
         )  # fmt: skip
-        self.table = compared(on_common_seeds(self.runs), seed)
+        self.table = compared(on_common_seeds(self.runs))
         """One row per env and recipe, see `comparison.compared`. `failed` counts its failed runs, if any run failed."""
         if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
             self.table["failed"] = [failed[row.env, row.recipe] for row in self.table.itertuples()]
         self.pairs = paired(self.runs, self.baseline)
         """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
-        self.differences = compared_pairs(self.pairs, seed)
+        self.differences = compared_pairs(self.pairs)
         """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
-        self.improvements = improvements(self.runs, self.baseline, seed)
+        self.improvements = improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
-        self.envs = over_envs(on_common_seeds(self.runs), seed) if several else None
+        self.envs = over_envs(on_common_seeds(self.runs)) if several else None
         """One row per recipe over all envs; each env is a stratum of the bootstrap. `None` for a single env."""
-        self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
+        self.profiles = profiles(on_common_seeds(self.runs)) if several else None
         """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
         self.equality = equality(found, self.runs, over, self.held_out)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
@@ -234,6 +230,8 @@ def _listed(heading: str, lines: Sequence[str]) -> str:
     return f"<h2>{heading}</h2><ul>{items}</ul>" if items else ""
 
 
+LAST = 0.1
+"""Share of the budget whose mean score is the final score of a run."""
 BOARD = (
     "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
     f"From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. Below ten pairs, "

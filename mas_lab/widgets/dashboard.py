@@ -29,7 +29,6 @@ from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
 from mas_lab.widgets.document import write
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
-from mas_lab.widgets.rollouts import RolloutViewer, address
 from mas_lab.widgets.text import escape_control_chars
 from mas_lab.widgets.training import Training, training_figure, training_page, whose_success
 
@@ -57,8 +56,7 @@ class LiveDashboard(Training):
     The training curve names the episodes that it shows. Under `tree()`, it shows the best of K candidates, and this may
     fall while the team gets better. `score_every=10` adds the success on held-out tasks, which measures the team.
 
-    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure. `.look()`
-    opens the most telling episode of the newest step, as RolloutViewer ranks them.
+    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure.
 
     Args:
         env: The environment.
@@ -244,7 +242,7 @@ class LiveDashboard(Training):
             self._controls.repeat()
             self._drawing.repeat()
 
-    # Forking, and looking inside
+    # Forking
 
     def fork(
         self,
@@ -287,20 +285,6 @@ class LiveDashboard(Training):
             if rate is not None:
                 own[agent].lr = float(rate)
         return LiveDashboard(**{**arguments, **changes, "team": own, "run": run})
-
-    def look(self, step: int | None = None) -> RolloutViewer:
-        """Open the rollouts so far at the most telling episode of a step.
-
-        Args:
-            step: Training step, from 0. `None` takes the newest step.
-
-        Returns:
-            A RolloutViewer of this dashboard.
-        """
-        found = RolloutViewer(self).index
-        step = found["step"].max() if step is None else step
-        first = found.loc[found["step"] == step, "episode"].iloc[0]
-        return RolloutViewer(self, at=address(step=step, episode=first), limit_mb=1.0)
 
     # Results
 

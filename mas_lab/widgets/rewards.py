@@ -109,8 +109,7 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
 class RewardInspector:
     """Show for each agent its credits, how often it spoke, and how the global and its own baseline would judge it.
 
-    A notebook shows the inspector as it is. Use `.figure()`, `.table` and `.to_html(path)`. `.turn_table`
-    treats each turn of an agent separately.
+    A notebook shows the inspector as it is. Use `.figure()`, `.table` and `.to_html(path)`.
 
     Args:
         x: A table after `group` (with the columns `credit` and `group`), one report or several, a run, its path, or a
@@ -132,11 +131,6 @@ class RewardInspector:
         """One row per agent, see `reward_table`."""
         self.uphill = self.source.uphill
         """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
-
-    @cached_property
-    def turn_table(self) -> pd.DataFrame | None:
-        """Return one row per agent and turn, see `reward_table`; `None` for a table without turns."""
-        return reward_table(self.turns, OF_TURN) if "turn" in self.turns else None
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
@@ -257,7 +251,7 @@ class RewardInspector:
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
             table = table.merge(calls, on="agent")
-            turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]]
+            turns = reward_table(self.turns, OF_TURN)[[*OF_TURN, "rows", "spoke", "mean", "std"]]
             by_turn = table_html(turns, "The same per agent and turn")
         table = table[[name for name in COLUMNS if name in table]]
         return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"

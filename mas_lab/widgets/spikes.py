@@ -108,43 +108,28 @@ class SpikeInspector:
             dashboard remembers.
         agents: Names of the agents, in acting order. `None` takes them from `x`.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
-        warmup: Norms that must come before a norm that is judged. The rule of a watch replaces these three numbers.
-        window: Number of earlier norms whose median is the usual norm.
-        threshold: Times the usual norm above which a norm is a spike.
-        most: Number of spikes that the page opens, those with the highest scores.
 
     Raises:
         RunError: If there is no readable run at the path.
         TableError: If `x` has no statistics, or lacks a column.
         TypeError: If `x` is none of the above.
-        ValueError: If the rule has invalid numbers, or if the watch belongs to another run.
+        ValueError: If the watch belongs to another run.
 
-    A norm is a spike if it is more than `threshold` times the median of the `window` norms before it, of all agents.
-    See `spike_rule`.
+    The rule for spikes is that of the watch, or else the default `SpikeRule()`.
     """
 
-    def __init__(
-        self,
-        x: Any,
-        watch: SpikeWatch | None = None,
-        agents: Sequence[str] | None = None,
-        team: Any = None,
-        warmup: int = 4,
-        window: int = 50,
-        threshold: float = 4.0,
-        most: int = 12,
-    ):
+    def __init__(self, x: Any, watch: SpikeWatch | None = None, agents: Sequence[str] | None = None, team: Any = None):
         self.source = Source(x, agents, team)
         remembered = watch.state() if watch is not None else self.source.watched()
         self.watched = bool(remembered)
-        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
+        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule()
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
         self.scores = without_repeats(spike_scores(self.stats, rule.warmup, rule.window, rule.threshold))
         """Every norm with its score by the rule, see `spike_scores`. A policy with one agent has only that agent's
         norm."""
-        self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
+        self.spikes = spike_steps(self.stats, remembered["spikes"])[:MOST] if remembered else []
         """Records of the watch, highest score first, with their `step` and `optimizer_step`."""
         tallest = [remembered["tallest"]] if remembered and remembered.get("tallest") else []
         self.opened = self.spikes or spike_steps(self.stats, tallest)
@@ -249,6 +234,8 @@ class SpikeInspector:
         return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
 
 
+MOST = 12
+"""Spikes that the page opens."""
 FEW = 5
 """Samples of a spike in its static form."""
 RULE = (

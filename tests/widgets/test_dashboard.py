@@ -6,7 +6,6 @@ Also tests `training` and `live`.
 import signal
 import threading
 import time
-from urllib.parse import parse_qsl
 
 import pandas as pd
 import pytest
@@ -191,25 +190,6 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)
     assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "score_seed: None -> 5",
                                                      "lr of shared: 0.01 -> 0.001"]  # fmt: skip
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_look_at_the_most_telling_episode_while_it_trains(models, tmp_path, kept):
-    board = after_a_step(dashboard(models, MANY, tmp_path / "run" if kept else None))
-    while len(board.curve) < 3:
-        time.sleep(0.01)
-    viewer = board.look()
-    assert board.running
-    board.stop()
-    board.wait()
-    told = dict(parse_qsl(viewer.data()["at"].removeprefix("#")))
-    own = viewer.index[viewer.index["step"] == int(told["step"])].set_index("episode")["telling"]
-    assert int(told["step"]) >= 2 and own[told["episode"]] == own.max() and viewer.episodes
-    assert "step=1&episode=train-" in board.look(1).data()["at"]
-    with pytest.raises((lab.RunError, ValueError, IndexError)):
-        board.look(MANY)
-    with pytest.raises((lab.RunError, lab.TableError)):
-        dashboard(models, 0, tmp_path / "none" if kept else None).wait().look()
 
 
 def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):

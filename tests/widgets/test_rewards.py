@@ -124,7 +124,7 @@ def test_a_notebook_shows_two_menus_that_recompute(played, monkeypatch):
 
 def test_turns_are_taken_for_agents_of_their_own(spiky):
     inspector = lab.RewardInspector(spiky)
-    table, turns = inspector.turn_table.set_index(["agent", "turn"]), inspector.turns
+    table, turns = reward_table(inspector.turns, ("agent", "turn")).set_index(["agent", "turn"]), inspector.turns
     assert sorted(table.index) == [("asker", 0), ("asker", 1), ("doer", 0), ("doer", 1)]
     for (agent, turn), row in table.iterrows():
         own = turns[(turns["agent"] == agent) & (turns["turn"] == turn)]
