@@ -4,48 +4,75 @@ The page is client-side. It has a chart whose spikes are buttons, the anatomy of
 its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
-from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
+from mas_lab.widgets.document import (
+    FIGURES,
+    beside,
+    document,
+    escape,
+    figure_html,
+    frame,
+    live_or_static,
+    table_html,
+    write,
+)
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_html
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
-SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
+SCRIPTS = (*FIGURES, *rollout_page.SCRIPTS, "spikes.js")
 POLICY = NEUTRAL
 """Colour of a policy's own norm, beside the colours of its agents."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
 
-def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> Figure:
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str], opened: Sequence[Mapping[str, Any]] = ()) -> Figure:
     """Draw gradient norms before clipping over optimizer steps, with spikes marked.
 
-    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`.
+    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`. The points of
+    a spike in `opened` have its place in this list as `customdata`; other points have -1.
     """
     figure, shades = Figure(), colors(agents)
+    known = {(spike["policy"], spike["step"], spike["optimizer_step"]): at for at, spike in enumerate(opened)}
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
         shade, name = shades.get(agent, POLICY), for_plotly(named(policy, agent))
-        line = {"color": shade, "width": 2 if agent else 3}
-        norm = own["norm"].where(own["norm"] > 0)
-        figure.add_scatter(x=own["place"], y=norm, name=name, mode="lines", line=line, hovertemplate="%{y:.3g}")
+        rows = own.to_dict("records")
+        keys = [(policy, row.get("step"), row["optimizer_step"]) for row in rows]
+        opens = [known.get(key, -1) if row["spike"] else -1 for key, row in zip(keys, rows, strict=True)]
+        own = own.assign(opens=opens, told=list(map(_told, rows)), norm=own["norm"].where(own["norm"] > 0))
         high = own[own["spike"]]
-        marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
-        figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
-                           name=f"spike of {name}")  # fmt: skip
+        signs = ["diamond" if place >= 0 else "diamond-open" for place in high["opens"]]
+        line = {"color": shade, "width": 2 if agent else 3}
+        marker = {"color": shade, "size": 12, "symbol": signs, "line": {"width": 2}}
+        for points, look in (
+            (own, {"mode": "lines", "line": line, "name": name}),
+            (high, {"mode": "markers", "marker": marker, "name": f"spike of {name}", "showlegend": False}),
+        ):
+            x, customdata = points["place"].tolist(), points["opens"].tolist()  # lists, which the page's script reads
+            figure.add_scatter(
+                x=x, y=points["norm"], customdata=customdata, text=points["told"], hovertemplate="%{text}", **look
+            )
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
     return figure.update_yaxes(type="log")
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """Return what a point of the figure says when the mouse is over it."""
+    known = row["score"] == row["score"]
+    judged = f"{row['score']:.1f} times the usual norm {row['usual']:.3g}" if known else "no score yet"
+    return f"step {row.get('step', 0)}, its optimizer step {row['optimizer_step']}<br>norm {row['norm']:.4g}, {judged}"
 
 
 def places(stats: pd.DataFrame) -> pd.Series:
@@ -61,38 +88,6 @@ def without_repeats(scored: pd.DataFrame) -> pd.DataFrame:
 
 def named(policy: str, agent: str) -> str:
     return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
-
-
-def lines_of(scored: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the lines of the page's chart: the numbers and places of each norm, and which ones are `high`."""
-    lines = []
-    for key, own in scored.assign(place=places(scored)).groupby(["policy", "agent"], sort=False):
-        policy, agent = map(escape_control_chars, key)
-        lines.append({
-            "policy": policy, "agent": agent, "name": named(policy, agent), "norms": short(own["norm"]),
-            "usual": short(own["usual"], 3), "scores": short(own["score"], 3), "at": own["place"].tolist(),
-            "when": own[["step", "optimizer_step"]].astype(int).to_numpy().tolist(),
-            "high": np.flatnonzero(own["spike"]).tolist(),
-        })  # fmt: skip
-    return lines
-
-
-def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the norms after clipping of the policies that it changed, with their `places` on the axis."""
-    if "policy_norm_clipped" not in stats.columns:
-        return []
-    taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
-    return [
-        {"policy": escape_control_chars(policy), "at": own["place"].tolist(),
-         "norms": short(own["policy_norm_clipped"])}
-        for policy, own in taken.groupby("policy", sort=False)
-        if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
-    ]  # fmt: skip
-
-
-def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
-    """Return plain numbers with `digits` significant digits, and `None` for values that are not finite."""
-    return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
 
 
 class SpikeInspector:
@@ -147,22 +142,30 @@ class SpikeInspector:
         """Draw the norms over optimizer steps, with spikes marked.
 
         Returns:
-            Plotly figure with a line per agent, and a line per policy with several agents.
+            Plotly figure with a line per agent, a line per policy with several agents, and a dotted line per policy
+            whose gradient was clipped.
         """
-        return norm_curves(self.scores, self.source.agents)
+        figure = norm_curves(self.scores, self.source.agents, self.opened)
+        if "policy_norm_clipped" in self.stats:
+            taken = self.stats.assign(place=places(self.stats))[~self.stats["skipped"].astype(bool)]
+            for policy, own in taken.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
+                if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any():
+                    figure.add_scatter(
+                        x=own["place"].tolist(), y=own["policy_norm_clipped"], mode="lines",
+                        line={"color": POLICY, "width": 1, "dash": "dot"}, name=for_plotly(f"{policy} after clipping"),
+                    )  # fmt: skip
+        return figure
 
     def data(self) -> dict[str, Any]:
-        """Collect what the page shows.
+        """Collect what the page shows besides the figure.
 
         Returns:
-            Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
+            Plain data with the opened spikes, the one that is open at first, and the episodes.
         """
-        opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened]
-        why = f"the page opens the {len(opened)} highest that the watch recorded" if opened else "nothing watched it"
         return {
             "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
-            "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
-            "spikes": opened, "above": bool(self.spikes), "closed": f"not opened: {why}",
+            "spikes": [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened],
+            "above": bool(self.spikes),
             "empty": "Every norm was 0." if self.watched else "Train with watch=SpikeWatch() to record it.",
             "first": self.opened.index(self.first) if self.first else None,
             "rollouts": episodes_of(self.opened, self.source),
@@ -210,11 +213,10 @@ class SpikeInspector:
         Returns:
             Text of an HTML page.
         """
-        table = self._table()
         body = (
             f'{self.source.verdict}<p class="quiet">{escape(self._summary())}</p>'
-            f'<div id="spikes">{table}</div>'  # remains if no script replaces it
-            f"{uphill_html(self.source.uphill)}<details><summary>The numbers of the spikes</summary>{table}</details>"
+            f'<div id="spikes">{self._table()}</div>'  # remains if no script replaces it
+            f"{figure_html(self.figure(), CHART, self.scores, 480)}{uphill_html(self.source.uphill)}"
         )
         styles = ("spikes.css", *rollout_page.STYLES)
         return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)
@@ -238,6 +240,7 @@ MOST = 12
 """Spikes that the page opens."""
 FEW = 5
 """Samples of a spike in its static form."""
+CHART = "Gradient norms before clipping over optimizer steps. A diamond is a spike; a filled one opens at a click."
 RULE = (
     "A norm is a spike if it is more than {:g} times the usual norm: the median of the {} norms before it, of all "
     "agents. The rule starts after {} norms."

@@ -305,7 +305,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
-# so that shares sum to 1 and may be negative. Click a filled circle, open agent, group and sample, and then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
+# so that shares sum to 1 and may be negative. Click a filled diamond, open agent, group and sample, and then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
 
 # %%
 if RECORDED:

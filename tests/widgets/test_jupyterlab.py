@@ -164,7 +164,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
 def open_a_spike(inspector):
     """From a spike's mark to its shaded tokens, and through the baseline switch."""
     token = inspector.locator("#anatomy .token").first
-    click_until(token, inspector.locator("circle.spike[role=button]").first)
+    click_until(token, inspector.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
     assert "of the gradient" in token.get_attribute("aria-label")
     before = inspector.locator("#norms").inner_text()
     for name in ("global baseline", "agent-wise baseline"):

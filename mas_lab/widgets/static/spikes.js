@@ -2,17 +2,13 @@
 // The SpikeInspector: the chart, and the spike that is chosen, opened to agent, group, sample and token. A link on a
 // sample opens its episode in a RolloutViewer below.
 
-function namesOf(data) { // colours, and the names of policies and agents
-  const color = (agent) => data.agents[agent] || "var(--quiet)";
-  const alone = (policy) => { // the one agent of a policy, whose norm is the policy's
-    const own = data.lines.filter((line) => line.policy === policy);
-    return own.length === 1 ? own[0].agent : "";
-  };
-  const places = new Map(data.spikes.map((spike, place) =>
-    [JSON.stringify([spike.policy, spike.step, spike.optimizer_step]), place]));
-  return { color, alone, whose: (policy, agent) => agent || alone(policy) || `policy ${policy}`,
-    opened: (policy, when) => places.get(JSON.stringify([policy, ...when])) ?? -1 };
-}
+let colors = {}; // agent -> colour
+const colorOf = (agent) => colors[agent] || "var(--quiet)";
+const alone = ({ norms }) => { // the one agent of the spike's policy, whose norm is the policy's, or ""
+  const own = Object.keys(norms).filter(Boolean);
+  return own.length === 1 ? own[0] : "";
+};
+const whose = (spike, agent = spike.agent) => agent || alone(spike) || `policy ${spike.policy}`;
 
 // The anatomy. All bars have one scale. `zero` is the place of the line of 0, as a part of a bar's room, and `times` the
 // part of the room that a share of 1 takes.
@@ -51,7 +47,7 @@ function shareStrip(sample, exact) {
   }));
 }
 
-function anatomyOf(spike, names, linkTo) {
+function anatomyOf(spike, linkTo) {
   const scale = scaleOf(spike.anatomy);
   const label = (text) => h("span.label", text), little = (text) => h("p.quiet", text);
   const words = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
@@ -59,7 +55,7 @@ function anatomyOf(spike, names, linkTo) {
   function fold(name, share, agent, fill, isOpen) {
     const made = folded(h("summary", label(name), trackOf(share, scale.times, scale.zero),
       h("span.part", percent(share))), fill, "details.node");
-    made.style.setProperty("--agent", names.color(agent));
+    made.style.setProperty("--agent", colorOf(agent));
     made.open = isOpen;
     made.unfold();
     return made;
@@ -94,13 +90,13 @@ function anatomyOf(spike, names, linkTo) {
 const JUDGES = { trained: "as it was trained", global: "global baseline", agent: "agent-wise baseline" };
 const normsUnder = (spike, judge) => (judge === "trained" ? spike.norms : spike.baselines[judge]) || {};
 
-function normTable(spike, judge, names) {
+function normTable(spike, judge) {
   const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))),
     isOther = judge !== "trained";
-  const norms = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
+  const norms = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !alone(spike));
   const rows = norms.map(([agent, norm]) => {
     const track = trackOf(norm, 1 / most), change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
-    track.style.setProperty("--agent", names.color(agent));
+    track.style.setProperty("--agent", colorOf(agent));
     return [agent || "whole policy", track, norm.toPrecision(4), ...(isOther ? [change] : [])];
   });
   const heads = ["agent", "beside the tallest", "norm", ...(isOther ? ["change"] : [])];
@@ -117,28 +113,28 @@ function judgedTable(spike, judge) {
   return tableOf("The samples that had the largest shares as it was trained", heads, cells, { id: "judged" });
 }
 
-function judgement(spike, judge, names, linkTo) {
-  const norms = normTable(spike, judge, names), quiet = (text) => h("p.quiet", text);
+function judgement(spike, judge, linkTo) {
+  const norms = normTable(spike, judge), quiet = (text) => h("p.quiet", text);
   if (judge !== "trained") {
     const note = "Shares of groups, samples and tokens are known of the gradient as it was trained; under the";
     return [norms, judgedTable(spike, judge), quiet(`${note} ${JUDGES[judge]} they would be others.`)];
   }
-  const whose = names.alone(spike.policy) ? "norm" : "whole policy's norm";
+  const whose = alone(spike) ? "norm" : "whole policy's norm";
   const without = Object.entries(spike.without).map(([row, norm]) =>
     quiet(`Without sample ${row}, the ${whose} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
   const label = spike.exact ? "Shares are exact and sum to 100 %."
     : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.";
-  return [norms, ...without, quiet(label), ...anatomyOf(spike, names, linkTo)];
+  return [norms, ...without, quiet(label), ...anatomyOf(spike, linkTo)];
 }
 
-function judged(spike, names, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
+function judged(spike, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
   const panel = h("div", { id: "judgement" }),
     judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
   const choices = judges.map((name) => button(JUDGES[name], () => choose(name)));
   function choose(judge) {
     remembered.judge = judge;
     choices.forEach((choice, place) => pressed(choice, judges[place] === judge));
-    panel.replaceChildren(...judgement(spike, judge, names, linkTo));
+    panel.replaceChildren(...judgement(spike, judge, linkTo));
   }
   choose(judges.includes(remembered.judge) ? remembered.judge : "trained");
   return [h("div.bar", { role: "group", "aria-label": "Baseline" }, "Judged by:", choices), panel];
@@ -187,58 +183,49 @@ function episodesOf(data, bring) {
 }
 
 function inspectSpikes(root, data) {
-  const names = namesOf(data), remembered = { judge: "trained" };
-  const chart = chartOf(data, names, (place) => show(place, true)), episodes = episodesOf(data, bring);
-
-  function key(line, name, ...parts) { // of the legend: a press hides what it names, or shows it
-    const made = button(h("span", parts, name), () => { chart.toggle(line); pressed(made, !chart.isHidden(line)); });
-    pressed(made, true);
-    return made;
-  }
-
-  const legend = h("div.bar.legend", { role: "group", "aria-label": "Lines of the chart" },
-    data.lines.map((line) => key(line, line.name, swatch(names.color(line.agent)))),
-    data.clipped.length ? key("clipped", "after clipping", h("span.dotted")) : "",
-    data.spikes.length ? h("span.quiet", "Filled circles open.") : "");
-  const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "times the usual", "spike"];
-  const numbers = folded("The numbers behind this chart", () => tableOf("Gradient norms", heads, data.lines.flatMap((line) =>
-    line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at],
-      line.high.includes(at) ? "yes" : ""]))));
-
-  // What a click opens comes into view; which one it was is marked in the chart and in the list.
-
+  colors = data.agents;
+  const chart = document.querySelector(".drawing"), remembered = { judge: "trained" }, episodes = episodesOf(data, bring);
   const panel = h("section", { id: "anatomy", "aria-labelledby": "opened" });
-  const whose = (spike, agent = spike.agent) => names.whose(spike.policy, agent);
   const list = data.spikes.map((spike, place) =>
     button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
+  let isOpen = data.first;
 
-  function bring(target, block = "start") {
+  function bring(target, block = "start") { // what a click opens comes into view
     target.scrollIntoView({ block });
     target.focus({ preventScroll: true });
   }
 
-  function back() {
-    chart.region.scrollIntoView({ block: "center" });
-    if (!chart.focusMark()) list.find((one) => one.getAttribute("aria-pressed") === "true").focus({ preventScroll: true });
+  function markInChart() { // a line across where the open spike is
+    if (!chart.data) return;
+    const at = chart.data.flatMap(({ x, customdata }) => x.filter((_, place) => customdata?.[place] === isOpen));
+    const line = { type: "line", x0: at[0], x1: at[0], yref: "paper", y0: 0, y1: 1, line: { dash: "dot", width: 1, color: "#888" } };
+    Plotly.relayout(chart, { shapes: at.length ? [line] : [] });
   }
 
   function show(place, isAsked) {
     const spike = data.spikes[place], all = [...new Set(spike.agents.map((agent) => whose(spike, agent)))].join(", ");
+    isOpen = place;
     list.forEach((one, other) => pressed(one, other === place));
-    chart.open(place);
+    markInChart();
     const heading = h("h2", { id: "opened", tabindex: "-1" },
       `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}`
         + (spike.usual === null ? "" : `, usual ${spike.usual.toPrecision(3)}`));
-    panel.replaceChildren(h("div.heading", heading, button("↑ back to the chart", back)),
+    panel.replaceChildren(heading,
       h("p.quiet", data.above ? `A spike as it was trained: ${all}; ${spike.score.toFixed(1)} times the usual norm.`
         : "The largest norm of an agent. It is no spike by the rule."),
-      ...judged(spike, names, episodes.linkTo, remembered));
+      ...judged(spike, episodes.linkTo, remembered));
     if (isAsked) bring(heading);
   }
 
-  root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, legend,
-    chart.region, numbers, episodes.section);
-  chart.draw();
+  root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel);
+  root.parentNode.append(episodes.section);
+  chart.addEventListener("drawn", () => {
+    markInChart();
+    chart.on("plotly_click", ({ points }) => {
+      const found = points.find(({ customdata }) => customdata >= 0);
+      if (found) show(found.customdata, true);
+    });
+  });
   if (data.spikes.length) show(data.first, false);
   else panel.append(h("h2", { id: "opened" }, "What norms are made of was not recorded"), h("p", data.empty));
   episodes.start();
