@@ -65,7 +65,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], opened: Sequence[Ma
                 x=x, y=points["norm"], customdata=customdata, text=points["told"], hovertemplate="%{text}", **look
             )
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
-    return figure.update_yaxes(type="log")
+    return figure.update_yaxes(type="log", dtick="D2")
 
 
 def _told(row: Mapping[str, Any]) -> str:

@@ -94,7 +94,6 @@ def test_a_sample_opens_in_its_episode_below(shown, width):
     press(page.get_by_role("button", name="back to the sample"))
     assert page.evaluate("document.activeElement.textContent") == link.text_content()
     assert in_view(page, "#anatomy .into a")
-    assert page.url.endswith(link.get_attribute("href"))
     page.set_viewport_size({"width": 1280, "height": 720})
 
 

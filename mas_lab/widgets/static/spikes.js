@@ -34,17 +34,12 @@ function trackOf(share, times, zero = 0) {
   return made;
 }
 
-function shareStrip(sample, exact) {
-  const most = Math.max(...sample.shares.map(Math.abs)) || 1;
-  return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" },
-    sample.tokens.map((text, t) => {
-    const advantage = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
-    const label = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
-    const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token",
-      { role: "listitem", title: label, "aria-label": `${text}: ${label}` }, text);
-    token.style.setProperty("--part", (Math.abs(sample.shares[t]) / most).toFixed(3));
-    return token;
-  }));
+function shareStrip({ tokens, shares, advantages }, exact) {
+  const says = (t) => percent(shares[t]) + (exact ? " of the gradient" : " by the proxy")
+    + (t in advantages ? `, advantage ${advantages[t]}` : "");
+  const made = stripOf("tokens and their shares", tokens, says, { tabindex: "0" }), most = Math.max(...shares.map(Math.abs)) || 1;
+  [...made.children].forEach((token, t) => shadeToken(token, shares[t], most));
+  return made;
 }
 
 function anatomyOf(spike, linkTo) {
@@ -65,7 +60,7 @@ function anatomyOf(spike, linkTo) {
     h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
     ...(one.tokens ? [shareStrip(one, spike.exact), words("what it heard", one.heard),
       words("what it said", one.said || "(nothing)")]
-      : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
+      : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent)], isOpen);
 
   const group = (one, agent, isOpen) => fold(`group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
     ...one.samples.map((part, place) => sample(part, agent, isOpen && place === 0)),
@@ -142,49 +137,37 @@ function judged(spike, linkTo, remembered) { // the switch and what it switches;
 
 // The episode of a sample.
 
-function episodesOf(data, bring) {
-  const page = data.rollouts, key = (step, episode) => JSON.stringify([Number(step), episode]);
-  const inside = new Set(page ? page.episodes.map((one) => key(one.step, one.name)) : []);
+function episodesOf(page, bring) {
+  const inside = new Set(page ? page.episodes.map(({ step, name }) => keyOf({ step, episode: name })) : []);
   const heading = h("h2", { id: "episode", tabindex: "-1" }, "The episode of a sample"), root = h("div");
   let viewer = null, from = null;
   const section = h("section", { id: "episodes", "aria-labelledby": "episode", hidden: true },
     h("div.heading", heading, button("↑ back to the sample",
-      () => bring(from?.isConnected ? from : document.getElementById("opened"), "center"))), root);
+      () => bring(from.isConnected ? from : document.getElementById("opened"), "center"))), root);
 
-  function open(where) {
+  function follow(event, where) {
+    if (!isOwnClick(event)) return;
+    event.preventDefault();
+    from = event.currentTarget;
     section.hidden = false;
     if (viewer) viewer.open(where, where);
     else viewer = mount(root, { ...page, at: address(where) });
     bring(heading);
   }
 
-  function follow(event, where) {
-    if (!isOwnClick(event)) return;
-    event.preventDefault();
-    from = event.currentTarget;
-    replaceAddress(address(where));
-    open(where);
-  }
-
   function linkTo(spike, sample, agent) {
-    if (!sample.at || !inside.has(key(spike.step, sample.at.episode))) return null;
-    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
-      label = `Sample ${sample.row} in its episode`;
-    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) }, label, " ↓"));
+    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at?.candidate || 0) };
+    if (!inside.has(keyOf(where))) return "";
+    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) },
+      `Sample ${sample.row} in its episode`, " ↓"));
   }
 
-  function start() { // where the page's own address names an episode
-    const where = addressOf(location.hash);
-    if (where && inside.has(key(where.step, where.episode))) open(where);
-  }
-
-  addEventListener("hashchange", start);
-  return { section, linkTo, start };
+  return { section, linkTo };
 }
 
 function inspectSpikes(root, data) {
   colors = data.agents;
-  const chart = document.querySelector(".drawing"), remembered = { judge: "trained" }, episodes = episodesOf(data, bring);
+  const chart = document.querySelector(".drawing"), remembered = { judge: "trained" }, episodes = episodesOf(data.rollouts, bring);
   const panel = h("section", { id: "anatomy", "aria-labelledby": "opened" });
   const list = data.spikes.map((spike, place) =>
     button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
@@ -228,7 +211,6 @@ function inspectSpikes(root, data) {
   });
   if (data.spikes.length) show(data.first, false);
   else panel.append(h("h2", { id: "opened" }, "What norms are made of was not recorded"), h("p", data.empty));
-  episodes.start();
 }
 
 inspectSpikes(document.getElementById("spikes"), JSON.parse(document.getElementById("data").textContent));
