@@ -12,18 +12,8 @@ from typing import Any
 import pandas as pd
 from plotly.graph_objects import Figure
 
+from mas_lab.study import comparison
 from mas_lab.study.budget import run_scores
-from mas_lab.study.comparison import (
-    FEW,
-    cautions,
-    compared,
-    compared_pairs,
-    improvements,
-    on_common_seeds,
-    over_envs,
-    paired,
-    profiles,
-)
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.board import PANEL, SIDE, board_figure, curve_figure, many, profile_figure
@@ -82,26 +72,26 @@ class AblationBoard:
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
         )  # fmt: skip
-        self.table = compared(on_common_seeds(self.runs))
+        self.table = comparison.compared(comparison.on_common_seeds(self.runs))
         """One row per env and recipe, see `comparison.compared`. `failed` counts its failed runs, if any run failed."""
         if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
             self.table["failed"] = [failed[row.env, row.recipe] for row in self.table.itertuples()]
-        self.pairs = paired(self.runs, self.baseline)
+        self.pairs = comparison.paired(self.runs, self.baseline)
         """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
-        self.differences = compared_pairs(self.pairs)
+        self.differences = comparison.compared_pairs(self.pairs)
         """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
-        self.improvements = improvements(self.runs, self.baseline)
+        self.improvements = comparison.improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
-        self.envs = over_envs(on_common_seeds(self.runs)) if several else None
+        self.envs = comparison.over_envs(comparison.on_common_seeds(self.runs)) if several else None
         """One row per recipe over all envs; each env is a stratum of the bootstrap. `None` for a single env."""
-        self.profiles = profiles(on_common_seeds(self.runs)) if several else None
+        self.profiles = comparison.profiles(comparison.on_common_seeds(self.runs)) if several else None
         """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
         self.equality = equality(found, self.runs, over, self.held_out)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
         """Sentences that describe the differences."""
-        self.cautions = [*cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
+        self.cautions = [*comparison.cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
         """Sentences on what these runs cannot show, with those of `not_equal`."""
         self._of_runs = any(entry.config for entry in found)
         if not self.held_out and self._of_runs:
@@ -176,26 +166,21 @@ class AblationBoard:
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn
 
-    def _tables(self) -> str:
+    def _below(self) -> str:
+        """Return HTML: what was not equal, what these runs cannot show, all tables, and how the numbers are made."""
+        others = [caution for caution in self.cautions if caution not in self.not_equal]
+        settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
+        parts = [_listed("What was not equal", self.not_equal), _listed("What these runs cannot show", others),
+                 folded("Settings that were equal, and that were not", settings)]  # fmt: skip
         tables = {
             "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
             IMPROVED.format(self.baseline): self.improvements,
             "Over all tasks, each a stratum of the bootstrap": self.envs,
         }  # fmt: skip
-        known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
-        sections = (
-            (caption, table_html(table.loc[:, (table != "").any()], caption)) for caption, table in known.items()
-        )
-        return "".join(folded(escape(caption), table) for caption, table in sections)
-
-    def _notes(self) -> str:
-        """Return HTML on what was not equal and what these runs cannot show."""
-        others = [caution for caution in self.cautions if caution not in self.not_equal]
-        settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
-        return (
-            f"{_listed('What was not equal', self.not_equal)}{_listed('What these runs cannot show', others)}"
-            f"{folded('Settings that were equal, and that were not', settings)}"
-        )
+        for caption, table in tables.items():
+            if table is not None and len(table):
+                parts.append(folded(escape(caption), table_html(table.loc[:, (table != "").any()], caption)))
+        return "".join([*parts, folded("How the numbers are made", NOTE)])
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -206,8 +191,7 @@ class AblationBoard:
         Returns:
             The path of the file.
         """
-        figures = (figure_html(*one) for one in self._figures())
-        parts = [self._counts(), *figures, self._notes(), self._tables(), folded("How the numbers are made", NOTE)]
+        parts = [self._counts(), *(figure_html(*one) for one in self._figures()), self._below()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
@@ -216,7 +200,7 @@ class AblationBoard:
         display(HTML(beside(self._counts())))
         for figure, *_ in self._figures():
             display(figure)
-        display(HTML(beside(f"{self._notes()}{self._tables()}{folded('How the numbers are made', NOTE)}")))
+        display(HTML(beside(self._below())))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -234,8 +218,8 @@ LAST = 0.1
 """Share of the budget whose mean score is the final score of a run."""
 BOARD = (
     "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
-    f"From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. Below ten pairs, "
-    "the diamond of the differences is their mean."
+    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. "
+    "Below ten pairs, the diamond of the differences is their mean."
 )
 CURVES = "{} of every run over its training, a thin line with a dot per score, and the mean of each recipe's runs."
 NOTE = (

@@ -1,15 +1,14 @@
 """Draw plotly figures as SVG, for places where no script runs: viewers, untrusted notebooks, printed pages.
 
 The pictures hold what the figures of this kit hold: lines, marks, bars, dots by name and maps of cells on Cartesian
-axes, with lines across, notes and a key. Anything else becomes a sentence. This module leaves out hover texts, and how
-a figure carries its picture (`picture`).
+axes, with lines across, notes and a key. Anything else becomes a sentence. plotly itself draws pictures only with a
+browser (kaleido). This module leaves out hover texts, and how a figure carries its picture (`picture`).
 """
 
 import html
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,6 @@ LETTER, ROW, LINE, TITLE = 6.4, 18, 14, 34
 """Pixels of a letter's width, of a row of the key, of a line of text, and of a panel's title below the key."""
 INK, GRID, BLUE = "#2a3f5f", "#e3e8f0", "#0072B2"
 DASHES = {"dash": "7 5", "dot": "2 3", "dashdot": "7 3 2 3"}
-MARKS = {
-    "circle-open": "m-{r:g} 0a{r:g} {r:g} 0 1 0 {d:g} 0a{r:g} {r:g} 0 1 0 -{d:g} 0",
-    "diamond": "m0 -{r:g}l{r:g} {r:g}l-{r:g} {r:g}l-{r:g} -{r:g}z",
-}
-"""Outline of each mark but the dot, around the point where the path is; r is half of its size d."""
 Points = Iterable[tuple[float, float]]
 
 
@@ -37,11 +31,10 @@ def svg(figure: Figure) -> str:
     margin = MARGIN | layout.get("margin", {})
     key, top = _key(named(traces, layout), width)
     top += TITLE if key else margin["t"]
-    box = [margin["l"], top, width - margin["r"], top + height - margin["t"] - margin["b"]]
-    axes = axes_of(traces, layout, box)
-    box[0] = max([margin["l"], *(axis.room + 16 for axis in axes.values() if not axis.is_x)])
-    axes = axes_of(traces, layout, box)
-    height = box[3] + max([margin["b"], *(axis.room for axis in axes.values() if axis.is_x)])
+    names = [name for axis, own in layout.items() if axis[:5] == "yaxis" for name in own.get("ticktext", ())]
+    left = max([margin["l"], *(20 + LETTER * len(line) for name in names for line in _lines(name))])
+    box = [left, top, width - margin["r"], top + height - margin["t"] - margin["b"]]
+    axes, height = axes_of(traces, layout, box), box[3] + margin["b"]
     parts = [part for axis in axes.values() for part in _axis(axis, axes)]
     for shape in layout.get("shapes", ()):
         ends = [[_at(letter, shape[letter + end], shape, axes, box) for letter in "xy"] for end in "01"]
@@ -51,7 +44,7 @@ def svg(figure: Figure) -> str:
     for note in layout.get("annotations", ()):
         x, y = (_at(letter, note[letter], note, axes, box) for letter in "xy")
         y += {"bottom": -6, "top": 12}.get(note.get("yanchor"), 4) - note.get("yshift", 0)
-        parts.append(_text(x + note.get("xshift", 0), y, plain_text(note["text"]), more=' font-weight="600"'))
+        parts.append(_text(x, y, plain_text(note["text"]), more=' font-weight="600"'))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" font-size="12" fill="{INK}" '
         f'viewBox="0 0 {width} {height:.0f}" font-family="system-ui, sans-serif">'
@@ -80,27 +73,34 @@ def title_of(axis: Mapping[str, Any]) -> str:
 # Axes
 
 
-@dataclass
 class Axis:
     """An axis from the pixel `start` to `end`, where its values are `low` and `high` (on a log axis, their log10)."""
 
-    name: str
-    layout: dict[str, Any]
-    start: float
-    end: float
-    traces: InitVar[Sequence[dict]]
-
-    def __post_init__(self, traces: Sequence[dict]):
-        self.is_x, self.is_log = self.name[0] == "x", self.layout.get("type") == "log"
-        self.names = list(dict.fromkeys(one for trace in traces for one in _on(trace, self) if isinstance(one, str)))
+    def __init__(self, name: str, layout: dict[str, Any], start: float, end: float, traces: Sequence[dict]):
+        self.layout, self.start, self.end = layout, start, end
+        self.is_x, self.is_log = name[0] == "x", layout.get("type") == "log"
+        taken = [one for trace in traces for one in _taken(trace, name[0])]
+        self.names = list(dict.fromkeys(one for one in taken if isinstance(one, str)))
         """Names along the axis in their order, if it shows names instead of numbers."""
-        self.low, self.high = self._span(traces)
+        self.low, self.high = layout.get("range") or self._span(taken, traces)
+
+    def _span(self, taken: Sequence[Any], traces: Sequence[dict]) -> tuple[float, float]:
+        """Return the range from the smallest to the largest value of the traces."""
+        if self.names:
+            return -0.5, len(self.names) - 0.5
+        found = self.values(taken)
+        low, high = (np.nanmin(found), np.nanmax(found)) if np.isfinite(found).any() else (0.0, 1.0)
+        kinds = {trace.get("type", "scatter") for trace in traces}
+        pad = 0.0 if "heatmap" in kinds else 0.05 * (high - low) or 0.5
+        is_from_0 = self.layout.get("rangemode") or (low == 0 and "bar" in kinds)
+        span = 0.0 if is_from_0 else low - pad, high + pad
+        return span[::-1] if self.layout.get("autorange") == "reversed" else span
 
     def values(self, values: Iterable[Any]) -> np.ndarray:
         """Return values along the axis as numbers, on a log axis as their log10; NaN for those that it cannot show."""
         numbers = np.array([self.names.index(one) if isinstance(one, str) else one for one in values], float)
-        if self.is_log:
-            numbers = np.log10(numbers, out=np.full(len(numbers), np.nan), where=numbers > 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            numbers = np.log10(numbers) if self.is_log else numbers
         return np.where(np.isfinite(numbers), numbers, np.nan)
 
     def at(self, values: Iterable[Any]) -> np.ndarray:
@@ -109,84 +109,55 @@ class Axis:
 
     def ticks(self) -> list[tuple[float, list[str]]]:
         """Return (pixel, lines of the label) of each tick."""
-        low, high = sorted((self.start, self.end))
-        labels = dict(self._ticks(*sorted((self.low, self.high))))
-        has_labels = self.layout.get("showticklabels") is not False
-        found = zip(self.at(labels), labels.values(), strict=True)
-        return [(at, _lines(label) if has_labels else []) for at, label in found if low - 0.01 <= at <= high + 0.01]
+        labels = dict(self._labels(*sorted((self.low, self.high))))
+        is_shown = self.layout.get("showticklabels") is not False
+        return [
+            (at, _lines(label) if is_shown else []) for at, label in zip(self.at(labels), labels.values(), strict=True)
+            if min(self.start, self.end) - 0.01 <= at <= max(self.start, self.end) + 0.01
+        ]  # fmt: skip
 
-    def _ticks(self, low: float, high: float) -> Iterable[tuple[float, str]]:
-        if (values := self.layout.get("tickvals")) is not None:
+    def _labels(self, low: float, high: float) -> Iterable[tuple[Any, str]]:
+        """Return (value, label) of ticks between two ends."""
+        values = self.layout.get("tickvals", self.names)
+        if len(values):
             texts = self.layout.get("ticktext")
-            return zip(values, texts if texts is not None else [f"{value:g}" for value in values], strict=True)
-        if self.names:
-            return enumerate(self.names)
+            return zip(values, map("{}".format, values) if texts is None else texts, strict=True)
         if self.is_log:
             digits = range(1, 10) if high - low < 0.8 else (1, 2, 5) if high - low < 3 else (1,)
             values = [d * 10.0**power for power in range(math.floor(low), math.ceil(high) + 1) for d in digits]
             return [(value, f"{value:g}") for value in values]
         most = min(self.layout.get("nticks", 8), 8, max(2, int(abs(self.end - self.start) / 40)))
-        power = 10.0 ** math.floor(math.log10(max(high - low, 1e-12) / most))
-        step = next(digit * power for digit in (1, 2, 5, 10, 20) if (high - low) / (digit * power) <= most)
-        decimals = max(0, -math.floor(math.log10(step)))
-        numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
-        return [(number * step, f"{number * step:,.{decimals}f}") for number in numbers]
-
-    @property
-    def room(self) -> float:
-        """Return the pixels from the panel to the far side of the axis's title: its labels stand between."""
-        lines = [lines for _, lines in self.ticks()]
-        if self.is_x:
-            return 30 + LINE * (max(map(len, lines), default=0) + len(_lines(title_of(self.layout))) - 1)
-        return 20 + LETTER * max((len(line) for own in lines for line in own), default=0)
-
-    def _span(self, traces: Sequence[dict]) -> tuple[float, float]:
-        """Return the range in the layout, or else from the smallest to the largest value of the traces."""
-        if (span := self.layout.get("range")) is not None:
-            return float(span[0]), float(span[1])
-        found = np.concatenate([[], *(self._extent(trace) for trace in traces)])
-        low, high = (np.nanmin(found), np.nanmax(found)) if np.isfinite(found).any() else (0.0, 1.0)
-        kinds = {trace.get("type", "scatter") for trace in traces}
-        pad = 0.0 if kinds & {"heatmap", "box"} and (self.names or "box" not in kinds) else 0.05 * (high - low) or 0.5
-        is_from_0 = self.layout.get("rangemode") or (low == 0 and "bar" in kinds)
-        span = 0.0 if is_from_0 else low - pad, high + pad
-        return span[::-1] if self.layout.get("autorange") == "reversed" else span
-
-    def _extent(self, trace: dict) -> np.ndarray:
-        """Return the numbers that a trace takes up along the axis."""
-        kind = trace.get("type", "scatter")
-        if kind == "heatmap":
-            return np.array([-0.5, np.shape(trace["z"])[self.is_x] - 0.5])
-        if kind == "bar":
-            return self.values(np.ravel([bar[not self.is_x] for bar in bars_of(trace)]))
-        if kind == "box" and self.is_x:
-            return np.array([-0.5, len(self.names) - 0.5])
-        return self.values(_on(trace, self))
+        least = max(high - low, 1e-12) / most
+        power = math.floor(math.log10(least))
+        step = next(digit * 10.0**power for digit in (1, 2, 5, 10) if digit * 10.0**power >= least)
+        numbers = step * np.arange(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        return [(number, f"{number:,.{max(0, -math.floor(math.log10(step)))}f}") for number in numbers]
 
 
-def _on(trace: Mapping[str, Any], axis: Axis) -> Sequence:
-    return trace.get(axis.name[0], ())
+def _taken(trace: Mapping[str, Any], letter: str) -> Sequence:
+    """Return the values that a trace takes up along x or y."""
+    kind, own = trace.get("type", "scatter"), trace.get(letter, ())
+    if kind == "heatmap":
+        return [-0.5, np.shape(trace["z"])[letter == "x"] - 0.5]
+    if kind == "bar" and letter == "y":
+        return [0.0, *own]
+    half = 0.5 * (trace.get("width") or 0.8) if kind == "bar" else 0
+    return [one if isinstance(one, str) else one + end for one in own for end in (-half, half)] if half else own
 
 
 def axes_of(traces: Sequence[dict], layout: dict, box: Sequence[float]) -> dict[str, Axis]:
     """Return all axes of a figure that is drawn in `box` (left, top, right, bottom), by plotly's names."""
     named = [name.replace("axis", "") for name in layout if name[1:5] == "axis"]
-    used = [trace.get(f"{letter}axis", letter) for trace in traces for letter in "xy"]
     axes = {}
-    for name in dict.fromkeys([*named, *used]):
-        own, (start, end) = layout.get(f"{name[0]}axis{name[1:]}", {}), box[::2] if name[0] == "x" else box[:0:-2]
+    for name in dict.fromkeys([*named, *(trace.get(f"{letter}axis", letter) for trace in traces for letter in "xy")]):
+        letter, own = name[0], layout.get(f"{name[0]}axis{name[1:]}", {})
+        if matched := own.get("matches"):
+            own = {"range": layout.get(f"{letter}axis{matched[1:]}", {}).get("range")} | own
+        start, end = box[::2] if letter == "x" else box[:0:-2]
         ends = [start + share * (end - start) for share in own.get("domain") or (0, 1)]
-        axes[name] = Axis(name, own, *ends, [one for one in traces if one.get(f"{name[0]}axis", name[0]) == name])
+        held = [one for one in traces if one.get(f"{letter}axis", letter) in (name, matched)]
+        axes[name] = Axis(name, own, *ends, held)
     return axes
-
-
-def bars_of(trace: dict) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """Return the two ends of each bar of a trace along x, and along y."""
-    is_flat, half = trace.get("orientation") == "h", 0.5 * (trace.get("width") or 0.8)
-    names, heights = (trace["y"], trace["x"]) if is_flat else (trace["x"], trace["y"])
-    middles = [place if isinstance(name, str) else name for place, name in enumerate(names)]
-    bars = [((at - half, at + half), (0.0, height)) for at, height in zip(middles, heights, strict=True)]
-    return [(up, across) for across, up in bars] if is_flat else bars
 
 
 # Marks
@@ -204,19 +175,19 @@ def _axis(axis: Axis, axes: Mapping[str, Axis]) -> Iterator[str]:
                 yield _text(at, other.start + 16 + LINE * number, line)
             else:
                 yield _text(other.start - 7, at + 4 + LINE * (number - (len(lines) - 1) / 2), line, "end")
-    titles = _lines(title_of(axis.layout))
-    for number, line in enumerate(titles):
+    for number, line in enumerate(_lines(title_of(axis.layout))):
         if axis.is_x:
-            yield _text(middle, other.start + axis.room + 6 - LINE * (len(titles) - number), line)
+            yield _text(middle, other.start + 34 + LINE * number, line)
         else:
-            x = other.start - axis.room + LINE * number
+            x = other.start - 46 + LINE * number
             yield _text(x, middle, line, more=f' transform="rotate(-90 {x:.0f} {middle:.0f})"')
 
 
 def named(traces: Sequence[dict], layout: dict) -> dict[str, dict]:
     """Return the traces and lines in the key by their names."""
-    several = len(traces) > 1 and layout.get("showlegend") is not False
-    entries = [one for one in traces if one.get("name") and one.get("showlegend", several)]
+    if layout.get("showlegend") is False:
+        return {}
+    entries = [one for one in traces if one.get("name") and one.get("showlegend", len(traces) > 1)]
     entries += [line for line in layout.get("shapes", ()) if line.get("showlegend")]
     return {one["name"]: one for one in entries}
 
@@ -225,15 +196,14 @@ def _key(named: Mapping[str, dict], width: float) -> tuple[list[str], float]:
     """Return names with their marks, in rows above the figure, and the height of these rows."""
     parts, x, y = [], 12.0, 14.0
     for name, one in named.items():
-        label, mode = plain_text(name), one.get("mode", "markers" if one.get("type") in ("bar", "box") else "lines")
+        label, marker = plain_text(name), one.get("marker", {})
         if x > 12 and x + 30 + LETTER * len(label) > width:
             x, y = 12.0, y + ROW
-        if "lines" in mode:
-            parts.append(_path([(x, y - 4), (x + 18, y - 4)], one.get("line", {}), one.get("opacity", 1)))
-        if "markers" in mode:
-            marker = one.get("marker", {})
+        if one.get("mode") == "markers" or one.get("type") in ("bar", "box"):
             color = marker.get("line", {}).get("color") or _shade(one)  # a hollow bar has only an outline
-            parts += _marks([(x + 9, y - 4)], {**marker, "size": 10, "color": color})
+            parts += _marks([(x + 9, y - 4)], {"size": 10, "color": color})
+        else:
+            parts.append(_path([(x, y - 4), (x + 18, y - 4)], one.get("line", {}), one.get("opacity", 1)))
         parts.append(_text(x + 23, y, label, "start"))
         x += 40 + LETTER * len(label)
     return parts, y + 4 if named else 0.0
@@ -252,58 +222,60 @@ def _at(letter: str, value: Any, placed: dict, axes: Mapping[str, Axis], box: Se
 def _drawn(trace: dict, x: Axis, y: Axis) -> Iterator[str]:
     """Yield the SVG of a trace."""
     kind, opacity, shade = trace.get("type", "scatter"), trace.get("opacity", 1), _shade(trace)
+    marker, line = {"color": shade} | trace.get("marker", {}), {"color": shade} | trace.get("line", {})
     if kind == "heatmap":
         for (row, column), value in np.ndenumerate(np.asarray(trace["z"], float)):
             color = trace["colorscale"][-1 if value > np.mean(trace["z"]) else 0][1]
-            yield _rect(x, y, (column - 0.48, column + 0.48), (row - 0.48, row + 0.48), color)
-    elif kind == "bar":
-        marker = trace.get("marker", {})
-        edge = _quoted(marker.get("line", {}).get("color") or "none")
-        more = f' opacity="{marker.get("opacity", opacity):g}" stroke="{edge}"'
-        shades = marker.get("color") or BLUE
-        for place, (across, up) in enumerate(bars_of(trace)):
-            yield _rect(x, y, across, up, shades if isinstance(shades, str) else shades[place], more)
-    elif kind == "scatter" or trace.get("boxpoints") == "all":
-        points = np.column_stack([x.at(trace["x"]), y.at(trace["y"])])
-        if kind == "box":  # a strip of dots (`plotly.express.strip`), spread so that few hide others
-            points[:, 0] += 0.5 * (np.arange(len(points)) * 0.618034 % 1 - 0.5) * np.diff(x.at([0, 1]))
-        mode = trace.get("mode", "markers" if kind == "box" else "lines")
-        line = {"color": shade} | trace.get("line", {})
-        if trace.get("fill"):
-            color = _quoted(trace.get("fillcolor") or line["color"])
-            yield f'<path d="{_d(points)}Z" fill="{color}" opacity="{opacity:g}" stroke="none"/>'
-        if "lines" in mode and line.get("width", 2):
-            yield _path(points, line, opacity)
-        bars = trace.get("error_x") or {}
-        for place, more in enumerate(bars.get("array", ())):
-            ends = x.at([trace["x"][place] - bars["arrayminus"][place], trace["x"][place] + more])
-            yield _path([(end, points[place, 1]) for end in ends], {"color": shade})
-        if "markers" in mode:
-            yield from _marks(points, {"color": shade} | trace.get("marker", {}), opacity)
-    else:
+            yield _rect(x.at([column - 0.48, column + 0.48]), y.at([row - 0.48, row + 0.48]), color)
+        return
+    if kind == "bar" and trace.get("orientation") != "h":
+        half, edge = 0.5 * (trace.get("width") or 0.8), html.escape(marker.get("line", {}).get("color") or "none")
+        for middle, height in zip(x.values(trace["x"]), trace["y"], strict=True):
+            more = f' opacity="{marker.get("opacity", opacity):g}" stroke="{edge}"'
+            yield _rect(x.at([middle - half, middle + half]), y.at([0, height]), shade, more)
+        return
+    if kind != "scatter" and trace.get("boxpoints") != "all":
         raise ValueError(f"svg: draws no trace of type {kind!r}")
+    points = np.column_stack([x.at(trace["x"]), y.at(trace["y"])])
+    if kind == "box":  # a strip of dots (`plotly.express.strip`), spread so that few hide others
+        points[:, 0] += 0.5 * (np.arange(len(points)) * 0.618034 % 1 - 0.5) * np.diff(x.at([0, 1]))
+    mode = trace.get("mode", "markers" if kind == "box" else "lines")
+    if trace.get("fill"):
+        color = html.escape(trace.get("fillcolor") or shade)
+        yield f'<path d="{_d(points)}Z" fill="{color}" opacity="{opacity:g}" stroke="none"/>'
+    if "lines" in mode and line.get("width", 2):
+        yield _path(points, line, opacity)
+    bars = trace.get("error_x") or {}
+    for place, more in enumerate(bars.get("array", ())):
+        ends = x.at([trace["x"][place] - bars["arrayminus"][place], trace["x"][place] + more])
+        yield _path([(end, points[place, 1]) for end in ends], {"color": shade})
+    if "markers" in mode:
+        yield from _marks(points, marker, opacity)
 
 
-def _rect(x: Axis, y: Axis, across: Sequence[float], up: Sequence[float], fill: str, more: str = "") -> str:
-    (left, right), (top, bottom) = sorted(x.at(across)), sorted(y.at(up))
-    size = f'width="{right - left:.1f}" height="{bottom - top:.1f}"'
-    return f'<rect x="{left:.1f}" y="{top:.1f}" {size} fill="{_quoted(fill)}"{more}/>'
+def _rect(across: np.ndarray, up: np.ndarray, fill: str, more: str = "") -> str:
+    size = f'width="{abs(np.diff(across))[0]:.1f}" height="{abs(np.diff(up))[0]:.1f}"'
+    return f'<rect x="{min(across):.1f}" y="{min(up):.1f}" {size} fill="{html.escape(fill)}"{more}/>'
 
 
-def _marks(points: Sequence[tuple[float, float]], marker: Mapping[str, Any], opacity: float = 1) -> Iterator[str]:
-    """Yield one path for all marks that look alike."""
-    symbols, size, line = marker.get("symbol", "circle"), marker.get("size", 6), marker.get("line", {})
-    symbols = [symbols] * len(points) if isinstance(symbols, str) else list(symbols)
-    look, shade = f'opacity="{opacity * marker.get("opacity", 1):g}"', _quoted(marker.get("color", BLUE))
+def _marks(points: Points, marker: Mapping[str, Any], opacity: float = 1) -> Iterator[str]:
+    """Yield one path for all marks that look alike: dots and diamonds, filled or open."""
+    points, symbols, size = list(points), marker.get("symbol", "circle"), marker.get("size", 6)
+    symbols, r = [symbols] * len(points) if isinstance(symbols, str) else list(symbols), size / 2
+    shade, edge = html.escape(marker.get("color", BLUE)), html.escape(marker.get("line", {}).get("color", "none"))
+    diamond, ring = f"m0 {-r:g}l{r:g} {r:g}l{-r:g} {r:g}l{-r:g} {-r:g}z", f"m{-r:g} 0a{r:g} {r:g} 0 1 0 {size:g} 0"
+    looks = {
+        # A dot is a line of length 0 with round ends.
+        "circle": ("h0", f'stroke="{shade}" stroke-width="{size:g}" stroke-linecap="round"'),
+        "circle-open": (f"{ring}a{r:g} {r:g} 0 1 0 {-size:g} 0", f'fill="none" stroke="{shade}"'),
+        "diamond": (diamond, f'fill="{shade}" stroke="{edge}"'),
+        "diamond-open": (diamond, f'fill="none" stroke="{shade}" stroke-width="2"'),
+    }
     for symbol in dict.fromkeys(symbols):
-        outline = "h0" if symbol == "circle" else MARKS[symbol.replace("d-open", "d")].format(r=size / 2, d=size)
-        at = [point for point, one in zip(points, symbols, strict=False) if one == symbol]
-        path = "".join(f"M{x:.1f} {y:.1f}{outline}" for x, y in at if np.isfinite(x + y))
-        if symbol == "circle":  # a dot is a line of length 0 with round ends
-            yield f'<path d="{path}" stroke="{shade}" stroke-width="{size:g}" stroke-linecap="round" {look}/>'
-            continue
-        fill, edge = (shade, _quoted(line.get("color", "none"))) if symbol == "diamond" else ("none", shade)
-        yield f'<path d="{path}" fill="{fill}" stroke="{edge}" stroke-width="{line.get("width", 1):g}" {look}/>'
+        outline, look = looks[symbol]
+        own = [point for point, one in zip(points, symbols, strict=True) if one == symbol]
+        path = "".join(f"M{x:.1f} {y:.1f}{outline}" for x, y in own if np.isfinite(x + y))
+        yield f'<path d="{path}" {look} opacity="{opacity * marker.get("opacity", 1):g}"/>'
 
 
 def _shade(trace: Mapping[str, Any]) -> str:
@@ -321,14 +293,10 @@ def _d(points: Points) -> str:
 def _path(points: Points, line: Mapping[str, Any], opacity: float = 1) -> str:
     dash = f' stroke-dasharray="{DASHES[line["dash"]]}"' if line.get("dash") in DASHES else ""
     return (
-        f'<path d="{_d(points)}" fill="none" stroke="{_quoted(line.get("color", BLUE))}" '
+        f'<path d="{_d(points)}" fill="none" stroke="{html.escape(line.get("color", BLUE))}" '
         f'stroke-width="{line.get("width", 2):g}" opacity="{opacity:g}"{dash}/>'
     )
 
 
 def _text(x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
-
-
-def _quoted(value: Any) -> str:
-    return html.escape(str(value), quote=True)

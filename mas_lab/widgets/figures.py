@@ -12,9 +12,8 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.uphill import cosine_of, directions
+from mas_lab.explain.uphill import cosine_of
 from mas_lab.table import require
-from mas_lab.widgets.document import escape
 from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
 
@@ -62,10 +61,10 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
         own = found[found["recipe"] == recipe]
         x = cosine_of(own)
         y = [-agents.index(agent) - 0.6 * (place + 0.5) / len(recipes) + 0.3 for agent in own["agent"]]
-        fill = [shades[recipe] if verdict != "untold" else "rgba(0,0,0,0)" for verdict in own["verdict"]]
+        signs = ["circle-open" if verdict == "untold" else "circle" for verdict in own["verdict"]]
         figure.add_scatter(
             x=x, y=y, mode="markers", name=for_plotly(recipe), hovertext=own["verdict"],
-            marker={"color": fill, "size": 10, "line": {"color": shades[recipe], "width": 2}},
+            marker={"color": shades[recipe], "size": 10, "symbol": signs},
             error_x={"array": own["high"] - x, "arrayminus": x - own["low"], "color": shades[recipe], "thickness": 2},
             hoverinfo="x+text",
         )  # fmt: skip
@@ -76,14 +75,6 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
     return figure.update_xaxes(range=[-1, 1], title_text="downhill  ←  cosine with the agent's own reward  →  uphill")
 
 
-def uphill_html(found: pd.DataFrame | None) -> str:
-    """Return the table of `lab.uphill` as a sentence per agent; empty without a table."""
-    if found is None:
-        return ""
-    lines = "".join(f"<li>{escape(sentence)}</li>" for sentence in directions(found))
-    return f"<p><b>Which recipe pointed uphill before training?</b></p><ul>{lines}</ul>"
-
-
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """Draw gradient norms over training steps: a thin line per run, a thick line for the mean of each recipe's runs.
 
@@ -91,8 +82,7 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """
     figure = recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
-    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    return figure.update_yaxes(type="log", dtick="D2")
 
 
 def recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False, among: Sequence[str] = ()) -> Figure:

@@ -33,10 +33,8 @@ CURVE_STEPS = 100
 WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
          "nobody": "none"}  # fmt: skip
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
-COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "peerless", "F")
 OWN = ("the agent in the task", "the agent in the task")
 """Whose mean and whose deviation are compared with the global ones at first: those of `dr_mas`."""
-CAPTION = "Who earned what"
 UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
@@ -221,11 +219,8 @@ class RewardInspector:
         drawn = [figure_html(*one) for one in self._harm()]
         drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 125 * len(agents)))
         curves = "".join(figure_html(*curve) for curve in self._curves())
-        keys = key_html("rewards", self.table.columns)
-        body = (
-            f"{self._first()}{''.join(drawn)}{folded('Over training', curves) if curves else ''}{self._numbers()}"
-            f"{folded('What the columns mean', keys)}"
-        )
+        curves = folded("Over training", curves) if curves else ""
+        body = f"{self._first()}{''.join(drawn)}{curves}{self._numbers()}"
         return write(path, document("Who earned what", body, scripts=FIGURES))
 
     def _first(self) -> str:
@@ -245,21 +240,17 @@ class RewardInspector:
         if self.uphill is not None:
             yield uphill_dots(self.uphill), UPHILL, self.uphill, 480
 
-    def _tables(self) -> str:
-        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
+    def _numbers(self) -> str:
+        """Return the tables of the step as HTML: per agent, per turn if there are turns, and by another baseline."""
         table, by_turn = self.table, ""
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            table = table.merge(calls, on="agent")
+            table = table.merge(calls[["agent", "calls"]], on="agent")
             turns = reward_table(self.turns, OF_TURN)[[*OF_TURN, "rows", "spoke", "mean", "std"]]
             by_turn = table_html(turns, "The same per agent and turn")
-        table = table[[name for name in COLUMNS if name in table]]
-        return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"
-
-    def _numbers(self) -> str:
-        table = table_html(self.table, f"Per agent, step {self.step}")
+        tables = f"{table_html(table, f'Per agent, step {self.step}')}{key_html('rewards', table.columns)}{by_turn}"
         other = folded("By another baseline", self._compared(*OWN)) if self._can_be_judged else ""
-        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table) + other
+        return folded("Who earned what, in numbers", tables) + other
 
     @cached_property
     def _can_be_judged(self) -> bool:
@@ -287,8 +278,7 @@ class RewardInspector:
         for figure in (*harm, self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        counts = folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
-        display(HTML(beside(self._numbers() + counts)))
+        display(HTML(beside(self._numbers() + folded("The numbers behind this figure", counts))))
         if self._can_be_judged:
             menus = {name: Dropdown(options=list(WHOSE), value=own, description=f"whose {name}?")
                      for name, own in zip(("mean", "deviation"), OWN, strict=True)}  # fmt: skip

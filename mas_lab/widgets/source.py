@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 import pyarrow
 from pandas.api.types import is_numeric_dtype
-from pyarrow import compute
 
-from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
+from mas_lab.runs.disk import TEXTS, read_arrow, read_tables
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
@@ -98,32 +97,12 @@ class Source:
             return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps], ignore_index=True)
 
-    def arrow(
-        self, columns: Sequence[str], steps: Sequence[int] | None = None, trained_only: bool = True
-    ) -> list[pyarrow.Table]:
-        """Return the given `columns` of turns, as tables whose schemas may differ.
-
-        `steps` are those of the rows; `None` takes all steps. With `trained_only`, rows that only value a candidate
-        are left out.
-        """
-        if self.run is None:
-            turns = self.some_turns(self.steps if steps is None else steps, list(columns))
-            texts = TEXTS & set(turns.columns)
-            turns = turns.assign(**{name: turns[name].map(escape_control_chars, na_action="ignore") for name in texts})
-            tables = [pyarrow.Table.from_pandas(turns, preserve_index=False)]
-        else:
-            parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]
-            if not parts:
-                raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
-            tables = read_arrow(parts, list(columns))
-        for place, table in enumerate(tables):
-            for name in sorted(TEXTS & set(table.column_names)):
-                if pyarrow.types.is_primitive(kind := table.schema.field(name).type):
-                    raise RunError(f"{self.title}: column '{name}' holds {kind}, not text; train() did not write it")
-            if trained_only and "probe" in table.column_names:
-                mask = compute.invert(compute.fill_null(table["probe"].cast("bool"), False))
-                tables[place] = table.filter(mask)
-        return tables
+    def arrow(self, columns: Sequence[str], steps: Sequence[int] | None = None) -> list[pyarrow.Table]:
+        """Return the given `columns` of a run's turns, of all `steps` or some, as tables whose schemas may differ."""
+        parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]
+        if not parts:
+            raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
+        return read_arrow(parts, list(columns))
 
     @property
     def order(self) -> tuple[str, ...]:

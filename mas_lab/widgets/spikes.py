@@ -25,7 +25,7 @@ from mas_lab.widgets.document import (
     table_html,
     write,
 )
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_html
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
@@ -205,7 +205,7 @@ class SpikeInspector:
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         key = f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"
-        return "".join([*parts, uphill_html(self.source.uphill), key])
+        return "".join([*parts, key])
 
     def page(self) -> str:
         """Make the page as one standalone document.
@@ -216,7 +216,7 @@ class SpikeInspector:
         body = (
             f'{self.source.verdict}<p class="quiet">{escape(self._summary())}</p>'
             f'<div id="spikes">{self._table()}</div>'  # remains if no script replaces it
-            f"{figure_html(self.figure(), CHART, self.scores, 480)}{uphill_html(self.source.uphill)}"
+            f"{figure_html(self.figure(), CHART, self.scores, 480)}"
         )
         styles = ("spikes.css", *rollout_page.STYLES)
         return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)

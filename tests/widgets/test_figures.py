@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots, uphill_html
+from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots
 
 RUNS = pd.DataFrame({
     "recipe": ["grpo"] * 5, "seed": [0, 0, 1, 1, 1], "step": [0, 1, 0, 1, 2], "tokens": [0, 100, 0, 50, 100],
@@ -25,9 +25,8 @@ def test_an_untold_dot_is_hollow_and_intervals_reach_as_far_as_they_say():
         "agent": ["a", "b"], "recipe": "grpo", "cos_own": [0.5, np.nan], "cos_team": [0.1, -0.2], "low": [0.3, -0.9],
         "high": [0.6, 0.1], "verdict": ["uphill", "untold"],
     })  # fmt: skip
-    assert "<li>a: grpo uphill (+0.50).</li><li>b: untold.</li>" in uphill_html(found) and uphill_html(None) == ""
     [dots] = uphill_dots(found).data
-    assert list(dots.x) == [0.5, -0.2] and dots.marker.color[1] == "rgba(0,0,0,0)" != dots.marker.color[0]
+    assert list(dots.x) == [0.5, -0.2] and dots.marker.symbol == ("circle", "circle-open")
     assert list(dots.error_x.array) == pytest.approx([0.1, 0.3])
     assert list(dots.error_x.arrayminus) == pytest.approx([0.2, 0.7])
 

@@ -56,7 +56,7 @@ def test_the_facts_are_those_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     assert inspector.table["agent"].tolist() == ["solver", "fixer", "critic"]
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "<summary>All numbers</summary>" in page and "critic" in page
+    assert "<summary>Who earned what, in numbers</summary>" in page and "critic" in page
     assert "baseline pay" not in page and verdict_of_table(turns) in page
 
 
