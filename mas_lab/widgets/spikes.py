@@ -1,33 +1,115 @@
 """SpikeInspector: show gradient norms over training, and open a spike down to agent, group, sample and token.
 
-The page is client-side. It has a chart whose spikes are buttons, the anatomy of the chosen spike, and the episodes of
-its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
+The page is client-side. It has the figure of the norms, whose marks open a spike, the anatomy of the chosen spike, and
+the episodes of its largest samples. Agents hold groups, groups hold samples, samples hold tokens, each with its share
+of the gradient. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from itertools import zip_longest
 from typing import Any
 
 import pandas as pd
 from plotly.graph_objects import Figure
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.table import TableError, require
 from mas_lab.widgets import rollouts as rollout_page
-from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
-from mas_lab.widgets.document import (
-    FIGURES,
-    beside,
-    document,
-    escape,
-    figure_html,
-    frame,
-    live_or_static,
-    table_html,
-    write,
-)
+from mas_lab.widgets.document import FIGURES, Framed, document, escape, figure_html, table_html
+from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import escape_control_chars, for_plotly
+from mas_lab.widgets.states import States
+from mas_lab.widgets.text import escape_control_chars as escaped
+from mas_lab.widgets.text import for_plotly, visible_data
+
+SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
+          "scale", "advantage", "episode", "node", "candidate"]  # fmt: skip
+RECORDED = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
+        "baselines")  # fmt: skip
+LIMIT, EPISODES = 1_500_000, 64
+"""Maximum bytes of episodes, and number of episodes, on the page of spikes."""
+
+Spike = Mapping[str, Any]
+
+
+def anatomy(spike: Spike, turns: pd.DataFrame, source: Source) -> dict[str, Any]:
+    """Return one record of a `SpikeWatch` as plain data, together with its prompts and completions.
+
+    Agents hold groups and groups hold samples, each sorted by the size of its share. Only the `samples` largest samples
+    of the watch have texts and tokens. Other samples below 0.1 % are counted, not listed.
+    """
+    require(turns, ["agent", "completion", "completion_ids"], "SpikeInspector")
+    last = max(map(int, spike["rows"]), default=-1)
+    if last >= len(turns):
+        raise TableError(
+            f"SpikeInspector: the watch names row {last} of step {spike['step']}, and the table has {len(turns)} rows "
+            "of it; give it all rows of the step, in the order in which they were trained on"
+        )
+    agents: dict[str, dict[str, Any]] = {}
+    records = turns[[name for name in SAMPLE if name in turns.columns]].to_dict("records")
+    for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
+        record = records[int(row)]
+        name = str(record.get("group", record.get("task", "")))
+        agent = agents.setdefault(record["agent"], {"agent": escaped(record["agent"]), "share": 0.0, "groups": {}})
+        new = {"group": escaped(name), "share": 0.0, "rows": 0, "little": 0, "samples": []}
+        group = agent["groups"].setdefault(name, new)
+        agent["share"] += share
+        group["share"] += share
+        group["rows"] += 1
+        if row in spike["tokens"] or abs(share) >= 1e-3:
+            group["samples"].append(_sample(record, row, share, spike, source))
+        else:
+            group["little"] += 1
+    for agent in agents.values():
+        agent["groups"] = _by_share(agent["groups"])
+    fields = visible_data({name: spike[name] for name in RECORDED})
+    return {**fields, "exact": spike.get("exact", True), "anatomy": _by_share(agents)}
+
+
+def _by_share(parts: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(parts.values(), key=lambda part: -abs(part["share"]))
+
+
+def _sample(record: Mapping[str, Any], row: str, share: float, spike: Spike, source: Source) -> dict[str, Any]:
+    numbers = {name: in_words(record[name]) for name in ("credit", "center", "scale", "advantage") if name in record}
+    sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
+    if "episode" in record:  # the fields of an address of the RolloutViewer
+        sample["at"] = {name: escaped(str(record[name])) for name in ("episode", "node", "candidate") if name in record}
+    if row in spike["tokens"]:
+        judged = {name: advantages.get(row) for name, advantages in spike.get("judged", {}).items()}
+        sample |= {
+            "heard": escaped(record.get("prompt", "")), "said": escaped(record["completion"]),
+            "tokens": source.token_texts(record.get("policy", ""), record["completion_ids"]),
+            "shares": [round(one, 6) for one in spike["tokens"][row]], "advantages": listed(record.get("advantage")),
+            "judged": {name: round(value, 4) for name, value in judged.items() if value is not None},
+        }  # fmt: skip
+    return sample
+
+
+def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | None:
+    """Return the data for `mount` of the page's RolloutViewer, or `None` if the turns name no episodes.
+
+    It takes the episode of each spike's largest sample, then of each spike's second, and so on, while there is room.
+    """
+    steps = {spike["step"]: source.turns(spike["step"]) for spike in spikes}
+    if not steps or any(not set(turns.columns) >= {"episode", "agent", "completion"} for turns in steps.values()):
+        return None
+    opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
+    index = index_of(opened)
+    reading = Reading(source, states=States(source), shares=spike_shares(spikes))
+    names = list(zip(index["step"], index["episode"], strict=True))
+    largest = []
+    for spike in spikes:
+        rows = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
+        largest.append([(spike["step"], steps[spike["step"]]["episode"].iloc[row]) for row in rows])
+    named = dict.fromkeys(one for rank in zip_longest(*largest) for one in rank if one is not None)
+    places = [names.index(one) for one in named][:EPISODES]
+    data = page_data(index, lambda place: reading.with_groups(*names[place]), places, LIMIT)
+    data["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
+    agents = {escaped(agent): color for agent, color in colors(source.agents).items()}
+    return {**data, "agents": agents, "runs": [opened.title], "at": ""}
+
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
@@ -90,7 +172,7 @@ def named(policy: str, agent: str) -> str:
     return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
 
 
-class SpikeInspector:
+class SpikeInspector(Framed):
     """Show the gradient norms of a run, its spikes, and the anatomy of each: agent, group, sample, token.
 
     A notebook shows the inspector as it is. The anatomy comes from a `SpikeWatch`. Without one, the page only shows
@@ -124,7 +206,7 @@ class SpikeInspector:
         self.scores = without_repeats(spike_scores(self.stats, rule.warmup, rule.window, rule.threshold))
         """Every norm with its score by the rule, see `spike_scores`. A policy with one agent has only that agent's
         norm."""
-        self.spikes = spike_steps(self.stats, remembered["spikes"])[:MOST] if remembered else []
+        self.spikes = spike_steps(self.stats, remembered["spikes"])[:OPENED] if remembered else []
         """Records of the watch, highest score first, with their `step` and `optimizer_step`."""
         tallest = [remembered["tallest"]] if remembered and remembered.get("tallest") else []
         self.opened = self.spikes or spike_steps(self.stats, tallest)
@@ -163,7 +245,7 @@ class SpikeInspector:
             Plain data with the opened spikes, the one that is open at first, and the episodes.
         """
         return {
-            "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
+            "agents": {escaped(agent): color for agent, color in colors(self.source.agents).items()},
             "spikes": [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened],
             "above": bool(self.spikes),
             "empty": "Every norm was 0." if self.watched else "Train with watch=SpikeWatch() to record it.",
@@ -221,22 +303,8 @@ class SpikeInspector:
         styles = ("spikes.css", *rollout_page.STYLES)
         return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write one standalone HTML file that works offline.
 
-        Args:
-            path: The file to write. Missing parent folders are created.
-
-        Returns:
-            The path of the file.
-        """
-        return write(path, self.page())
-
-    def _repr_html_(self) -> str:
-        return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
-
-
-MOST = 12
+OPENED = 12
 """Spikes that the page opens."""
 FEW = 5
 """Samples of a spike in its static form."""

@@ -16,11 +16,11 @@ from small import RECIPE, SETTINGS
 
 import mas_lab as lab
 from mas_lab import widgets
-from mas_lab.widgets.board import curve_figure
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, wrong_over_steps
+from mas_lab.widgets.ablation import curve_figure
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, recipe_lines, uphill_dots
 from mas_lab.widgets.live import Controls
+from mas_lab.widgets.rewards import calls_over_steps, rewards_over_steps, wrong_over_steps
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 AGENTS = (evil("solver"), evil("fixer"))

@@ -1,7 +1,4 @@
-"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page.
-
-Also tests `credit_figures`.
-"""
+"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
 
 import re
 
@@ -14,9 +11,8 @@ import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.train.verdict import verdict_of_table
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import call_table, reward_table
+from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded.
-
-Also tests `anatomy`.
-"""
+"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
 
 import pandas as pd
 import pytest
