@@ -16,8 +16,7 @@ from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
 from mas_lab.tasks import make_env
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, frame, table_html, write
-from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.recipe_colors import recipe_colors
+from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, norm_lines, recipe_colors
 from mas_lab.widgets.spikes import SpikeInspector
 
 ABOUT = {

@@ -20,8 +20,7 @@ from mas_lab.study.budget import run_scores
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_lines
-from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_dashes, recipe_lines
 from mas_lab.widgets.text import for_plotly
 
 LINE, BETWEEN = 26, 44

@@ -361,17 +361,17 @@ def numbers(figure: Figure) -> str:
 
     It is for viewers that also remove images. A trace counts along its axis of numbers: y, unless that shows names.
     """
-    layout, found = figure.layout.to_plotly_json(), {}
-    for trace in figure.data:
-        place = (getattr(trace, "yaxis", None) or "y")[1:]
-        is_flat = getattr(trace, "orientation", None) == "h" or "ticktext" in layout.get(f"yaxis{place}", {})
-        title = plain_text(title_of(layout.get(f"{'x' if is_flat else 'y'}axis{place}", {})))
-        values = pd.Series(getattr(trace, "x" if is_flat else "y", None), dtype=object)
-        key = (plain_text(trace.name or ""), title)
-        found.setdefault(key, []).append(pd.to_numeric(values, errors="coerce").dropna())
-    by_key = {key: pd.concat(parts).astype(float) for key, parts in found.items()}
-    rows = [(*key, len(own), own.min(), own.mean(), own.max()) for key, own in by_key.items() if len(own)][:MOST]
-    if not rows:
+    (traces, layout), rows = plain(figure), []
+    for trace in traces:
+        place = trace.get("yaxis", "y")[1:]
+        is_flat = trace.get("orientation") == "h" or "ticktext" in layout.get(f"yaxis{place}", {})
+        letter = "x" if is_flat else "y"
+        title = plain_text(title_of(layout.get(f"{letter}axis{place}", {})))
+        rows += [(plain_text(trace.get("name", "")), title, value) for value in trace.get(letter, ())]
+    table = pd.DataFrame(rows, columns=["name", "of", "value"])
+    table["value"] = pd.to_numeric(table["value"], errors="coerce")
+    by = table.dropna().groupby(["name", "of"], sort=False)["value"]
+    table = by.agg(points="size", lowest="min", mean="mean", highest="max").head(MOST).reset_index()
+    if table.empty:
         return ""
-    table = pd.DataFrame(rows, columns=["name", "of", "points", "lowest", "mean", "highest"])
     return folded("The figure in numbers", table_html(table, "Its points, over all that has one name"))

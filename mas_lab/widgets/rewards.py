@@ -122,8 +122,6 @@ def calls_over_steps(calls: pd.DataFrame) -> Figure:
 
 
 OF_TURN = ("agent", "turn")
-CURVE_STEPS = 100
-"""Steps in the curves of a long run, evenly spread."""
 WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
          "nobody": "none"}  # fmt: skip
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
@@ -241,7 +239,7 @@ class RewardInspector:
         Returns:
             Table with the columns `step`, `agent`, `25 %`, `75 %` and `mean`.
         """
-        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), ["step", "agent", "credit", "probe"])
+        turns = self.source.some_turns(["step", "agent", "credit", "probe"])
         by = turns[trained(turns)].groupby(["step", "agent"], sort=False)["credit"]
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
@@ -253,7 +251,7 @@ class RewardInspector:
             Table with the columns `step`, `agent` and `calls`, see `call_table`.
         """
         read = ["step", "episode", "agent", "turn", "probe"]
-        return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
+        return call_table(self.source.some_turns(read), self.source.agents)
 
     def wrong(self) -> pd.DataFrame:
         """Compute each agent's mean own reward and its reinforced wrong answers, at up to `CURVE_STEPS` steps.
@@ -262,7 +260,7 @@ class RewardInspector:
             Table with the columns `step`, `agent`, `own_reward`, and `wrong_way` and `reinforced` of `lab.wrong_way`.
         """
         read = ["step", "task", "episode", "agent", "local_reward", "advantage", "probe"]
-        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), read)
+        turns = self.source.some_turns(read)
         own = turns[trained(turns)].groupby(["step", "agent"], sort=False)["local_reward"].mean().rename("own_reward")
         table = pd.DataFrame(wrong_way(turns)).drop(columns=["recipe", "wrong"])
         return table.merge(own.reset_index(), on=["step", "agent"])

@@ -116,12 +116,14 @@ class RolloutViewer(Framed):
 
     def _place(self, at: str) -> int:
         """Return the index row that an address names, and write the address anew into `_at`."""
-        fields = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
-        step, run, episode = fields.get("step", ""), fields.get("run", "0"), fields.get("episode")
-        if not (step.isdecimal() and run.isdecimal() and episode):
-            raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
-        own = (self.index["step"] == int(step)) & (self.index["run"] == int(run))
-        names = self.index.loc[own, "episode"]
+        fields = dict(parse_qsl(at.removeprefix("#")))
+        try:
+            step, run, episode = int(fields["step"]), int(fields.get("run", 0)), fields["episode"]
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one"
+            ) from None
+        names = self.index.loc[(self.index["step"] == step) & (self.index["run"] == run), "episode"]
         if (found := names.index[names.map(escape_control_chars) == episode]).empty:
             raise TableError(
                 f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"

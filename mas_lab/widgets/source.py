@@ -21,6 +21,8 @@ from mas_lab.train.verdict import turns_of, verdict_of_table
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.text import escape_control_chars
 
+CURVE_STEPS = 100
+"""Steps in the curves of a long run."""
 ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
 """Columns that a page needs of every row; `completed` adds those that a table lacks."""
 
@@ -91,8 +93,9 @@ class Source:
             raise TableError(f"{self.title}: step {step} has no rows; the last step is {self.steps[-1]}")
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
 
-    def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
-        """Return the given `columns`, "step" among them, of several steps' turns; faster than one step at a time."""
+    def some_turns(self, columns: list[str]) -> pd.DataFrame:
+        """Return the given `columns`, "step" among them, of the turns of at most `CURVE_STEPS` steps, evenly spread."""
+        steps = spread(self.steps, CURVE_STEPS)
         if self.run:
             return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps], ignore_index=True)
@@ -133,10 +136,6 @@ class Source:
         origin = self.live or self.run
         remembered = origin.watched() if origin else None
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
-
-    def some_steps(self, limit: int) -> list[int]:
-        """Return at most `limit` steps, evenly spread, with the first and the last among them."""
-        return spread(self.steps, limit)
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""

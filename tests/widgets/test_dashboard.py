@@ -1,6 +1,6 @@
 """LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows.
 
-Also tests `training` and `live`.
+Also tests `live`.
 """
 
 import signal
@@ -13,9 +13,9 @@ from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
 import mas_lab as lab
 from mas_lab.explain.spike_rule import spikes
+from mas_lab.widgets.dashboard import Training, _rewards, training_figure
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
-from mas_lab.widgets.training import Training, _rewards, training_figure
 
 MANY = 10_000
 
@@ -193,7 +193,7 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
 
 
 def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):
-    monkeypatch.setattr(Redrawn, "show", lambda *_: None)
+    monkeypatch.setattr(Redrawn, "draw", lambda *_: None)
     curve, sampled = LiveCurve("at_grpo"), [0]
     for report in start("shared", models, None, 3, score_every=2, score_tasks=2, score_episodes=1):
         curve.take(report)

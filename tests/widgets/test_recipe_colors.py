@@ -7,8 +7,7 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.widgets.document import STATIC
-from mas_lab.widgets.figures import NEUTRAL, PALETTE
-from mas_lab.widgets.recipe_colors import COLORS, DASHES, KIT, WELL_APART, recipe_colors, recipe_dashes
+from mas_lab.widgets.figures import COLORS, DASHES, KIT, NEUTRAL, PALETTE, WELL_APART, recipe_colors, recipe_dashes
 
 
 def linear(shade):

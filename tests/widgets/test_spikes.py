@@ -9,9 +9,9 @@ from mas_lab.explain.spike_rule import spikes
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
+from mas_lab.widgets.dashboard import Training, training_figure
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import POLICY, _told
-from mas_lab.widgets.training import Training, training_figure
 
 AGENTS = ("asker", "doer")
 
