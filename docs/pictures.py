@@ -26,9 +26,8 @@ from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.credit_figures import two_baselines
-from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes
-from mas_lab.widgets.recipe_colors import recipe_colors
+from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes, recipe_colors
+from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
 WIDTH, LETTERS = 880, 18

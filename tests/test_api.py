@@ -48,7 +48,6 @@ SIGNATURES = {
     "check_env": "env",
     "LiveDashboard": "env team recipe steps seed=0 run=None",
     "LiveDashboard.fork": "self run=None lr=None team=None",
-    "LiveDashboard.look": "self step=None",
     **dict.fromkeys(("counterfactual", "doctor", "not_flat", "own_return", "reinforce"), ""),
     **dict.fromkeys(("row_mean", "row_sum"), "values_N row_N"),
     **dict.fromkeys(("AblationBoard", "RewardInspector", "RolloutViewer", "SpikeInspector"), "x"),

@@ -13,8 +13,7 @@ from mas_lab.demo.trials import ENV, HELD_OUT, REPEATS, STAGES, Trained, results
 from mas_lab.runs.run import load_run
 from mas_lab.tasks import make_env
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, frame, table_html, write
-from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, norm_lines
-from mas_lab.widgets.recipe_colors import recipe_colors
+from mas_lab.widgets.figures import NEUTRAL, dialogue, learning_curves, mazes, norm_lines, recipe_colors
 from mas_lab.widgets.spikes import SpikeInspector
 
 WAITING = "<p>The ladder is still learning. Open this page again when the command has ended.</p>"

@@ -170,16 +170,3 @@ def _cosines(gradients: Mapping[tuple[str, str], Sequence[np.ndarray]], agent: s
 def cosine_of(found: pd.DataFrame) -> pd.Series:
     """Return the cosine behind each verdict of `uphill`: `cos_own`, or `cos_team` if own rewards never differ."""
     return found["cos_own"].fillna(found["cos_team"])
-
-
-def directions(found: pd.DataFrame) -> list[str]:
-    """Return a sentence per agent from the table of `uphill`: which recipes point uphill, which do not."""
-    told, silent = [], found.groupby("agent", sort=False)["verdict"].agg(lambda verdict: (verdict == UNTOLD).all())
-    for agent, rows in found[~found["agent"].map(silent)].groupby("agent", sort=False):
-        ordered = rows.assign(cosine=cosine_of(rows)).sort_values("cosine", ascending=False, na_position="last")
-        parts = [
-            f"{row.recipe} {row.verdict}" + (f" ({row.cosine:+.2f})" if row.verdict != UNTOLD else "")
-            for row in ordered.itertuples()
-        ]
-        told.append(f"{agent}: {', '.join(parts)}.")
-    return [*told, f"{', '.join(silent.index[silent])}: untold."] if silent.any() else told

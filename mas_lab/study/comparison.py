@@ -1,6 +1,6 @@
 """Compare recipes over seeds, side by side and by paired differences, and list what the runs cannot show.
 
-Leaves out: the scores of a run (`budget`), the statistics (`intervals`) and pictures (`widgets.board`).
+Leaves out: the scores of a run (`budget`), the statistics (`intervals`) and pictures (`widgets.ablation`).
 """
 
 from collections.abc import Sequence

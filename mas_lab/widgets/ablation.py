@@ -1,32 +1,165 @@
 """AblationBoard: compare recipes over seeds, with every run as a dot and with confidence intervals.
 
 The board also says what these runs cannot show. This module leaves out reading and scoring the runs (`study.entries`,
-`study.budget`), comparing them (`study.comparison`) and the figures (`board`).
+`study.budget`), and comparing them (`study.comparison`).
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
+from mas_lab.study import comparison
 from mas_lab.study.budget import run_scores
-from mas_lab.study.comparison import (
-    FEW,
-    cautions,
-    compared,
-    compared_pairs,
-    improvements,
-    on_common_seeds,
-    paired,
-    profiles,
-)
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
-from mas_lab.widgets.board import PANEL, SIDE, board_figure, curve_figure, many, profile_figure
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_dashes, recipe_lines
+from mas_lab.widgets.text import for_plotly
+
+LINE, BETWEEN = 26, 44
+"""Pixels of a recipe's line, and between two tasks."""
+SIDE, PANEL = 170, 200
+"""Pixels beside the panels, and the minimum width of a panel."""
+LEAST = 0.1
+"""Minimum span of a panel of success, so that tiny differences do not look large."""
+WIDE = 21
+"""Characters per line of a recipe's name beside the panels."""
+HEIGHTS = ["low", "high", "share"]
+FINAL, DIFFERENCE = "final {}", "minus {}, by seed"
+
+
+def board_figure(
+    runs: pd.DataFrame, table: pd.DataFrame, pairs: pd.DataFrame, differences: pd.DataFrame, score: str, baseline: str
+) -> Figure:
+    """Draw a row per env: the final score of each recipe, and beside it the paired difference to the baseline.
+
+    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, with
+    a bar for its 95 % interval. With fewer than ten pairs it shows their mean. All envs share one scale if the score is
+    success; returns of different envs have different units, so each row then has its own.
+    """
+    envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
+    recipes = {env: list(dict.fromkeys(runs.loc[runs["env"] == env, "recipe"])) for env in envs}
+    panels = [(runs, table, FINAL.format(score))]
+    if not pairs.empty:
+        panels.append((pairs, differences, DIFFERENCE.format(baseline)))
+    shared, lines = score == "success", list(map(len, recipes.values()))
+    between = BETWEEN if shared else 2 * BETWEEN
+    tall = LINE * sum(lines) + between * (len(envs) - 1)
+    titles = [title for env in envs for title in [for_plotly(env), *[""] * (len(panels) - 1)]]
+    figure = make_subplots(
+        rows=len(envs), cols=len(panels), row_heights=lines, subplot_titles=titles, shared_yaxes=True,
+        shared_xaxes=shared, vertical_spacing=min(1.0, between / tall), horizontal_spacing=0.06,
+    )  # fmt: skip
+    for col, (dots, summary, title) in enumerate(panels, start=1):
+        for row, env in enumerate(envs, start=1):
+            _cells(figure, dots[dots["env"] == env], summary[summary["env"] == env], recipes[env], shades, row, col)
+            if row == len(envs) or not shared:
+                figure.update_xaxes(title_text=_wrapped(title), title_standoff=8, row=row, col=col)
+            if shared:
+                figure.update_xaxes(range=_span(dots["final"]), row=row, col=col)
+            if col == 2:
+                figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=row, col=col)
+    margin = {"l": SIDE - 20, "r": 20, "t": 40, "b": 64}
+    return figure.update_layout(**LAYOUT | {"margin": margin}, height=tall + margin["t"] + margin["b"])
+
+
+def _wrapped(title: str) -> str:
+    return "<br>".join(map(for_plotly, textwrap.wrap(title, 24)))
+
+
+def _span(values: pd.Series) -> list[float]:
+    """Return the ends of a scale that holds all values, and is at least `LEAST` wide."""
+    low, high = values.min(), values.max()
+    rest = max(LEAST - (high - low), 0) / 2 + 0.05 * max(high - low, LEAST)
+    return [low - rest, high + rest]
+
+
+def _cells(figure: Figure, dots, summary, recipes: Sequence[str], shades, row: int, col: int) -> None:
+    """Draw one panel: a line of dots and an interval per recipe, with the first recipe on top."""
+    for place, recipe in enumerate(recipes):
+        own, iqm = dots[dots["recipe"] == recipe], summary[summary["recipe"] == recipe]
+        spread = np.linspace(0.08, 0.34, len(own)) if len(own) > 1 else [0.2] * len(own)
+        known = own[[name for name in ("file", "seed") if name in own]].to_numpy().tolist()
+        dot = {"color": shades[recipe], "size": 7, "opacity": 0.7}
+        figure.add_scatter(
+            x=own["final"].tolist(), y=[place + up for up in spread], mode="markers", marker=dot,
+            text=[for_plotly(", ".join(map(str, run))) for run in known], hovertemplate="%{text}: %{x:.3f}",
+            name=for_plotly(recipe), showlegend=False, row=row, col=col,
+        )  # fmt: skip
+        mark = {"color": shades[recipe], "size": 12, "symbol": "diamond", "line": {"color": NEUTRAL, "width": 1}}
+        for one in iqm[iqm["final_low"].notna()].to_dict("records"):
+            middle, ends = one["final"], (one["final_low"], one["final_high"])
+            counted = many(one["pairs"], "pair") if "pairs" in one else many(one["runs"], "run")
+            hover = f"{one['middle']} of {counted}: {middle:.3f}, 95 % interval {ends[0]:.3f} to {ends[1]:.3f}"
+            bar = {"array": [ends[1] - middle], "arrayminus": [middle - ends[0]], "thickness": 2, "width": 6}
+            figure.add_scatter(
+                x=[middle], y=[place - 0.15], mode="markers", marker=mark, error_x={"symmetric": False, **bar},
+                name=for_plotly(f"{one['middle']} of {recipe}"), text=[for_plotly(hover)],
+                hovertemplate="%{text}<extra></extra>", showlegend=False, row=row, col=col,
+            )  # fmt: skip
+    wrapped = [textwrap.wrap(str(recipe), WIDE, max_lines=2, placeholder=" …") or [""] for recipe in recipes]
+    figure.update_yaxes(
+        tickvals=list(range(len(recipes))), ticktext=["<br>".join(map(for_plotly, lines)) for lines in wrapped],
+        range=[len(recipes) - 0.4, -0.5], showgrid=False, zeroline=False,
+        row=row, col=col,
+    )  # fmt: skip
+
+
+def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> Figure:
+    """Draw the performance profile of each recipe: the share of its runs above each final score, averaged over tasks.
+
+    From `FEW` seeds on, it has a pointwise 95 % band. Each step of a line is one run.
+    `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. `among`: all recipes of the board.
+    """
+    figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
+    shades, dashes = recipe_colors([*recipes, *among]), recipe_dashes([*recipes, *among])
+    for recipe in recipes:
+        own, name = profiles[profiles["recipe"] == recipe], for_plotly(recipe)
+        x, (low, high, share) = np.repeat(own["height"], 2)[1:], (np.repeat(own[of], 2)[:-1] for of in HEIGHTS)
+        if own["low"].notna().all():
+            figure.add_scatter(
+                x=[*x, *x[::-1]], y=[*high, *low[::-1]], fill="toself", mode="lines", fillcolor=shades[recipe],
+                line={"width": 0}, opacity=0.13, legendgroup=name, showlegend=False, hoverinfo="skip",
+            )  # fmt: skip
+        line = {"color": shades[recipe], "dash": dashes[recipe]}
+        figure.add_scatter(x=x, y=share, mode="lines", line=line, name=name, legendgroup=name, showlegend=True,
+                           hovertemplate="%{y:.2f} above %{x:.3f}")  # fmt: skip
+    figure.update_layout(**LAYOUT, height=360, yaxis_title="share of runs above it", yaxis_range=[-0.02, 1.02])
+    return figure.update_xaxes(title_text=for_plotly(FINAL.format(score)))
+
+
+def curve_figure(curves: pd.DataFrame, over: str, score: str, unit: str) -> Figure:
+    """Draw a panel per env: the score of each run over `over`, whose name is `unit`, and the mean of each recipe.
+
+    `curves`: a row per run and score: `env`, `recipe`, `seed` (a number of the run), `over` and `score`.
+    """
+    envs, among = list(dict.fromkeys(curves["env"])), list(dict.fromkeys(curves["recipe"]))
+    columns = min(2, len(envs))
+    rows = -(-len(envs) // columns)
+    figure = make_subplots(rows=rows, cols=columns, subplot_titles=list(map(for_plotly, envs)),
+                           vertical_spacing=0.3 / rows, horizontal_spacing=0.12)  # fmt: skip
+    for place, env in enumerate(envs):
+        named = {trace.name for trace in figure.data if trace.showlegend}
+        where = {"row": place // columns + 1, "col": place % columns + 1}
+        for trace in recipe_lines(curves[curves["env"] == env], over, score, among=among).data:
+            figure.add_trace(trace.update(showlegend=trace.showlegend is None and trace.name not in named), **where)
+        figure.update_xaxes(title_text=for_plotly(unit), title_standoff=4, rangemode="nonnegative", **where)
+    figure.update_yaxes(range=[-0.02, 1.02] if score == "success" else None)
+    figure.update_yaxes(title_text=for_plotly(score), col=1)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 70, "b": 50}}, height=120 + 230 * rows)
+    return figure.update_layout(legend_y=1 + 28 / (230 * rows))  # above the names of the tasks
+
+
+def many(count: int, noun: str) -> str:
+    """Return a count with its noun, in the plural unless the count is 1."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 class AblationBoard:
@@ -49,8 +182,6 @@ class AblationBoard:
         held_out: True compares scores of held-out tasks, False scores of training episodes. `None` takes held-out tasks
             if every run kept such scores (`train(..., score_every=10)`, or `keep_scores`).
         baseline: The recipe that the others are compared with. `None` takes the first recipe.
-        last: Share of the budget, from 0 to 1. The mean score over this last part is the final score.
-        seed: Seed of the bootstrap.
 
     Raises:
         ValueError: If every run failed, or if `baseline` is not one of the recipes.
@@ -66,8 +197,6 @@ class AblationBoard:
         over: str | None = None,
         held_out: bool | None = None,
         baseline: str | None = None,
-        last: float = 0.1,
-        seed: int = 0,
     ):
         found = entries(x)
         score, over = score or _common(found, "score", "success"), over or _common(found, "over", "tokens")
@@ -79,30 +208,30 @@ class AblationBoard:
         self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
-        self.runs = run_scores(found, score, over, self.held_out, last)
+        self.runs = run_scores(found, score, over, self.held_out, LAST)
         """One row per run: `start` and `final` within the `budget`, see `budget.run_scores`."""
         self._curves = pd.concat(
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]
         )  # fmt: skip
-        self.table = compared(on_common_seeds(self.runs), seed)
+        self.table = comparison.compared(comparison.on_common_seeds(self.runs))
         """One row per env and recipe, see `comparison.compared`. `failed` counts its failed runs, if any run failed."""
         if failed := Counter((entry.env, entry.recipe) for entry in everything if entry.error):
             self.table["failed"] = [failed[row.env, row.recipe] for row in self.table.itertuples()]
-        self.pairs = paired(self.runs, self.baseline)
+        self.pairs = comparison.paired(self.runs, self.baseline)
         """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
-        self.differences = compared_pairs(self.pairs, seed)
+        self.differences = comparison.compared_pairs(self.pairs)
         """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
-        self.improvements = improvements(self.runs, self.baseline, seed)
+        self.improvements = comparison.improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
-        self.profiles = profiles(on_common_seeds(self.runs), seed=seed) if several else None
+        self.profiles = comparison.profiles(comparison.on_common_seeds(self.runs)) if several else None
         """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
         self.equality = equality(found)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
         """Sentences that describe the differences."""
-        self.cautions = [*cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
+        self.cautions = [*comparison.cautions(everything, self.runs, self.pairs, self.baseline), *self.not_equal]
         """Sentences on what these runs cannot show, with those of `not_equal`."""
         self._of_runs = any(entry.config for entry in found)
         if not self.held_out and self._of_runs:
@@ -180,25 +309,20 @@ class AblationBoard:
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn
 
-    def _tables(self) -> str:
+    def _below(self) -> str:
+        """Return HTML: what was not equal, what these runs cannot show, all tables, and how the numbers are made."""
+        others = [caution for caution in self.cautions if caution not in self.not_equal]
+        settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
+        parts = [_listed("What was not equal", self.not_equal), _listed("What these runs cannot show", others),
+                 folded("Settings that were equal, and that were not", settings)]  # fmt: skip
         tables = {
             "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
             IMPROVED.format(self.baseline): self.improvements,
         }  # fmt: skip
-        known = {caption: table for caption, table in tables.items() if table is not None and len(table)}
-        sections = (
-            (caption, table_html(table.loc[:, (table != "").any()], caption)) for caption, table in known.items()
-        )
-        return "".join(folded(escape(caption), table) for caption, table in sections)
-
-    def _notes(self) -> str:
-        """Return HTML on what was not equal and what these runs cannot show."""
-        others = [caution for caution in self.cautions if caution not in self.not_equal]
-        settings = table_html(self.equality, "Settings that were equal, not equal or unknown")
-        return (
-            f"{_listed('What was not equal', self.not_equal)}{_listed('What these runs cannot show', others)}"
-            f"{folded('Settings that were equal, and that were not', settings)}"
-        )
+        for caption, table in tables.items():
+            if table is not None and len(table):
+                parts.append(folded(escape(caption), table_html(table.loc[:, (table != "").any()], caption)))
+        return "".join([*parts, folded("How the numbers are made", NOTE)])
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -209,8 +333,7 @@ class AblationBoard:
         Returns:
             The path of the file.
         """
-        figures = (figure_html(*one) for one in self._figures())
-        parts = [self._counts(), *figures, self._notes(), self._tables(), folded("How the numbers are made", NOTE)]
+        parts = [self._counts(), *(figure_html(*one) for one in self._figures()), self._below()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
     def _ipython_display_(self) -> None:
@@ -219,7 +342,7 @@ class AblationBoard:
         display(HTML(beside(self._counts())))
         for figure, *_ in self._figures():
             display(figure)
-        display(HTML(beside(f"{self._notes()}{self._tables()}{folded('How the numbers are made', NOTE)}")))
+        display(HTML(beside(self._below())))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -233,10 +356,12 @@ def _listed(heading: str, lines: Sequence[str]) -> str:
     return f"<h2>{heading}</h2><ul>{items}</ul>" if items else ""
 
 
+LAST = 0.1
+"""Share of the budget whose mean score is the final score of a run."""
 BOARD = (
     "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
-    f"From {FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. Below ten pairs, "
-    "the diamond of the differences is their mean."
+    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. "
+    "Below ten pairs, the diamond of the differences is their mean."
 )
 CURVES = "{} of every run over its training, a thin line with a dot per score, and the mean of each recipe's runs."
 NOTE = (

@@ -33,6 +33,8 @@ OFFLINE = {
 }
 """plotly's settings in our pages. No button offers to send the data away. A click on a legend waits 200 ms (not 300)
 for a second click."""
+HEIGHT = 760
+"""Height of a page in a notebook, in pixels."""
 POLICY = (
     "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; "
     "form-action 'none'"
@@ -145,6 +147,24 @@ def write(path: str | Path, page: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, page.encode("utf-8", "backslashreplace"))
     return path
+
+
+class Framed:
+    """An instrument that is a page with scripts of its own; a subclass has `page()` and `static()`, both HTML."""
+
+    def to_html(self, path: str | Path) -> Path:
+        """Write one standalone HTML file that works offline.
+
+        Args:
+            path: The file to write. Missing parent folders are created.
+
+        Returns:
+            The path of the file.
+        """
+        return write(path, self.page())
+
+    def _repr_html_(self) -> str:
+        return live_or_static(frame(self.page(), repr(self), HEIGHT), beside(self.static()))
 
 
 def frame(page: str, title: str, height: int) -> str:

@@ -138,7 +138,7 @@ class Reading:
         A run's stay in Arrow, which takes half the time of a page.
         """
         if self.source.run is not None:
-            [table] = self.source.arrow(COLUMNS, [step], trained_only=False)
+            [table] = self.source.arrow(COLUMNS, [step])
             if set(ALWAYS) <= set(table.column_names):
                 table = table.append_column("row", pyarrow.array(np.arange(len(table))))
                 return table.filter(compute.invert(table["probe"]))
@@ -213,8 +213,7 @@ def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
     """
     if shares is None:
         return _recorded_shares(source)
-    if missing := [name for name in ("row", "token", "share") if name not in shares.columns]:
-        raise TableError(f"shares: column {missing[0]!r} is missing; pass the table of lab.attribute(team, turns)")
+    require(shares, ["row", "token", "share"], "shares")
     if "step" not in shares.columns:
         if len(source.steps) > 1:
             raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
@@ -260,7 +259,7 @@ def index_of(source: Source, run: int = 0) -> pd.DataFrame:
         tables = [completed(source.turns(step)).assign(step=step) for step in source.steps]
         tables = [table[[name for name in READ if name in table.columns]] for table in tables]
     else:
-        tables = source.arrow(READ, trained_only=False)
+        tables = source.arrow(READ)
     return indexed(pd.concat(list(map(reduced, tables)), ignore_index=True), source.order, run)
 
 

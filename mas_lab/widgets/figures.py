@@ -5,6 +5,8 @@ drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain, count
+from zlib import crc32
 
 import numpy as np
 import pandas as pd
@@ -12,11 +14,56 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.display.documented_frame import documented
-from mas_lab.explain.uphill import cosine_of, directions
+from mas_lab.explain.uphill import cosine_of
 from mas_lab.table import require
-from mas_lab.widgets.document import escape
-from mas_lab.widgets.recipe_colors import recipe_colors, recipe_dashes
 from mas_lab.widgets.text import for_plotly
+
+COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
+          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A", "#1278F0",
+          "#B48A8A")  # fmt: skip
+"""Colours after schemes of Paul Tol (technical note SRON/EPS/TN/09-002), and others found by a search. The first seven
+are distinct for colour-blind readers too (Machado, Oliveira and Fernandes 2009). For readers who lack one kind of
+cones, they are at least 6 apart in OKLab (times 100). The others come with a dash. For readers with all cones, any two
+of the sixteen are 8 apart. Each has a contrast of at least 3:1 on both backgrounds of a page, white and #16181b. Each
+is at least 5.5 away from each colour of `figures.PALETTE`."""
+WELL_APART = 7
+KIT = {
+    "grpo": 0, "dr_mas": 1, "at_grpo": 2, "magrpo": 3, "grpo_mixed": 4, "dr_mas_mean": 5, "dr_mas_std": 6,
+    "grpo_turns": 7, "dr_mas_episodes": 8, "mareinforce": 9, "marloo": 10, "maremax": 11,
+    "grpo_masked": 12, "own_pooled": 13, "own_robust": 15,
+}  # fmt: skip
+"""The place in `COLORS` of the recipes that have a fixed one; the others of the kit take what is free."""
+ARMS = {"global": 0, "own": 1, "own mean": 5, "own scale": 6}
+"""The places of grpo, dr_mas and its halves under their names in the recorded studies."""
+DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def recipe_colors(names: Sequence[str]) -> dict[str, str]:
+    """Return a colour per recipe, whatever the order of the names.
+
+    The recipes of the kit have fixed colours. A variant such as "grpo (ddof=1)" prefers that of the kit's recipe. Any
+    other name prefers one of the first seven. If it is taken, the name takes the next free colour, in alphabetical
+    order. Recipes share a colour only if there are more recipes than colours.
+    """
+    return {name: COLORS[place % len(COLORS)] for name, place in _places(names).items()}
+
+
+def recipe_dashes(names: Sequence[str]) -> dict[str, str]:
+    """Return a dash per recipe, by plotly's names, for readers who cannot tell some colours apart."""
+    return {name: DASHES[place // WELL_APART % len(DASHES)] for name, place in _places(names).items()}
+
+
+def _places(names: Sequence[str]) -> dict[str, int]:
+    """Return each name's place in `COLORS`, or a number beyond if all places are taken."""
+    taken = {KIT[name]: name for name in dict.fromkeys(names) if name in KIT}
+    for name in sorted(set(names) - set(KIT), key=str):
+        drawn = crc32(str(name).encode(errors="replace")) % WELL_APART
+        first = KIT.get(str(name).partition(" (")[0], ARMS.get(name, drawn))
+        around = [(first + more) % WELL_APART for more in range(WELL_APART)]
+        taken[next(place for place in chain([first], around, count(WELL_APART)) if place not in taken)] = name
+    by_name = {name: place for place, name in taken.items()}
+    return {name: by_name[name] for name in names}
+
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#8C50F0", "#786428", "#F000C8", "#F0003C")
 """Eight colours, each with a contrast of at least 3:1 on white and on the dark background of a page. The first four are
@@ -62,10 +109,10 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
         own = found[found["recipe"] == recipe]
         x = cosine_of(own)
         y = [-agents.index(agent) - 0.6 * (place + 0.5) / len(recipes) + 0.3 for agent in own["agent"]]
-        fill = [shades[recipe] if verdict != "untold" else "rgba(0,0,0,0)" for verdict in own["verdict"]]
+        signs = ["circle-open" if verdict == "untold" else "circle" for verdict in own["verdict"]]
         figure.add_scatter(
             x=x, y=y, mode="markers", name=for_plotly(recipe), hovertext=own["verdict"],
-            marker={"color": fill, "size": 10, "line": {"color": shades[recipe], "width": 2}},
+            marker={"color": shades[recipe], "size": 10, "symbol": signs},
             error_x={"array": own["high"] - x, "arrayminus": x - own["low"], "color": shades[recipe], "thickness": 2},
             hoverinfo="x+text",
         )  # fmt: skip
@@ -76,14 +123,6 @@ def uphill_dots(found: pd.DataFrame) -> Figure:
     return figure.update_xaxes(range=[-1, 1], title_text="downhill  ←  cosine with the agent's own reward  →  uphill")
 
 
-def uphill_html(found: pd.DataFrame | None) -> str:
-    """Return the table of `lab.uphill` as a sentence per agent; empty without a table."""
-    if found is None:
-        return ""
-    lines = "".join(f"<li>{escape(sentence)}</li>" for sentence in directions(found))
-    return f"<p><b>Which recipe pointed uphill before training?</b></p><ul>{lines}</ul>"
-
-
 def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """Draw gradient norms over training steps: a thin line per run, a thick line for the mean of each recipe's runs.
 
@@ -91,8 +130,7 @@ def norm_lines(norms: pd.DataFrame, y: str = "policy_norm") -> Figure:
     """
     figure = recipe_lines(norms.assign(**{y: norms[y].where(norms[y] > 0)}), "step", y, every=True)
     figure.update_layout(xaxis_title="training step", yaxis_title="largest gradient norm (log scale)")
-    ticks = [digit * 10.0**power for power in range(-6, 7) for digit in (1, 2, 5)]
-    return figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:g}" for tick in ticks])
+    return figure.update_yaxes(type="log", dtick="D2")
 
 
 def recipe_lines(table: pd.DataFrame, x: str, y: str, every: bool = False, among: Sequence[str] = ()) -> Figure:

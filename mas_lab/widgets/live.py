@@ -43,20 +43,20 @@ class Redrawn:
         self._bundle = bundle
         self._handle = display(bundle, raw=True, display_id=True) or DisplayHandle()  # none outside of IPython
 
-    def show(self, what: dict[str, Any] | Figure | str) -> None:
-        if isinstance(what, dict | str):
-            self._bundle = {"text/plain": what} if isinstance(what, str) else what
-        else:
-            # A figure's own display takes no display id, so its MIME bundle is shown instead.
-            self._bundle = with_picture(what)
-            if self._handle is None:
-                self.make_room()
-            # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
-            self._handle.update({"text/html": f'<div style="height: {what.layout.height or 450}px"></div>'}, raw=True)
+    def show(self, bundle: dict[str, Any]) -> None:
         if self._handle is None:
-            self._place(self._bundle)
+            self._place(bundle)
         else:
-            self._handle.update(self._bundle, raw=True)
+            self._bundle = bundle
+            self._handle.update(bundle, raw=True)
+
+    def draw(self, figure: Figure) -> None:
+        """Show a figure by its MIME bundle, because its own display takes no display id."""
+        if self._handle is None:
+            self.make_room()
+        # JupyterLab's plotly renderer draws only once per output: an empty box must replace the figure first.
+        self._handle.update({"text/html": f'<div style="height: {figure.layout.height or 450}px"></div>'}, raw=True)
+        self.show(with_picture(figure))
 
     def repeat(self) -> None:
         """Show the same output again in the cell that runs now; both copies are updated later."""
@@ -67,7 +67,7 @@ class Redrawn:
         """Show the figure if it is due: drawing takes at most a share `DRAWING` of the time."""
         start = time.monotonic()
         if start >= self._next:
-            self.show(figure())
+            self.draw(figure())
             now = time.monotonic()
             self._next = now + min(max((now - start) * (1 / DRAWING - 1), PAUSES[0]), PAUSES[1])
 
@@ -97,7 +97,7 @@ class LiveCurve:
 
     def add(self, tokens: int, success: float) -> None:
         self.points.append((tokens, success))
-        self._drawing.show(learning_curves(self.table, y_title=self._y_title))
+        self._drawing.draw(learning_curves(self.table, y_title=self._y_title))
 
 
 def with_fallback(widget: Any, static: str) -> dict[str, Any]:
@@ -165,4 +165,4 @@ class Line(Redrawn):
         if front_end() == "terminal":
             print(f"\r\x1b[K{line}", end="\n" if state in ("ended", "failed") else "", file=sys.stderr, flush=True)
         else:
-            self.show(line)
+            self.show({"text/plain": line})

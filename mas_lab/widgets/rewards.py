@@ -1,7 +1,7 @@
 """RewardInspector: show what each agent earned, and how each baseline would judge it.
 
-This module makes the tables, and the instrument around them. It leaves out the figures (`credit_figures`), gradients
-(`spikes`) and texts (`rollouts`).
+Figures come from pure functions of tables; the instrument is around them. This module leaves out gradients (`spikes`)
+and texts (`rollouts`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,34 +9,124 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
+from plotly.subplots import make_subplots
 
 from mas_lab.cells.credits import own_return
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented, key_html
-from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
+from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
 from mas_lab.explain.rejudge import rejudge
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError, ages, require, trained
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines, wrong_over_steps
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.figures import uphill_dots
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_dots
 from mas_lab.widgets.live import interact
 from mas_lab.widgets.source import Source
+from mas_lab.widgets.text import for_plotly
+
+HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": NEUTRAL, "width": 1.5}}
+BINS = 40
+
+
+def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
+    """Draw the same credits under two baselines, in one column per agent.
+
+    The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
+    under either baseline, in standard deviations (SD).
+    """
+    rows = turns[trained(turns)].reset_index(drop=True)
+    values = {"credit": rows["credit"], **both_baselines(rows)}
+    edges = [np.histogram_bin_edges(values["credit"], BINS),
+             np.histogram_bin_edges(pd.concat([values["agent"], values["global"]]), BINS)]  # fmt: skip
+    shades, unit = colors(agents), baseline_unit(rows)
+    # The global baseline is a mean over episodes, or over rows in a tree.
+    everybody = (rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean()
+    titles = list(map(for_plotly, agents))
+    figure = make_subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
+    for place, agent in enumerate(agents, start=1):
+        own, fill = rows["agent"] == agent, {"color": shades[agent], "opacity": 0.6}
+        for name, row, marker, label in (("credit", 1, fill, agent), ("agent", 2, fill, "own baseline"),
+                                         ("global", 2, HOLLOW, "global baseline")):  # fmt: skip
+            counts, bins = np.histogram(values[name][own], edges[row - 1])
+            figure.add_bar(
+                x=((bins[1:] + bins[:-1]) / 2).tolist(), y=counts.tolist(), width=bins[1] - bins[0], marker=marker,
+                name=for_plotly(label), legendgroup=for_plotly(label), showlegend=place == 1 and row == 2,
+                hovertemplate="%{y} rows around %{x:.3g}", row=row, col=place,
+            )  # fmt: skip
+        means = [("global mean", everybody, {"color": NEUTRAL, "width": 2, "dash": "dash"})]
+        if own.any():
+            means.append(("own mean", rows.loc[own, "credit"].mean(), {"color": shades[agent], "width": 3}))
+        for name, mean, line in means:
+            figure.add_vline(x=mean, line=line, name=name, showlegend=place == 1, row=1, col=place)
+    for row, title in enumerate(("credit", "advantage (SD)"), start=1):
+        span = [edges[row - 1][0], edges[row - 1][-1]]
+        figure.update_xaxes(title_text=title, title_standoff=4, range=span, row=row)
+    figure.update_yaxes(title_text="rows", col=1)
+    figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, barmode="overlay", height=520)
+    return figure.update_layout(legend_y=1.1)
+
+
+def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> Figure:
+    """Draw each agent's mean credit and quartiles over steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
+    figure, shades = Figure(), colors(agents)
+    for agent in agents:
+        own = curve[curve["agent"] == agent].astype({"step": float})
+        ends = [*own["75 %"], *own["25 %"][::-1]]
+        figure.add_scatter(
+            x=[*own["step"], *own["step"][::-1]], y=ends, fill="toself", mode="lines", fillcolor=shades[agent],
+            opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
+        )  # fmt: skip
+        line = {"color": shades[agent]}
+        figure.add_scatter(x=own["step"], y=own["mean"], name=for_plotly(agent), mode="lines", line=line)
+    figure.update_layout(**LAYOUT, yaxis_title="credit (line: mean; band: quartiles)")
+    return figure.update_xaxes(title_text="training step")
+
+
+def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
+    """Draw each agent's own reward and its reinforced wrong answers over steps, a panel per agent.
+
+    `wrong` has `step`, `agent`, `own_reward` and `reinforced`.
+    """
+    columns = min(4, len(agents))
+    titles, shades = list(map(for_plotly, agents)), colors(agents)
+    figure = make_subplots(rows=-(-len(agents) // columns), cols=columns, subplot_titles=titles, shared_yaxes=True,
+                           shared_xaxes=True, vertical_spacing=0.16)  # fmt: skip
+    lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
+    for place, agent in enumerate(agents):
+        own = wrong[wrong["agent"] == agent]
+        x, mode = own["step"].astype(float), "lines+markers" if len(own) == 1 else "lines"
+        for name, label, line in lines:
+            figure.add_scatter(
+                x=x, y=own[name], name=label, legendgroup=name, showlegend=place == 0, mode=mode,
+                line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
+                row=place // columns + 1, col=place % columns + 1,
+            )  # fmt: skip
+    layout = LAYOUT | {"margin": {"l": 50, "r": 20, "t": 80, "b": 50}}
+    figure.update_layout(**layout, height=160 + 170 * -(-len(agents) // columns), legend_y=1.15)
+    return figure.update_xaxes(title_text="training step", row=-(-len(agents) // columns))
+
+
+def calls_over_steps(calls: pd.DataFrame) -> Figure:
+    """Draw how often each agent is called in an episode, over training steps; `calls` comes from `call_table`."""
+    figure, shades = Figure(), colors(calls["agent"])
+    for agent, own in calls.groupby("agent", sort=False):
+        figure.add_scatter(x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
+                           line={"color": shades[agent]}, showlegend=True)  # fmt: skip
+    figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="calls in an episode")
+    return figure.update_yaxes(rangemode="tozero")
+
 
 OF_TURN = ("agent", "turn")
-CURVE_STEPS = 100
-"""Steps in the curves of a long run, evenly spread."""
 WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
          "nobody": "none"}  # fmt: skip
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
-COLUMNS = ("agent", "mean", "std", "spoke", "calls", "rows", "age", "malformed", "signal", "peerless", "F")
 OWN = ("the agent in the task", "the agent in the task")
 """Whose mean and whose deviation are compared with the global ones at first: those of `dr_mas`."""
-CAPTION = "Who earned what"
 UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
@@ -109,8 +199,7 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
 class RewardInspector:
     """Show for each agent its credits, how often it spoke, and how the global and its own baseline would judge it.
 
-    A notebook shows the inspector as it is. Use `.figure()`, `.table` and `.to_html(path)`. `.turn_table`
-    treats each turn of an agent separately.
+    A notebook shows the inspector as it is. Use `.figure()`, `.table` and `.to_html(path)`.
 
     Args:
         x: A table after `group` (with the columns `credit` and `group`), one report or several, a run, its path, or a
@@ -133,11 +222,6 @@ class RewardInspector:
         self.uphill = self.source.uphill
         """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
 
-    @cached_property
-    def turn_table(self) -> pd.DataFrame | None:
-        """Return one row per agent and turn, see `reward_table`; `None` for a table without turns."""
-        return reward_table(self.turns, OF_TURN) if "turn" in self.turns else None
-
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
 
@@ -155,7 +239,7 @@ class RewardInspector:
         Returns:
             Table with the columns `step`, `agent`, `25 %`, `75 %` and `mean`.
         """
-        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), ["step", "agent", "credit", "probe"])
+        turns = self.source.some_turns(["step", "agent", "credit", "probe"])
         by = turns[trained(turns)].groupby(["step", "agent"], sort=False)["credit"]
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
@@ -167,7 +251,7 @@ class RewardInspector:
             Table with the columns `step`, `agent` and `calls`, see `call_table`.
         """
         read = ["step", "episode", "agent", "turn", "probe"]
-        return call_table(self.source.some_turns(self.source.some_steps(CURVE_STEPS), read), self.source.agents)
+        return call_table(self.source.some_turns(read), self.source.agents)
 
     def wrong(self) -> pd.DataFrame:
         """Compute each agent's mean own reward and its reinforced wrong answers, at up to `CURVE_STEPS` steps.
@@ -176,7 +260,7 @@ class RewardInspector:
             Table with the columns `step`, `agent`, `own_reward`, and `wrong_way` and `reinforced` of `lab.wrong_way`.
         """
         read = ["step", "task", "episode", "agent", "local_reward", "advantage", "probe"]
-        turns = self.source.some_turns(self.source.some_steps(CURVE_STEPS), read)
+        turns = self.source.some_turns(read)
         own = turns[trained(turns)].groupby(["step", "agent"], sort=False)["local_reward"].mean().rename("own_reward")
         table = pd.DataFrame(wrong_way(turns)).drop(columns=["recipe", "wrong"])
         return table.merge(own.reset_index(), on=["step", "agent"])
@@ -227,11 +311,8 @@ class RewardInspector:
         drawn = [figure_html(*one) for one in self._harm()]
         drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 125 * len(agents)))
         curves = "".join(figure_html(*curve) for curve in self._curves())
-        keys = key_html("rewards", self.table.columns)
-        body = (
-            f"{self._first()}{''.join(drawn)}{folded('Over training', curves) if curves else ''}{self._numbers()}"
-            f"{folded('What the columns mean', keys)}"
-        )
+        curves = folded("Over training", curves) if curves else ""
+        body = f"{self._first()}{''.join(drawn)}{curves}{self._numbers()}"
         return write(path, document("Who earned what", body, scripts=FIGURES))
 
     def _first(self) -> str:
@@ -251,21 +332,17 @@ class RewardInspector:
         if self.uphill is not None:
             yield uphill_dots(self.uphill), UPHILL, self.uphill, 480
 
-    def _tables(self) -> str:
-        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
+    def _numbers(self) -> str:
+        """Return the tables of the step as HTML: per agent, per turn if there are turns, and by another baseline."""
         table, by_turn = self.table, ""
         if "turn" in self.turns:
             calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            table = table.merge(calls, on="agent")
-            turns = self.turn_table[[*OF_TURN, "rows", "spoke", "mean", "std"]]
+            table = table.merge(calls[["agent", "calls"]], on="agent")
+            turns = reward_table(self.turns, OF_TURN)[[*OF_TURN, "rows", "spoke", "mean", "std"]]
             by_turn = table_html(turns, "The same per agent and turn")
-        table = table[[name for name in COLUMNS if name in table]]
-        return f"{table_html(table, CAPTION)}{key_html('rewards', table.columns)}{by_turn}"
-
-    def _numbers(self) -> str:
-        table = table_html(self.table, f"Per agent, step {self.step}")
+        tables = f"{table_html(table, f'Per agent, step {self.step}')}{key_html('rewards', table.columns)}{by_turn}"
         other = folded("By another baseline", self._compared(*OWN)) if self._can_be_judged else ""
-        return folded("Who earned what, in numbers", self._tables()) + folded("All numbers", table) + other
+        return folded("Who earned what, in numbers", tables) + other
 
     @cached_property
     def _can_be_judged(self) -> bool:
@@ -293,8 +370,7 @@ class RewardInspector:
         for figure in (*harm, self.figure(), *(figure for figure, *_ in self._curves())):
             display(figure)
         counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        counts = folded("The numbers behind this figure", counts) + key_html("rewards", self.table.columns)
-        display(HTML(beside(self._numbers() + counts)))
+        display(HTML(beside(self._numbers() + folded("The numbers behind this figure", counts))))
         if self._can_be_judged:
             menus = {name: Dropdown(options=list(WHOSE), value=own, description=f"whose {name}?")
                      for name, own in zip(("mean", "deviation"), OWN, strict=True)}  # fmt: skip

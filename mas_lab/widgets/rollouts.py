@@ -7,7 +7,6 @@ module leaves out gradients (`spikes`).
 
 from collections.abc import Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -17,8 +16,7 @@ from plotly.graph_objects import Figure
 from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
-from mas_lab.widgets.document import beside as in_notebook
-from mas_lab.widgets.document import document, escape, frame, live_or_static, table_html, write
+from mas_lab.widgets.document import Framed, document, escape, table_html
 from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
@@ -28,8 +26,6 @@ from mas_lab.widgets.text import escape_control_chars, for_plotly
 SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
 """Scripts of the page. Without `#rollouts`, `mount(root, data)` puts the viewer anywhere on a page."""
 STYLES = ("rollouts.css",)
-HEIGHT = 760
-"""Height of the frame in a notebook, in pixels."""
 TEN = 10
 """Rows of the index that are shown where no script runs."""
 FIELDS = ("run", "step", "episode", "node", "candidate")
@@ -57,7 +53,7 @@ def episode_timeline(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     return figure.update_xaxes(title_text="environment step in the episode")
 
 
-class RolloutViewer:
+class RolloutViewer(Framed):
     """Find an episode and read it: prompts, all candidates, the kept one, rewards, and the log p of each token.
 
     A notebook shows the viewer as it is. Use `.figure()` and `.to_html(path)`. A page opens on `.index`, a table with a
@@ -120,12 +116,14 @@ class RolloutViewer:
 
     def _place(self, at: str) -> int:
         """Return the index row that an address names, and write the address anew into `_at`."""
-        fields = {name: value for name, value in parse_qsl(at.removeprefix("#")) if name in FIELDS}
-        step, run, episode = fields.get("step", ""), fields.get("run", "0"), fields.get("episode")
-        if not (step.isdecimal() and run.isdecimal() and episode):
-            raise ValueError(f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one")
-        own = (self.index["step"] == int(step)) & (self.index["run"] == int(run))
-        names = self.index.loc[own, "episode"]
+        fields = dict(parse_qsl(at.removeprefix("#")))
+        try:
+            step, run, episode = int(fields["step"]), int(fields.get("run", 0)), fields["episode"]
+        except (KeyError, ValueError):
+            raise ValueError(
+                f"RolloutViewer: at={at!r} is no address of an episode; .link(step, episode) gives one"
+            ) from None
+        names = self.index.loc[(self.index["step"] == step) & (self.index["run"] == run), "episode"]
         if (found := names.index[names.map(escape_control_chars) == episode]).empty:
             raise TableError(
                 f"RolloutViewer: no episode {episode!r} at step {step} in {self.title}; `.index` names them"
@@ -226,17 +224,3 @@ class RolloutViewer:
         played = played.assign(advantage=played["advantage"].map(in_words)) if "advantage" in played else played
         episode = table_html(played[columns], f"Episode {row['episode']} of step {row['step']}, as it was played")
         return table_html(index.drop(columns=[] if len(self._readings) > 1 else "run"), caption) + episode
-
-    def to_html(self, path: str | Path) -> Path:
-        """Write one standalone HTML file that works offline.
-
-        Args:
-            path: The file to write. Missing parent folders are created.
-
-        Returns:
-            The path of the file.
-        """
-        return write(path, self.page())
-
-    def _repr_html_(self) -> str:
-        return live_or_static(frame(self.page(), repr(self), HEIGHT), in_notebook(self.static()))

@@ -12,9 +12,8 @@ from typing import Any
 import pandas as pd
 import pyarrow
 from pandas.api.types import is_numeric_dtype
-from pyarrow import compute
 
-from mas_lab.runs.disk import TEXTS, RunError, read_arrow, read_tables
+from mas_lab.runs.disk import TEXTS, read_arrow, read_tables
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
@@ -22,6 +21,8 @@ from mas_lab.train.verdict import turns_of, verdict_of_table
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.text import escape_control_chars
 
+CURVE_STEPS = 100
+"""Steps in the curves of a long run."""
 ALWAYS = ("node", "parent", "depth", "action", "kept", "probe")
 """Columns that a page needs of every row; `completed` adds those that a table lacks."""
 
@@ -92,38 +93,19 @@ class Source:
             raise TableError(f"{self.title}: step {step} has no rows; the last step is {self.steps[-1]}")
         return (own if columns is None else own[[name for name in columns if name in own]]).reset_index(drop=True)
 
-    def some_turns(self, steps: Sequence[int], columns: list[str]) -> pd.DataFrame:
-        """Return the given `columns`, "step" among them, of several steps' turns; faster than one step at a time."""
+    def some_turns(self, columns: list[str]) -> pd.DataFrame:
+        """Return the given `columns`, "step" among them, of the turns of at most `CURVE_STEPS` steps, evenly spread."""
+        steps = spread(self.steps, CURVE_STEPS)
         if self.run:
             return read_tables([self.run.part(step) for step in steps], columns)
         return pd.concat([self.turns(step, columns).assign(step=step) for step in steps], ignore_index=True)
 
-    def arrow(
-        self, columns: Sequence[str], steps: Sequence[int] | None = None, trained_only: bool = True
-    ) -> list[pyarrow.Table]:
-        """Return the given `columns` of turns, as tables whose schemas may differ.
-
-        `steps` are those of the rows; `None` takes all steps. With `trained_only`, rows that only value a candidate
-        are left out.
-        """
-        if self.run is None:
-            turns = self.some_turns(self.steps if steps is None else steps, list(columns))
-            texts = TEXTS & set(turns.columns)
-            turns = turns.assign(**{name: turns[name].map(escape_control_chars, na_action="ignore") for name in texts})
-            tables = [pyarrow.Table.from_pandas(turns, preserve_index=False)]
-        else:
-            parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]
-            if not parts:
-                raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
-            tables = read_arrow(parts, list(columns))
-        for place, table in enumerate(tables):
-            for name in sorted(TEXTS & set(table.column_names)):
-                if pyarrow.types.is_primitive(kind := table.schema.field(name).type):
-                    raise RunError(f"{self.title}: column '{name}' holds {kind}, not text; train() did not write it")
-            if trained_only and "probe" in table.column_names:
-                mask = compute.invert(compute.fill_null(table["probe"].cast("bool"), False))
-                tables[place] = table.filter(mask)
-        return tables
+    def arrow(self, columns: Sequence[str], steps: Sequence[int] | None = None) -> list[pyarrow.Table]:
+        """Return the given `columns` of a run's turns, of all `steps` or some, as tables whose schemas may differ."""
+        parts = self.run.parts("turns") if steps is None else [self.run.part(step) for step in steps]
+        if not parts:
+            raise TableError(f"{self.title} holds no turns yet; let train() make a step first")
+        return read_arrow(parts, list(columns))
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -154,10 +136,6 @@ class Source:
         origin = self.live or self.run
         remembered = origin.watched() if origin else None
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
-
-    def some_steps(self, limit: int) -> list[int]:
-        """Return at most `limit` steps, evenly spread, with the first and the last among them."""
-        return spread(self.steps, limit)
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
         """Return each token as text, or `#id` if no tokenizer is known (a table in memory)."""

@@ -1,51 +1,160 @@
 """SpikeInspector: show gradient norms over training, and open a spike down to agent, group, sample and token.
 
-The page is client-side. It has a chart whose spikes are buttons, the anatomy of the chosen spike, and the episodes of
-its largest samples. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
+The page is client-side. It has the figure of the norms, whose marks open a spike, the anatomy of the chosen spike, and
+the episodes of its largest samples. Agents hold groups, groups hold samples, samples hold tokens, each with its share
+of the gradient. This module leaves out the rule and the shares (`spike_rule`, `diagnostics`).
 """
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from plotly.graph_objects import Figure
 
 from mas_lab.explain.spike_rule import SpikeRule, SpikeWatch, spike_scores, spike_steps
+from mas_lab.table import TableError, require
 from mas_lab.widgets import rollouts as rollout_page
-from mas_lab.widgets.anatomy import SAMPLE, anatomy, episodes_of
-from mas_lab.widgets.document import beside, document, escape, frame, live_or_static, table_html, write
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_html
+from mas_lab.widgets.document import FIGURES, Framed, document, escape, figure_html, table_html
+from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.text import escape_control_chars, for_plotly
+from mas_lab.widgets.states import States
+from mas_lab.widgets.text import escape_control_chars as escaped
+from mas_lab.widgets.text import for_plotly, visible_data
+
+SAMPLE = ["agent", "policy", "task", "group", "turn", "prompt", "completion", "completion_ids", "credit", "center",
+          "scale", "advantage", "episode", "node", "candidate"]  # fmt: skip
+RECORDED = ("step", "optimizer_step", "policy", "agent", "agents", "norm", "usual", "score", "norms", "without",
+        "baselines")  # fmt: skip
+LIMIT, EPISODES = 1_500_000, 64
+"""Maximum bytes of episodes, and number of episodes, on the page of spikes."""
+
+Spike = Mapping[str, Any]
+
+
+def anatomy(spike: Spike, turns: pd.DataFrame, source: Source) -> dict[str, Any]:
+    """Return one record of a `SpikeWatch` as plain data, together with its prompts and completions.
+
+    Agents hold groups and groups hold samples, each sorted by the size of its share. Only the `samples` largest samples
+    of the watch have texts and tokens. Other samples below 0.1 % are counted, not listed.
+    """
+    require(turns, ["agent", "completion", "completion_ids"], "SpikeInspector")
+    last = max(map(int, spike["rows"]), default=-1)
+    if last >= len(turns):
+        raise TableError(
+            f"SpikeInspector: the watch names row {last} of step {spike['step']}, and the table has {len(turns)} rows "
+            "of it; give it all rows of the step, in the order in which they were trained on"
+        )
+    agents: dict[str, dict[str, Any]] = {}
+    records = turns[[name for name in SAMPLE if name in turns.columns]].to_dict("records")
+    for row, share in sorted(spike["rows"].items(), key=lambda item: -abs(item[1])):
+        record = records[int(row)]
+        name = str(record.get("group", record.get("task", "")))
+        agent = agents.setdefault(record["agent"], {"agent": escaped(record["agent"]), "share": 0.0, "groups": {}})
+        new = {"group": escaped(name), "share": 0.0, "rows": 0, "little": 0, "samples": []}
+        group = agent["groups"].setdefault(name, new)
+        agent["share"] += share
+        group["share"] += share
+        group["rows"] += 1
+        if row in spike["tokens"] or abs(share) >= 1e-3:
+            group["samples"].append(_sample(record, row, share, spike, source))
+        else:
+            group["little"] += 1
+    for agent in agents.values():
+        agent["groups"] = _by_share(agent["groups"])
+    fields = visible_data({name: spike[name] for name in RECORDED})
+    return {**fields, "exact": spike.get("exact", True), "anatomy": _by_share(agents)}
+
+
+def _by_share(parts: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(parts.values(), key=lambda part: -abs(part["share"]))
+
+
+def _sample(record: Mapping[str, Any], row: str, share: float, spike: Spike, source: Source) -> dict[str, Any]:
+    numbers = {name: in_words(record[name]) for name in ("credit", "center", "scale", "advantage") if name in record}
+    sample = {"row": int(row), "share": share, "turn": int(record.get("turn", 0)), "numbers": numbers}
+    if "episode" in record:  # the fields of an address of the RolloutViewer
+        sample["at"] = {name: escaped(str(record[name])) for name in ("episode", "node", "candidate") if name in record}
+    if row in spike["tokens"]:
+        judged = {name: advantages.get(row) for name, advantages in spike.get("judged", {}).items()}
+        sample |= {
+            "heard": escaped(record.get("prompt", "")), "said": escaped(record["completion"]),
+            "tokens": source.token_texts(record.get("policy", ""), record["completion_ids"]),
+            "shares": [round(one, 6) for one in spike["tokens"][row]], "advantages": listed(record.get("advantage")),
+            "judged": {name: round(value, 4) for name, value in judged.items() if value is not None},
+        }  # fmt: skip
+    return sample
+
+
+def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | None:
+    """Return the data for `mount` of the page's RolloutViewer, or `None` if the turns name no episodes.
+
+    It takes the episode of each spike's largest sample, then of each spike's second, and so on, while there is room.
+    """
+    steps = {spike["step"]: source.turns(spike["step"]) for spike in spikes}
+    if not steps or any(not set(turns.columns) >= {"episode", "agent", "completion"} for turns in steps.values()):
+        return None
+    opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
+    index = index_of(opened)
+    reading = Reading(source, states=States(source), shares=spike_shares(spikes))
+    names = list(zip(index["step"], index["episode"], strict=True))
+    largest = []
+    for spike in spikes:
+        rows = sorted(map(int, spike["tokens"]), key=lambda row: -abs(spike["rows"][str(row)]))
+        largest.append([(spike["step"], steps[spike["step"]]["episode"].iloc[row]) for row in rows])
+    named = dict.fromkeys(one for rank in zip_longest(*largest) for one in rank if one is not None)
+    places = [names.index(one) for one in named][:EPISODES]
+    data = page_data(index, lambda place: reading.with_groups(*names[place]), places, LIMIT)
+    data["shades"].sort(key=lambda name: name != "share")  # "share" comes first here
+    agents = {escaped(agent): color for agent, color in colors(source.agents).items()}
+    return {**data, "agents": agents, "runs": [opened.title], "at": ""}
+
 
 READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
 
-SCRIPTS = (*rollout_page.SCRIPTS, "spikes_chart.js", "spikes.js")
+SCRIPTS = (*FIGURES, *rollout_page.SCRIPTS, "spikes.js")
 POLICY = NEUTRAL
 """Colour of a policy's own norm, beside the colours of its agents."""
 PROXY = "proxy, not a share of the gradient: part of the summed |advantage| x weight x (1 - p)"
 
 
-def norm_curves(scored: pd.DataFrame, agents: Sequence[str]) -> Figure:
+def norm_curves(scored: pd.DataFrame, agents: Sequence[str], opened: Sequence[Mapping[str, Any]] = ()) -> Figure:
     """Draw gradient norms before clipping over optimizer steps, with spikes marked.
 
-    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`.
+    There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`. The points of
+    a spike in `opened` have its place in this list as `customdata`; other points have -1.
     """
     figure, shades = Figure(), colors(agents)
+    known = {(spike["policy"], spike["step"], spike["optimizer_step"]): at for at, spike in enumerate(opened)}
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
         shade, name = shades.get(agent, POLICY), for_plotly(named(policy, agent))
-        line = {"color": shade, "width": 2 if agent else 3}
-        norm = own["norm"].where(own["norm"] > 0)
-        figure.add_scatter(x=own["place"], y=norm, name=name, mode="lines", line=line, hovertemplate="%{y:.3g}")
+        rows = own.to_dict("records")
+        keys = [(policy, row.get("step"), row["optimizer_step"]) for row in rows]
+        opens = [known.get(key, -1) if row["spike"] else -1 for key, row in zip(keys, rows, strict=True)]
+        own = own.assign(opens=opens, told=list(map(_told, rows)), norm=own["norm"].where(own["norm"] > 0))
         high = own[own["spike"]]
-        marker = {"color": shade, "size": 12, "symbol": "diamond-open", "line": {"width": 2}}
-        figure.add_scatter(x=high["place"], y=high["norm"], mode="markers", marker=marker, showlegend=False,
-                           name=f"spike of {name}")  # fmt: skip
+        signs = ["diamond" if place >= 0 else "diamond-open" for place in high["opens"]]
+        line = {"color": shade, "width": 2 if agent else 3}
+        marker = {"color": shade, "size": 12, "symbol": signs, "line": {"width": 2}}
+        for points, look in (
+            (own, {"mode": "lines", "line": line, "name": name}),
+            (high, {"mode": "markers", "marker": marker, "name": f"spike of {name}", "showlegend": False}),
+        ):
+            x, customdata = points["place"].tolist(), points["opens"].tolist()  # lists, which the page's script reads
+            figure.add_scatter(
+                x=x, y=points["norm"], customdata=customdata, text=points["told"], hovertemplate="%{text}", **look
+            )
     figure.update_layout(**LAYOUT, xaxis_title="optimizer step", yaxis_title="gradient norm (log scale)")
-    return figure.update_yaxes(type="log")
+    return figure.update_yaxes(type="log", dtick="D2")
+
+
+def _told(row: Mapping[str, Any]) -> str:
+    """Return what a point of the figure says when the mouse is over it."""
+    known = row["score"] == row["score"]
+    judged = f"{row['score']:.1f} times the usual norm {row['usual']:.3g}" if known else "no score yet"
+    return f"step {row.get('step', 0)}, its optimizer step {row['optimizer_step']}<br>norm {row['norm']:.4g}, {judged}"
 
 
 def places(stats: pd.DataFrame) -> pd.Series:
@@ -63,39 +172,7 @@ def named(policy: str, agent: str) -> str:
     return f"{policy}, all" if not agent else agent if agent == policy else f"{policy}: {agent}"
 
 
-def lines_of(scored: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the lines of the page's chart: the numbers and places of each norm, and which ones are `high`."""
-    lines = []
-    for key, own in scored.assign(place=places(scored)).groupby(["policy", "agent"], sort=False):
-        policy, agent = map(escape_control_chars, key)
-        lines.append({
-            "policy": policy, "agent": agent, "name": named(policy, agent), "norms": short(own["norm"]),
-            "usual": short(own["usual"], 3), "scores": short(own["score"], 3), "at": own["place"].tolist(),
-            "when": own[["step", "optimizer_step"]].astype(int).to_numpy().tolist(),
-            "high": np.flatnonzero(own["spike"]).tolist(),
-        })  # fmt: skip
-    return lines
-
-
-def clipped_norms(stats: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the norms after clipping of the policies that it changed, with their `places` on the axis."""
-    if "policy_norm_clipped" not in stats.columns:
-        return []
-    taken = stats.assign(place=places(stats))[~stats["skipped"].astype(bool)].drop_duplicates(["place", "policy"])
-    return [
-        {"policy": escape_control_chars(policy), "at": own["place"].tolist(),
-         "norms": short(own["policy_norm_clipped"])}
-        for policy, own in taken.groupby("policy", sort=False)
-        if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any()
-    ]  # fmt: skip
-
-
-def short(numbers: pd.Series, digits: int = 4) -> list[float | None]:
-    """Return plain numbers with `digits` significant digits, and `None` for values that are not finite."""
-    return [float(f"{number:.{digits}g}") if np.isfinite(number) else None for number in numbers.astype(float)]
-
-
-class SpikeInspector:
+class SpikeInspector(Framed):
     """Show the gradient norms of a run, its spikes, and the anatomy of each: agent, group, sample, token.
 
     A notebook shows the inspector as it is. The anatomy comes from a `SpikeWatch`. Without one, the page only shows
@@ -108,43 +185,28 @@ class SpikeInspector:
             dashboard remembers.
         agents: Names of the agents, in acting order. `None` takes them from `x`.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
-        warmup: Norms that must come before a norm that is judged. The rule of a watch replaces these three numbers.
-        window: Number of earlier norms whose median is the usual norm.
-        threshold: Times the usual norm above which a norm is a spike.
-        most: Number of spikes that the page opens, those with the highest scores.
 
     Raises:
         RunError: If there is no readable run at the path.
         TableError: If `x` has no statistics, or lacks a column.
         TypeError: If `x` is none of the above.
-        ValueError: If the rule has invalid numbers, or if the watch belongs to another run.
+        ValueError: If the watch belongs to another run.
 
-    A norm is a spike if it is more than `threshold` times the median of the `window` norms before it, of all agents.
-    See `spike_rule`.
+    The rule for spikes is that of the watch, or else the default `SpikeRule()`.
     """
 
-    def __init__(
-        self,
-        x: Any,
-        watch: SpikeWatch | None = None,
-        agents: Sequence[str] | None = None,
-        team: Any = None,
-        warmup: int = 4,
-        window: int = 50,
-        threshold: float = 4.0,
-        most: int = 12,
-    ):
+    def __init__(self, x: Any, watch: SpikeWatch | None = None, agents: Sequence[str] | None = None, team: Any = None):
         self.source = Source(x, agents, team)
         remembered = watch.state() if watch is not None else self.source.watched()
         self.watched = bool(remembered)
-        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule(warmup, window, threshold)
+        self.rule = rule = SpikeRule(**remembered["rule"]) if remembered else SpikeRule()
         self.stats = self.source.stats(READ)
         if "step" not in self.stats.columns:
             self.stats = self.stats.assign(step=0)
         self.scores = without_repeats(spike_scores(self.stats, rule.warmup, rule.window, rule.threshold))
         """Every norm with its score by the rule, see `spike_scores`. A policy with one agent has only that agent's
         norm."""
-        self.spikes = spike_steps(self.stats, remembered["spikes"])[:most] if remembered else []
+        self.spikes = spike_steps(self.stats, remembered["spikes"])[:OPENED] if remembered else []
         """Records of the watch, highest score first, with their `step` and `optimizer_step`."""
         tallest = [remembered["tallest"]] if remembered and remembered.get("tallest") else []
         self.opened = self.spikes or spike_steps(self.stats, tallest)
@@ -162,22 +224,30 @@ class SpikeInspector:
         """Draw the norms over optimizer steps, with spikes marked.
 
         Returns:
-            Plotly figure with a line per agent, and a line per policy with several agents.
+            Plotly figure with a line per agent, a line per policy with several agents, and a dotted line per policy
+            whose gradient was clipped.
         """
-        return norm_curves(self.scores, self.source.agents)
+        figure = norm_curves(self.scores, self.source.agents, self.opened)
+        if "policy_norm_clipped" in self.stats:
+            taken = self.stats.assign(place=places(self.stats))[~self.stats["skipped"].astype(bool)]
+            for policy, own in taken.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
+                if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any():
+                    figure.add_scatter(
+                        x=own["place"].tolist(), y=own["policy_norm_clipped"], mode="lines",
+                        line={"color": POLICY, "width": 1, "dash": "dot"}, name=for_plotly(f"{policy} after clipping"),
+                    )  # fmt: skip
+        return figure
 
     def data(self) -> dict[str, Any]:
-        """Collect what the page shows.
+        """Collect what the page shows besides the figure.
 
         Returns:
-            Plain data with the lines of the chart, the numbers of the rule, the spikes and the episodes.
+            Plain data with the opened spikes, the one that is open at first, and the episodes.
         """
-        opened = [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened]
-        why = f"the page opens the {len(opened)} highest that the watch recorded" if opened else "nothing watched it"
         return {
-            "agents": {escape_control_chars(agent): color for agent, color in colors(self.source.agents).items()},
-            "lines": lines_of(self.scores), "clipped": clipped_norms(self.stats), "warmup": self.rule.warmup,
-            "spikes": opened, "above": bool(self.spikes), "closed": f"not opened: {why}",
+            "agents": {escaped(agent): color for agent, color in colors(self.source.agents).items()},
+            "spikes": [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened],
+            "above": bool(self.spikes),
             "empty": "Every norm was 0." if self.watched else "Train with watch=SpikeWatch() to record it.",
             "first": self.opened.index(self.first) if self.first else None,
             "rollouts": episodes_of(self.opened, self.source),
@@ -217,7 +287,7 @@ class SpikeInspector:
             exact = "shares of the gradient" if spike.get("exact", True) else PROXY
             parts.append(table_html(table, f"{title}, norm {spike['norm']:.3g}; its samples with the largest {exact}"))
         key = f"<p><small>{escape(self._summary())} A diamond is a spike.</small></p>"
-        return "".join([*parts, uphill_html(self.source.uphill), key])
+        return "".join([*parts, key])
 
     def page(self) -> str:
         """Make the page as one standalone document.
@@ -225,32 +295,20 @@ class SpikeInspector:
         Returns:
             Text of an HTML page.
         """
-        table = self._table()
         body = (
             f'{self.source.verdict}<p class="quiet">{escape(self._summary())}</p>'
-            f'<div id="spikes">{table}</div>'  # remains if no script replaces it
-            f"{uphill_html(self.source.uphill)}<details><summary>The numbers of the spikes</summary>{table}</details>"
+            f'<div id="spikes">{self._table()}</div>'  # remains if no script replaces it
+            f"{figure_html(self.figure(), CHART, self.scores, 480)}"
         )
         styles = ("spikes.css", *rollout_page.STYLES)
         return document("Gradient spikes", body, self.data(), scripts=SCRIPTS, styles=styles)
 
-    def to_html(self, path: str | Path) -> Path:
-        """Write one standalone HTML file that works offline.
 
-        Args:
-            path: The file to write. Missing parent folders are created.
-
-        Returns:
-            The path of the file.
-        """
-        return write(path, self.page())
-
-    def _repr_html_(self) -> str:
-        return live_or_static(frame(self.page(), repr(self), height=760), beside(self.static()))
-
-
+OPENED = 12
+"""Spikes that the page opens."""
 FEW = 5
 """Samples of a spike in its static form."""
+CHART = "Gradient norms before clipping over optimizer steps. A diamond is a spike; a filled one opens at a click."
 RULE = (
     "A norm is a spike if it is more than {:g} times the usual norm: the median of the {} norms before it, of all "
     "agents. The rule starts after {} norms."

@@ -28,9 +28,8 @@ import mas_lab as lab
 from mas_lab.display.progress import front_end
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.figures import LAYOUT, learning_curves, norm_lines
+from mas_lab.widgets.figures import LAYOUT, learning_curves, norm_lines, recipe_colors
 from mas_lab.widgets.live import interact
-from mas_lab.widgets.recipe_colors import recipe_colors
 from mas_lab.widgets.rewards import two_baselines
 
 RECORDS = data_dir() / "results"

@@ -20,12 +20,12 @@ import numpy as np
 import pandas as pd
 import torch
 from IPython.display import display
+from plotly import express as px
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.figures import dialogue, learning_curves, norm_lines
+from mas_lab.widgets.figures import LAYOUT, PALETTE, colors, dialogue, learning_curves, norm_lines
 
 RESULTS = data_dir() / "results"
 RECORDS = RESULTS / "ladder_spikes"
@@ -133,7 +133,13 @@ def measured(called, shift):
     return {"called": called, "shift": shift, "F": by_rewards.mean(), "measured": both[0] / both[1]}
 
 
-controlled_curves(pd.DataFrame([measured(called, shift) for called in (2, 4, 6) for shift in SHIFTS]))
+points = pd.DataFrame([measured(called, shift) for called in (2, 4, 6) for shift in SHIFTS]).astype({"called": str})
+looks = {"x": "shift", "color": "called", "log_y": True, "color_discrete_sequence": PALETTE}
+figure = px.line(points, y="F", **looks).add_traces(
+    px.scatter(points, y="measured", **looks).update_traces(showlegend=False).data
+)
+figure.update_layout(**LAYOUT, height=480, xaxis_title="shift of the verifier's mean reward (deviations of the noise)")
+figure.update_yaxes(title="|G|² under the global over the own baseline", tickvals=[0.2, 0.5, 1, 2, 3, 5])
 
 # %% [markdown]
 # *Explain.* Lines are F. Dots are measured: the squared norm of the verifier's gradient under the global baseline, divided by the one under its own, over four draws of the noise.
@@ -258,7 +264,13 @@ learning_curves(scores)
 # Now look at single agents, in the recorded runs. A dot is one step of one `grpo` run: the agent's norm under the global baseline divided by the one under its own, *on the same batch*.
 
 # %%
-ratio_dots(pairs[pairs["recipe"] == "grpo"], env.agents)
+TICKS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
+looks = {"color": "agent", "color_discrete_map": colors(env.agents), "category_orders": {"agent": env.agents}}
+dots = pairs[(pairs["recipe"] == "grpo") & (pairs["norm_agent"] > 0)]  # where the own norm is 0, there is no ratio
+dots = dots.assign(ratio=dots["norm_global"] / dots["norm_agent"])
+figure = px.strip(dots, x="agent", y="ratio", log_y=True, **looks)
+figure.update_layout(**LAYOUT | {"showlegend": False}, yaxis_title="norm: global over own baseline")
+figure.update_yaxes(tickvals=TICKS).add_hline(y=1, line={"color": "gray", "dash": "dot"})
 
 
 # %%
@@ -305,7 +317,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
-# so that shares sum to 1 and may be negative. Click a filled circle, open agent, group and sample, and then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
+# so that shares sum to 1 and may be negative. Click a filled diamond, open agent, group and sample, and then read the strip of tokens. A link below it opens the sample's whole episode. The switch shows the same step's norms under the other baseline.
 
 # %%
 if RECORDED:
@@ -350,7 +362,21 @@ shares.loc[["stage_1", "stage_6", "stage_7", "stage_8"] if RECORDED else shares.
 # ## Does the theory explain the measured ratio?
 
 # %%
-theory_against_measurement(ratios.drop_duplicates(["agent", "norm_global"]), env.agents)
+batches = ratios.drop_duplicates(["agent", "norm_global"])
+batches = batches[(batches[["V", "predicted", "measured"]] > 0).all(axis=1)]
+ways = {"by rewards alone: F / V": batches["F"] / batches["V"], "with the covariances": batches["predicted"]}
+both = pd.concat([batches.assign(way=way, expected=expected) for way, expected in ways.items()])
+ends = [0.8 * both[["measured", "expected"]].min(axis=None), 1.2 * both[["measured", "expected"]].max(axis=None)]
+looks |= {"facet_col": "way", "log_x": True, "log_y": True, "range_x": ends, "range_y": ends}
+figure = px.scatter(both, x="expected", y="measured", **looks)
+figure.add_shape(
+    type="line", x0=ends[0], y0=ends[0], x1=ends[1], y1=ends[1], line={"dash": "dot"}, row="all", col="all"
+)
+figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, height=420).update_layout(
+    legend_y=1.12
+)
+figure.update_xaxes(title="predicted ratio of |G|²", tickvals=TICKS).update_yaxes(tickvals=TICKS)
+figure.for_each_annotation(lambda note: note.update(text=note.text.partition("=")[2]))
 
 # %% [markdown]
 # *Explain.* A dot is one fresh batch that no run trained on. From the rewards alone (left) the direction is right, but the size is wrong, for stage 8 by a factor of 3.4 in the median. With the covariances (right) the factor is 1.4: it matters *which* rows get the large advantages. The reason is that unlikely tokens have much larger gradients, such as `answer 4` above.

@@ -12,8 +12,7 @@ from typing import Any
 from handed_in import RAISED, HandedRun, Notebook, Student, Verdict, changed_files, students
 
 from mas_lab.study.entries import Entry, entries
-from mas_lab.widgets.ablation import AblationBoard
-from mas_lab.widgets.board import PANEL, SIDE
+from mas_lab.widgets.ablation import PANEL, SIDE, AblationBoard
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
 
 MARKS = {True: ("●", "right"), False: ("○", "wrong"), RAISED: ("×", "raised an error"), None: ("–", "untouched")}

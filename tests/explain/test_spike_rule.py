@@ -76,7 +76,7 @@ def test_an_agent_is_judged_by_the_past_of_its_team():
 
 
 def test_the_rule_has_one_set_of_defaults():
-    for made in (spike_scores, lab.SpikeWatch, lab.SpikeInspector):
+    for made in (spike_scores, lab.SpikeWatch):
         given = {name: one.default for name, one in inspect.signature(made).parameters.items()}
         assert asdict(SpikeRule()).items() <= given.items(), made
 

@@ -10,7 +10,7 @@ import pytest
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
-from mas_lab.widgets.recipe_colors import recipe_colors
+from mas_lab.widgets.figures import recipe_colors
 
 
 def board(seeds, envs="xy", recipes="ab"):

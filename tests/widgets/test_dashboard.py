@@ -1,12 +1,11 @@
 """LiveDashboard: the run it makes is the one that `train` makes; stops, interrupts, errors, and what it shows.
 
-Also tests `training` and `live`.
+Also tests `live`.
 """
 
 import signal
 import threading
 import time
-from urllib.parse import parse_qsl
 
 import pandas as pd
 import pytest
@@ -14,9 +13,9 @@ from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 from tables import spikes
 
 import mas_lab as lab
+from mas_lab.widgets.dashboard import Training, _rewards, training_figure
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.live import LiveCurve, Redrawn
-from mas_lab.widgets.training import Training, _rewards, training_figure
 
 MANY = 10_000
 
@@ -193,27 +192,8 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
                                                      "lr of shared: 0.01 -> 0.001"]  # fmt: skip
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_a_look_at_the_most_telling_episode_while_it_trains(models, tmp_path, kept):
-    board = after_a_step(dashboard(models, MANY, tmp_path / "run" if kept else None))
-    while len(board.curve) < 3:
-        time.sleep(0.01)
-    viewer = board.look()
-    assert board.running
-    board.stop()
-    board.wait()
-    told = dict(parse_qsl(viewer.data()["at"].removeprefix("#")))
-    own = viewer.index[viewer.index["step"] == int(told["step"])].set_index("episode")["telling"]
-    assert int(told["step"]) >= 2 and own[told["episode"]] == own.max() and viewer.episodes
-    assert "step=1&episode=train-" in board.look(1).data()["at"]
-    with pytest.raises((lab.RunError, ValueError, IndexError)):
-        board.look(MANY)
-    with pytest.raises((lab.RunError, lab.TableError)):
-        dashboard(models, 0, tmp_path / "none" if kept else None).wait().look()
-
-
 def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):
-    monkeypatch.setattr(Redrawn, "show", lambda *_: None)
+    monkeypatch.setattr(Redrawn, "draw", lambda *_: None)
     curve, sampled = LiveCurve("at_grpo"), [0]
     for report in start("shared", models, None, 3, score_every=2, score_tasks=2, score_episodes=1):
         curve.take(report)

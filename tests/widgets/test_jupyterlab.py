@@ -133,11 +133,6 @@ board = lab.LiveDashboard(Relay(), make_team("shared", Path({models!r})), RECIPE
 """
 DRAWN = "(document.querySelector('.js-plotly-plot')?.data?.[0].x.length ?? 0)"
 """How many steps the dashboard's figure shows."""
-ASK = """(_, patience) => new Promise(answered => {
-  setTimeout(answered, patience, 0);
-  addEventListener("message", ({ data }) => data?.id === "asked" && answered(data.total));
-  parent.postMessage({ ask: "hello", id: "asked" }, "*");
-})"""
 LOOK = """
 while board.running and len(board.curve) < 5:
     time.sleep(0.1)
@@ -146,7 +141,7 @@ lab.SpikeInspector(board)
 """
 
 
-THEN = ("lab.RolloutViewer(board)", "board.look()", "lab.RewardInspector(board)")
+THEN = ("lab.RolloutViewer(board)", "lab.RewardInspector(board)")
 
 
 def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models, tmp_path):
@@ -158,10 +153,6 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
     page.frame_locator("iframe[title^=RolloutViewer]").first.locator(".node").first.wait_for()
     page.get_by_text("Who earned what, in numbers").wait_for()
-    walks = page.locator("iframe[title^=RolloutViewer]")
-    walks.nth(1).content_frame.locator(".node").first.wait_for()
-    total = walks.nth(1).content_frame.locator("body").evaluate(ASK, 60_000 * MINUTES)
-    assert total >= 10, "the kernel does not answer what was opened"
     click_until(page.get_by_text(": stopped"), page.locator("button.jupyter-button", has_text="Stop"))
     assert page.locator("button.jupyter-button").count() == 0, "a button that does nothing any more is left"
     kept = lab.load_run(run)
@@ -173,7 +164,7 @@ def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models,
 def open_a_spike(inspector):
     """From a spike's mark to its shaded tokens, and through the baseline switch."""
     token = inspector.locator("#anatomy .token").first
-    click_until(token, inspector.locator("circle.spike[role=button]").first)
+    click_until(token, inspector.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
     assert "of the gradient" in token.get_attribute("aria-label")
     before = inspector.locator("#norms").inner_text()
     for name in ("global baseline", "agent-wise baseline"):

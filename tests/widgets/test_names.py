@@ -16,18 +16,14 @@ from small import RECIPE, SETTINGS
 
 import mas_lab as lab
 from mas_lab import widgets
-from mas_lab.widgets.baselines import controlled_curves, ratio_dots, theory_against_measurement
-from mas_lab.widgets.board import curve_figure
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, wrong_over_steps
+from mas_lab.widgets.ablation import curve_figure
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, recipe_lines, uphill_dots
 from mas_lab.widgets.live import Controls
+from mas_lab.widgets.rewards import calls_over_steps, rewards_over_steps, wrong_over_steps
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 AGENTS = (evil("solver"), evil("fixer"))
-PAIRS = pd.DataFrame({"step": 0, "agent": AGENTS, "norm_global": [1.0, 3.0], "norm_agent": [1.0, 0.0]})
-RATIOS = pd.DataFrame({"agent": AGENTS, "F": [1.0, 2.0], "V": [1.0, 0.5], "predicted": 1.0, "measured": 1.1})
-POINTS = pd.DataFrame({"called": [evil("2")] * 2, "shift": [0, 1], "F": 1.0, "predicted": 1.0, "measured": 1.0})
 SCORES = pd.DataFrame({
     "env": evil("env"), "recipe": [evil("one")] * 4 + [evil("two")] * 4, "seed": [0, 0, 1, 1] * 2, "step": [0, 1] * 4,
     "tokens": [0, 9] * 4, "success": 0.5, "policy_norm": [0.1, 0, 3, 2] * 2, "file": [evil(one) for one in "aabbccdd"],
@@ -68,8 +64,6 @@ DRAWN = {
     "learning_curves": lambda *_: learning_curves(SCORES, y_title=evil("success")),
     "norm_lines": lambda *_: norm_lines(SCORES), "uphill_dots": lambda *_: uphill_dots(FOUND),
     "wrong_over_steps": wrong, "mazes": maze,
-    "controlled_curves": lambda *_: controlled_curves(POINTS), "ratio_dots": lambda *_: ratio_dots(PAIRS, AGENTS),
-    "theory_against_measurement": lambda *_: theory_against_measurement(RATIOS, AGENTS),
     "two_baselines": lambda run, _: lab.RewardInspector(run).figure(), "rewards_over_steps": over_steps,
     "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),

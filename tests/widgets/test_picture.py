@@ -1,6 +1,6 @@
 """What is left of an instrument where nothing runs: HTML that a viewer has taken scripts, frames and styles out of.
 
-Also tests `drawing`, and the sliders of `live`.
+Also tests the sliders of `live`.
 """
 
 import base64
@@ -19,10 +19,9 @@ from plotly.subplots import make_subplots
 from widgets.test_names import DRAWN
 
 import mas_lab as lab
-from mas_lab.widgets import drawing
-from mas_lab.widgets.drawing import svg
+from mas_lab.widgets import picture as drawing
 from mas_lab.widgets.live import Controls, interact
-from mas_lab.widgets.picture import description, numbers, show
+from mas_lab.widgets.picture import description, numbers, show, svg
 
 TAGS = {"div", "p", "small", "img", "table", "caption", "thead", "tbody", "tr", "th", "td", "details", "summary", "h2",
         "ul", "li", "b"}  # fmt: skip

@@ -1,7 +1,4 @@
-"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page.
-
-Also tests `credit_figures`.
-"""
+"""RewardInspector: its numbers by hand, its figures from tables, runs and paths, its page."""
 
 import re
 
@@ -14,9 +11,8 @@ import mas_lab as lab
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.train.verdict import verdict_of_table
-from mas_lab.widgets.credit_figures import calls_over_steps, rewards_over_steps, two_baselines
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import call_table, reward_table
+from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
 
 
 @pytest.fixture
@@ -56,7 +52,7 @@ def test_the_facts_are_those_of_the_table(turns, tmp_path):
     inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
     assert inspector.table["agent"].tolist() == ["solver", "fixer", "critic"]
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "<summary>All numbers</summary>" in page and "critic" in page
+    assert "<summary>Who earned what, in numbers</summary>" in page and "critic" in page
     assert "baseline pay" not in page and verdict_of_table(turns) in page
 
 
@@ -124,7 +120,7 @@ def test_a_notebook_shows_two_menus_that_recompute(played, monkeypatch):
 
 def test_turns_are_taken_for_agents_of_their_own(spiky):
     inspector = lab.RewardInspector(spiky)
-    table, turns = inspector.turn_table.set_index(["agent", "turn"]), inspector.turns
+    table, turns = reward_table(inspector.turns, ("agent", "turn")).set_index(["agent", "turn"]), inspector.turns
     assert sorted(table.index) == [("asker", 0), ("asker", 1), ("doer", 0), ("doer", 1)]
     for (agent, turn), row in table.iterrows():
         own = turns[(turns["agent"] == agent) & (turns["turn"] == turn)]

@@ -1,7 +1,4 @@
-"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded.
-
-Also tests `anatomy`.
-"""
+"""SpikeInspector: the norms it draws, the anatomy it holds, and what it says where nothing was recorded."""
 
 import pandas as pd
 import pytest
@@ -12,22 +9,29 @@ import mas_lab as lab
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
+from mas_lab.widgets.dashboard import Training, training_figure
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.spikes import POLICY
-from mas_lab.widgets.training import Training, training_figure
+from mas_lab.widgets.spikes import POLICY, _told
 
 AGENTS = ("asker", "doer")
 
 
 def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
     inspector, stats = lab.SpikeInspector(spiky), lab.load_run(spiky).stats
-    lines = {line["agent"]: line for line in inspector.data()["lines"]}
-    assert list(lines) == ["", *AGENTS]
+    drawn = inspector.figure().data
+    lines = {trace.name: trace for trace in drawn if trace.mode == "lines"}
+    assert list(lines)[:3] == ["shared, all", *(f"shared: {agent}" for agent in AGENTS)]
     for agent in AGENTS:
         norms = stats.loc[stats["agent"] == agent, "grad_norm"]
-        assert lines[agent]["norms"] == pytest.approx(norms.tolist(), rel=1e-3)
-    marked = {tuple(line["when"][place]) for line in lines.values() for place in line["high"]}
-    assert marked == {(spike["step"], spike["optimizer_step"]) for spike in inspector.spikes}
+        shown = lines[f"shared: {agent}"]
+        assert shown.y.tolist() == pytest.approx(norms.where(norms > 0).tolist(), nan_ok=True)
+        told = inspector.scores[inspector.scores["agent"] == agent]
+        assert list(shown.text) == [_told(row) for row in told.to_dict("records")]
+    marks = [trace for trace in drawn if trace.mode == "markers"]
+    assert {place for trace in marks for place in trace.customdata} == set(range(len(inspector.spikes)))
+    row = {"step": 3, "optimizer_step": 0, "norm": 1.2345, "score": 2.0, "usual": 0.6}
+    assert _told(row) == "step 3, its optimizer step 0<br>norm 1.234, 2.0 times the usual norm 0.6"
+    assert _told(row | {"score": float("nan")}).endswith("norm 1.234, no score yet")
 
 
 def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
@@ -37,10 +41,8 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
              "grad_norm": 1.0 + step, "policy_norm_clipped": 1.0, "skipped": False}
             for step, agent in calls]  # fmt: skip
     inspector = lab.SpikeInspector(pd.DataFrame(rows), agents=AGENTS)
-    lines = {line["agent"]: line for line in inspector.data()["lines"]}
-    assert lines["asker"]["at"] == [0, 1, 2, 3] and lines["doer"]["at"] == [1, 2]
     drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
-    assert drawn["doer"] == [1, 2]
+    assert drawn["asker"] == [0, 1, 2, 3] and drawn["doer"] == [1, 2]
 
 
 def test_each_table_of_a_hand_written_loop_is_a_step():
@@ -60,9 +62,8 @@ def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
     }  # fmt: skip
     assert {name: table["step"].min() for name, table in tables.items()} == dict.fromkeys(tables, 0)
     assert run.stats["optimizer_step"].min() == 0
-    steps = run.stats[["step", "optimizer_step"]].drop_duplicates()
-    for line in inspector.data()["lines"]:
-        assert line["when"][0] == [0, 0] and line["at"] == list(range(len(steps)))
+    lines = [trace for trace in inspector.figure().data if trace.mode == "lines" and trace.text is not None]
+    assert all(trace.text[0].startswith("step 0, its optimizer step 0<br>") for trace in lines)
     assert {trace.x[0] for trace in inspector.figure().data if trace.mode == "lines"} == {0}
     shown = Training()
     shown.begin(run, None)
@@ -137,7 +138,8 @@ def test_the_figures_keep_the_colours(spiky):
     inspector = lab.SpikeInspector(spiky)
     lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
     shades = colors(AGENTS)
-    assert lines == {"shared, all": POLICY, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
+    own = {"shared, all": POLICY, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
+    assert own.items() <= lines.items() and set(lines) - set(own) <= {"shared after clipping"}
     assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
 
 
@@ -176,8 +178,10 @@ def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
     rows = [{"step": step, "optimizer_step": 0, "policy": policy, "agent": policy, "grad_norm": norm, "skipped": False,
              "policy_norm": norm, "policy_norm_clipped": min(norm, 1.0)}
             for step in range(3) for policy, norm in (("calm", 0.5), ("wild", 0.5 + step))]  # fmt: skip
-    data = lab.SpikeInspector(pd.DataFrame(rows)).data()
-    assert data["clipped"] == [{"policy": "wild", "at": [0, 1, 2], "norms": [0.5, 1.0, 1.0]}]
+    figure = lab.SpikeInspector(pd.DataFrame(rows)).figure()
+    [clipped] = [trace for trace in figure.data if trace.name.endswith("after clipping")]
+    assert (clipped.name, list(clipped.x)) == ("wild after clipping", [0, 1, 2])
+    assert list(clipped.y) == [0.5, 1.0, 1.0] and clipped.line.dash == "dot"
 
 
 def test_a_proxy_shades_no_token_of_an_episode(spiky):

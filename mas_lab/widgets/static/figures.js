@@ -4,6 +4,7 @@ const draw = (place) => {
   const { data, layout, config } = JSON.parse(place.nextElementSibling.textContent);
   Plotly.newPlot(place, data, layout, config).then(() => { // its buttons need a mouse: the Tab key skips them
     for (const button of place.querySelectorAll(".modebar-btn")) button.tabIndex = -1;
+    place.dispatchEvent(new Event("drawn"));
   });
 };
 const all = document.querySelectorAll(".drawing"), waiting = new Set(all);

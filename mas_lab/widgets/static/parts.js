@@ -51,6 +51,17 @@ function tableOf(label, heads, rows, attributes = {}) { // rows: lists of cells,
       h("tbody", rows.map(line))));
 }
 
+// The tokens of a completion, each with what `says(t)` tells of it; `shadeToken` colours them.
+function stripOf(label, tokens, says, attributes = {}) {
+  return h("div.strip", { role: "list", "aria-label": label, ...attributes }, tokens.map((text, t) =>
+    h("span.token", { role: "listitem", title: says(t), "aria-label": `${text}: ${says(t)}` }, text.replaceAll("\n", "↵\n"))));
+}
+
+function shadeToken(token, value, most) {
+  token.classList.toggle("below", value < 0);
+  token.style.setProperty("--part", most && known(value) ? (Math.abs(value) / most).toFixed(3) : 0);
+}
+
 const pressed = (one, is) => one.setAttribute("aria-pressed", String(is));
 const isOwnClick = (event) => !(event.ctrlKey || event.metaKey || event.shiftKey || event.button); // else the browser's: a tab
 const known = (value) => value !== null && value !== undefined && !Number.isNaN(value);
@@ -77,8 +88,7 @@ const FIELDS = ["run", "step", "episode", "node", "agent", "candidate", "beside"
 
 function address(where) {
   const all = { ...where, run: where.run || 0 }, named = FIELDS.filter((name) => (all[name] ?? "") !== "");
-  const well = (text) => (text.toWellFormed ? text.toWellFormed() : text);
-  return `#${named.map((name) => `${name}=${encodeURIComponent(well(String(all[name])))}`).join("&")}`;
+  return `#${named.map((name) => `${name}=${encodeURIComponent(all[name])}`).join("&")}`;
 }
 
 function addressOf(text) { // null where it names no episode

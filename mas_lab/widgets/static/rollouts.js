@@ -48,20 +48,6 @@ function keysDialog() {
   return dialog;
 }
 
-async function copied(text) { // the clipboard of a sandboxed frame takes the old way alone
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch { /* then as a selection */ }
-  const area = h("textarea.unseen", { "aria-label": "link" });
-  area.value = text;
-  document.body.append(area);
-  area.select();
-  const done = document.execCommand("copy");
-  area.remove();
-  return done;
-}
-
 // Brings an element into view in whatever scrolls here: the pane itself, or, on a small screen, the page.
 function reveal(pane, target, under = 0, full = target) {
   const box = target.getBoundingClientRect(), end = full.getBoundingClientRect().bottom, frame = pane.getBoundingClientRect();
@@ -88,7 +74,6 @@ class Viewer {
     this.dialog = keysDialog();
     root.replaceChildren(this.index.part, this.build(), this.dialog);
     this.markChanged();
-    this.index.changed();
   }
 
   build() {
@@ -116,7 +101,6 @@ class Viewer {
   list() { // where the viewer is narrow, the index is folded
     const isOpen = this.root.classList.toggle("listing");
     this.lists.setAttribute("aria-expanded", String(isOpen));
-    if (isOpen) this.index.redraw();
   }
 
   get part() { return this.parts[0]; }
@@ -222,7 +206,10 @@ class Viewer {
   async copyLink() {
     const fragment = address(this.where()), isFrame = location.protocol === "about:";
     const link = this.alone && !isFrame ? location.href.split("#")[0] + fragment : fragment;
-    this.say((await copied(link)) ? "The link is copied." : link);
+    try { // a sandboxed frame may not write to the clipboard: then the link is shown
+      await navigator.clipboard.writeText(link);
+      this.say("The link is copied.");
+    } catch { this.say(link); }
   }
 
   move(name, by) {
@@ -294,7 +281,7 @@ class Viewer {
     const all = this.marks.all();
     this.saving.textContent = all.length ? `export ${counted(all.length, "mark")}` : "export marks";
     this.saving.disabled = !all.length;
-    this.index.redraw();
+    this.index.changed(false);
     this.showMark();
   }
 
@@ -311,32 +298,26 @@ class Viewer {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.dialog.open || !this.part) return;
     if (isTyping && key === "Escape") target.blur();
     if (isTyping) return;
-    const inRows = target.closest(".rows") && { ArrowDown: () => this.step(1), ArrowUp: () => this.step(-1) }[key];
     const moves = { ArrowRight: ["path", 1], ArrowLeft: ["path", -1], t: ["agent", 1], T: ["agent", -1],
       c: ["candidate", 1], C: ["candidate", -1], g: ["group", 1], G: ["group", -1] };
     const does = { "/": () => this.index.focus(), j: () => this.step(1), k: () => this.step(-1), f: () => this.failure(),
       m: () => this.marks.toggle(this.where()), n: () => this.note.focus(), s: () => this.sideBySide(),
       "?": () => this.dialog.showModal(), Escape: () => this.parts.length > 1 && this.sideBySide() };
-    const act = inRows || does[key] || (moves[key] && (() => this.move(...moves[key])));
+    const act = does[key] || (moves[key] && (() => this.move(...moves[key])));
     if (!act) return;
     event.preventDefault();
     act();
   }
 }
 
-const mounted = new WeakMap();
-
 function mount(root, data, alone = false) {
-  mounted.get(root)?.abort(); // what stood there before hears nothing any more
-  const gone = new AbortController(), { signal } = gone;
-  mounted.set(root, gone);
   root.classList.add("viewer");
   const made = new Viewer(root, data, alone), opened = (alone && addressOf(location.hash)) || addressOf(data.at || "");
-  (alone ? document : root).addEventListener("keydown", (event) => made.pressed(event), { signal });
+  (alone ? document : root).addEventListener("keydown", (event) => made.pressed(event));
   if (alone) addEventListener("hashchange", () => {
     const where = addressOf(location.hash);
     if (where) made.open(where, where);
-  }, { signal });
+  });
   if (opened) made.open(opened, opened);
   else if (data.episodes.length) made.open(made.source.first());
   return made;

@@ -113,22 +113,14 @@ function legendOf(shade, most) {
   return [h("span.ends", h("span", both ? tell(-most) : "0"), ramp, h("span", tell(most) + unit)), h("span.says", says)];
 }
 
-function shadeToken(token, value, most) {
-  token.classList.toggle("below", value < 0);
-  token.style.setProperty("--part", most && known(value) ? (Math.abs(value) / most).toFixed(3) : 0);
-}
-
 const shadesOfToken = ({ shades, ids }, t) =>
   [`id ${ids[t]}`, ...Object.keys(shades).filter((name) => SHADES[name] && known(shades[name][t]))
   .map((name) => `${name} ${SHADES[name].tell(shades[name][t])}`)].join(", ");
 
 const strips = new WeakMap();
 
-function stripOf(candidate, shade, most) {
-  const made = h("div.strip", { role: "list", "aria-label": "tokens" }, candidate.tokens.map((text, t) => {
-    const label = shadesOfToken(candidate, t);
-    return h("span.token", { role: "listitem", title: label, "aria-label": `${text}: ${label}` }, text.replaceAll("\n", "↵\n"));
-  }));
+function shadedStrip(candidate, shade, most) {
+  const made = stripOf("tokens", candidate.tokens, (t) => shadesOfToken(candidate, t));
   strips.set(made, candidate);
   shadeStrip(made, shade, most);
   return made;
@@ -137,13 +129,6 @@ function stripOf(candidate, shade, most) {
 function shadeStrip(made, shade, most) {
   const values = strips.get(made).shades[shade] || [];
   [...made.children].forEach((token, t) => shadeToken(token, values[t], most));
-}
-
-function tokenTable({ tokens, ids, shades }) {
-  const names = Object.keys(shades).filter((name) => SHADES[name]);
-  const cell = (name, t) => (known(shades[name][t]) ? SHADES[name].tell(shades[name][t]) : "");
-  return tableOf("tokens and their numbers", ["token", "id", ...names],
-    tokens.map((text, t) => [text, ids[t], ...names.map((name) => cell(name, t))]));
 }
 
 // The tree at a glance: a column per step of the environment, a circle per candidate, the kept way a thick line.
@@ -243,9 +228,8 @@ function tokensOf(candidate, made, context) {
   const isReadable = candidate.tokens.some((text, t) =>
     text !== `#${candidate.ids[t]}`); // then they replace the completion
   function toggle(open) {
-    if (open && !region.children.length) region.append(stripOf(candidate, context.shade(), context.most()),
-      isReadable ? "" : h("p.quiet", "These are token ids. RolloutViewer(…, team=team) shows their text."),
-      folded("as a table", () => tokenTable(candidate), "details.numbers"));
+    if (open && !region.children.length) region.append(shadedStrip(candidate, context.shade(), context.most()),
+      isReadable ? "" : h("p.quiet", "These are token ids. RolloutViewer(…, team=team) shows their text."));
     region.hidden = !open;
     unfold.setAttribute("aria-expanded", String(open));
     made.classList.toggle("instead", open && isReadable);
@@ -334,8 +318,7 @@ function stateOf(node) {
   if (!node.state) return "";
   const label = new DOMParser().parseFromString(node.state, "image/svg+xml").documentElement.getAttribute("aria-label");
   const alt = `The state before ${node.agent}'s turn ${node.turn}, environment step ${node.depth}. ${label || ""}`.trim();
-  const text = node.state.toWellFormed ? node.state.toWellFormed() : node.state;
-  return h("img.state", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`, alt });
+  return h("img.state", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(node.state)}`, alt });
 }
 
 function nodeOf(context, episode, node, place) {

@@ -1,5 +1,5 @@
 "use strict";
-// The index: a table of which only the rows in view exist, sorted by any column, filtered by a line of words.
+// The index: a table of the episodes, sorted by any column, filtered by a line of words.
 const COLUMNS = [
   { name: "success", head: "", says: "outcome", width: 40 }, { name: "run", head: "run", width: 42 },
   { name: "step", head: "step", width: 46 }, { name: "task", head: "task", width: 142, text: true },
@@ -13,7 +13,6 @@ const COLUMNS = [
 ];
 const CHIPS = FLAGS.filter((flag) => flag !== "succeeded");
 const HELP = "words, “quoted words”, agent:NAME, task:TEXT, step:10-20; a − before any negates";
-const SPARE = 12; // rows drawn above and below those in view
 
 function commonStart(texts) { // what all names begin with, up to a mark between words: shown once is enough
   let start = texts[0] || "";
@@ -28,54 +27,43 @@ function cellsOf({ data, marks, follow }) { // a function from a row and a colum
   const star = (key) => marks.has(key) && h("span.star", { title: marks.note(key) || "marked" }, "★");
   const nameOf = ({ task, episode }) => (task.startsWith(common) && task.slice(common.length)) || task || episode;
   const copyOf = ({ task, episode }) => task && episode !== task && episode.startsWith(task) && episode.slice(task.length);
+  const each = (names, cell) => Object.fromEntries(names.map((name) => [name, (row) => cell(row[name])]));
   const CELLS = {
+    ...each(["return", "surprise", "telling"], decimal), ...each(["truncated", "invalid", "lone", "reinforced"], sparse),
     success: (row) => h("span", { class: row.success === false ? "missed" : "quiet", title: outcome(row.success) },
       tick(row.success), star(keyOf(row)) || ""),
-    return: (row) => decimal(row.return),
-    surprise: (row) => decimal(row.surprise),
-    telling: (row) => decimal(row.telling),
     advantage: (row) => h("span.leaning", leaning(row.advantage, largest), h("span", signed(row.advantage))),
     agents: (row) => h("span.swatches", { title: row.agents }, h("span.unseen", row.agents),
       row.agents.split(", ").map((agent) => swatch(data.agents[agent]))),
     episode: (row) => h("span", { title: row.episode }, row.episode),
-    task: (row, place, now) => h("a", { href: address(row), title: row.task, tabindex: now ? "0" : "-1", "data-place": place,
+    task: (row) => h("a", { href: address(row), title: row.task, tabindex: "-1",
       onclick: (event) => follow(event, row) }, h("span.name", nameOf(row)), copyOf(row) ? h("span.copy", copyOf(row)) : ""),
-    truncated: (row) => sparse(row.truncated),
-    invalid: (row) => sparse(row.invalid),
-    lone: (row) => sparse(row.lone),
-    reinforced: (row) => sparse(row.reinforced),
   };
-  return (row, { name, text }, place, now) =>
-    h("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row, place, now) : rounded(row[name]));
+  return (row, { name, text }) =>
+    h("td", { class: text ? "text" : null }, CELLS[name] ? CELLS[name](row) : rounded(row[name]));
 }
 
 function indexOf(context) { // `context`: data, source, marks, and what a click does: show, follow
   const { source, data } = context, cell = cellsOf(context);
   const columns = COLUMNS.filter(({ name }) => name in data.index && (name !== "run" || data.runs.length > 1));
   const says = ({ name, says }) => (name === "telling" && data.rule) || (data.told || {})[name] || says || "";
-  let current = "", drawn = "", timer = 0;
+  let current = "", timer = 0;
 
   const search = h("input.filter", { type: "search", placeholder: "Filter episodes", "aria-label": "Filter episodes",
     spellcheck: "false", autocomplete: "off", oninput: () => ask(90) });
   const labelOf = (flag) => (flag === "reinforced" ? "reinforced although wrong" : flag);
   const chips = CHIPS.map((flag) => button(labelOf(flag), () => chip(flag), { class: "chip", "aria-pressed": "false" }));
-  const sorts = h("select", { "aria-label": "Sort by", onchange: () => sortBy(sorts.value, true) },
-    columns.map(({ name, head, says }) =>
-    h("option", { value: name }, name === "telling" ? "what tells most" : head || says)));
-  const way = button("↓", () => sortBy(source.query.sort, !source.query.descending), { class: "plain way" });
   const count = h("p.count.quiet", { role: "status" }), more = h("p.more.quiet");
   const heads = columns.map((column) => h("th", { scope: "col", class: column.text ? "text" : null, title: says(column) },
     button(column.head || "✓", () => sortBy(column.name), { "aria-label": column.head ? null : column.says })));
-  const spacer = () => h("tbody.space", { "aria-hidden": "true" }, h("tr", h("td", { colspan: columns.length })));
-  const body = h("tbody"), above = spacer(), below = spacer(), widths = columns.map(() => h("col"));
+  const body = h("tbody"), widths = columns.map(() => h("col"));
   columns.forEach(({ name, width }, at) => { widths[at].style.width = name === "task" ? "auto" : `${width}px`; });
   const table = h("table", { "aria-label": "Episodes" }, h("colgroup", widths),
-    h("thead", h("tr", { "aria-rowindex": "1" }, heads)), above, body, below);
+    h("thead", h("tr", heads)), body);
   table.style.minWidth = `${columns.reduce((sum, { width }) => sum + width, 0)}px`;
-  const scroller = h("div.rows", { onscroll: () => requestAnimationFrame(() => draw(false)) }, table);
+  const scroller = h("div.rows", table);
   const part = h("nav.index", { "aria-label": "Index of episodes" },
-    h("div.tools", search, h("div.chips", chips), h("p.help.quiet", HELP),
-      h("div.sorting", count, h("label.quiet", "by ", sorts), way), more), scroller);
+    h("div.tools", search, h("div.chips", chips), h("p.help.quiet", HELP), count, more), scroller);
 
   function ask(later = 0) {
     clearTimeout(timer);
@@ -93,33 +81,32 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
     setFilter((words.includes(flag) ? words.filter((word) => word !== flag) : [...words, flag]).join(" "));
   }
 
-  function sortBy(name, descending) {
-    const isText = columns.find((column) => column.name === name)?.text, { sort, descending: was } = source.query;
-    source.ask({ sort: name, descending: descending ?? (sort === name ? !was : !isText && name !== "step" && name !== "run") });
+  function sortBy(name) {
+    const isText = columns.find((column) => column.name === name).text, { sort, descending } = source.query;
+    source.ask({ sort: name, descending: sort === name ? !descending : !isText && name !== "step" && name !== "run" });
   }
-
-  const height = () => parseFloat(getComputedStyle(part).getPropertyValue("--row")) || 30;
 
   function line(place) {
-    const row = source.row(place), now = keyOf(row) === current;
-    const show = (event) => !event.target.closest("a") && context.show(row);
-    return h("tr", { "aria-rowindex": place + 2, "aria-current": now ? "true" : null, onclick: show },
-      columns.map((column) => cell(row, column, place, now)));
+    const row = source.row(place), onclick = (event) => !event.target.closest("a") && context.show(row);
+    return h("tr", { onclick }, columns.map((column) => cell(row, column)));
   }
 
-  function draw(anew) {
-    const row = height(), all = source.found(), first = Math.max(0, Math.floor(scroller.scrollTop / row) - SPARE);
-    const last = Math.min(all, Math.ceil((scroller.scrollTop + scroller.clientHeight) / row) + SPARE);
-    if (!anew && `${first} ${last}` === drawn) return;
-    drawn = `${first} ${last}`;
-    const focus = body.contains(document.activeElement) ? document.activeElement.dataset.place : null;
-    above.firstChild.firstChild.style.height = `${first * row}px`;
-    below.firstChild.firstChild.style.height = `${(all - last) * row}px`;
-    body.replaceChildren(...Array.from({ length: Math.max(0, last - first) }, (_, at) => line(first + at)));
-    if (!body.querySelector("a[tabindex='0']")) body.querySelector("a")?.setAttribute("tabindex", "0");
-    if (focus !== null) body.querySelector(`a[data-place="${focus}"]`)?.focus({ preventScroll: true });
-    if (!all) body.append(h("tr", h("td.text", { colspan: columns.length }, "No episode fits. ",
+  function draw() {
+    const hadFocus = body.contains(document.activeElement);
+    body.replaceChildren(...Array.from({ length: source.found() }, (_, place) => line(place)));
+    if (!source.found()) body.append(h("tr", h("td.text", { colspan: columns.length }, "No episode fits. ",
       button("Clear the filter", () => setFilter("")))));
+    markCurrent(hadFocus);
+  }
+
+  function markCurrent(focus) { // the row of the episode shown; the Tab key reaches its link alone
+    body.querySelector("[aria-current]")?.removeAttribute("aria-current");
+    body.querySelector("a[tabindex='0']")?.setAttribute("tabindex", "-1");
+    const row = place() < 0 ? null : body.rows[place()], link = (row || body).querySelector("a");
+    row?.setAttribute("aria-current", "true");
+    link?.setAttribute("tabindex", "0");
+    if (focus) link?.focus({ preventScroll: true });
+    return row;
   }
 
   function changed(top = true) { // another view: sorted or filtered
@@ -128,32 +115,26 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
       if (columns[at].name === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    sorts.value = sort;
-    way.textContent = descending ? "↓" : "↑";
-    way.setAttribute("aria-label", `${descending ? "Descending" : "Ascending"}; turn it round`);
     chips.forEach((one, at) => pressed(one, words.includes(CHIPS[at])));
     if (top) scroller.scrollTop = 0;
-    draw(true);
+    draw();
     const within = source.onPage, away = data.left_out || 0;
     more.textContent = away ? `${rounded(away)} more are not on this page: raise limit_mb, or open one with at=.` : "";
     count.replaceChildren(h("b", all === within ? rounded(all) : `${rounded(all)} of ${rounded(within)}`),
       ` ${within === 1 ? "episode" : "episodes"}`);
-    table.setAttribute("aria-rowcount", all + 1);
   }
 
   const place = () => source.find(current);
 
-  function showCurrent(key) { // the row of the episode shown, in view
+  function showCurrent(key) {
     current = key;
-    const row = height(), top = place() * row, room = scroller.clientHeight - table.tHead.offsetHeight;
-    if (top >= 0 && top < scroller.scrollTop) scroller.scrollTop = top;
-    else if (top + row > scroller.scrollTop + room) scroller.scrollTop = top + row - room + 2;
-    draw(true);
-    if (body.contains(document.activeElement)) body.querySelector("tr[aria-current] a")?.focus({ preventScroll: true });
+    const row = markCurrent(body.contains(document.activeElement));
+    if (!row) return;
+    const end = row.offsetTop + row.offsetHeight - scroller.clientHeight;
+    scroller.scrollTop = Math.max(end, Math.min(scroller.scrollTop, row.offsetTop - table.tHead.offsetHeight));
   }
 
-  new ResizeObserver(() => draw(false)).observe(scroller);
-  return { part, changed, showCurrent, place, redraw: () => draw(true), focus: () => { search.focus(); search.select(); },
+  return { part, changed, showCurrent, place, focus: () => { search.focus(); search.select(); },
     status: () => (place() >= 0 ? `episode ${rounded(place() + 1)} of ${rounded(source.found())}`
       : "an episode outside of the filter") };
 }

@@ -103,7 +103,6 @@ function csvCell(value) { // a spreadsheet runs what begins like a formula
 
 function marksOf(data, changed) {
   const name = `mas_lab marks: ${(data.runs || []).join(" | ")}`, all = new Map();
-  const dropped = new Map(); // a mark taken away by mistake comes back with its note
   try {
     for (const one of JSON.parse(localStorage.getItem(name)) || []) all.set(keyOf(one), one);
   } catch { /* a sandboxed frame has no storage: marks last as long as the page */ }
@@ -122,10 +121,7 @@ function marksOf(data, changed) {
       tell();
     },
     toggle(where) {
-      const key = keyOf(where), before = all.get(key);
-      if (!before) return this.set(where, dropped.get(key) || "");
-      dropped.set(key, before.note);
-      all.delete(key);
+      if (!all.delete(keyOf(where))) return this.set(where, "");
       return tell();
     },
     save() {

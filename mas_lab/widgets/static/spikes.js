@@ -2,17 +2,13 @@
 // The SpikeInspector: the chart, and the spike that is chosen, opened to agent, group, sample and token. A link on a
 // sample opens its episode in a RolloutViewer below.
 
-function namesOf(data) { // colours, and the names of policies and agents
-  const color = (agent) => data.agents[agent] || "var(--quiet)";
-  const alone = (policy) => { // the one agent of a policy, whose norm is the policy's
-    const own = data.lines.filter((line) => line.policy === policy);
-    return own.length === 1 ? own[0].agent : "";
-  };
-  const places = new Map(data.spikes.map((spike, place) =>
-    [JSON.stringify([spike.policy, spike.step, spike.optimizer_step]), place]));
-  return { color, alone, whose: (policy, agent) => agent || alone(policy) || `policy ${policy}`,
-    opened: (policy, when) => places.get(JSON.stringify([policy, ...when])) ?? -1 };
-}
+let colors = {}; // agent -> colour
+const colorOf = (agent) => colors[agent] || "var(--quiet)";
+const alone = ({ norms }) => { // the one agent of the spike's policy, whose norm is the policy's, or ""
+  const own = Object.keys(norms).filter(Boolean);
+  return own.length === 1 ? own[0] : "";
+};
+const whose = (spike, agent = spike.agent) => agent || alone(spike) || `policy ${spike.policy}`;
 
 // The anatomy. All bars have one scale. `zero` is the place of the line of 0, as a part of a bar's room, and `times` the
 // part of the room that a share of 1 takes.
@@ -38,20 +34,15 @@ function trackOf(share, times, zero = 0) {
   return made;
 }
 
-function shareStrip(sample, exact) {
-  const most = Math.max(...sample.shares.map(Math.abs)) || 1;
-  return h("div.strip", { role: "list", tabindex: "0", "aria-label": "tokens and their shares" },
-    sample.tokens.map((text, t) => {
-    const advantage = t in sample.advantages ? `, advantage ${sample.advantages[t]}` : "";
-    const label = percent(sample.shares[t]) + (exact ? " of the gradient" : " by the proxy") + advantage;
-    const token = h(sample.shares[t] < 0 ? "span.token.below" : "span.token",
-      { role: "listitem", title: label, "aria-label": `${text}: ${label}` }, text);
-    token.style.setProperty("--part", (Math.abs(sample.shares[t]) / most).toFixed(3));
-    return token;
-  }));
+function shareStrip({ tokens, shares, advantages }, exact) {
+  const says = (t) => percent(shares[t]) + (exact ? " of the gradient" : " by the proxy")
+    + (t in advantages ? `, advantage ${advantages[t]}` : "");
+  const made = stripOf("tokens and their shares", tokens, says, { tabindex: "0" }), most = Math.max(...shares.map(Math.abs)) || 1;
+  [...made.children].forEach((token, t) => shadeToken(token, shares[t], most));
+  return made;
 }
 
-function anatomyOf(spike, names, linkTo) {
+function anatomyOf(spike, linkTo) {
   const scale = scaleOf(spike.anatomy);
   const label = (text) => h("span.label", text), little = (text) => h("p.quiet", text);
   const words = (name, text) => h("pre.said", { tabindex: "0", role: "group", "aria-label": name }, text);
@@ -59,7 +50,7 @@ function anatomyOf(spike, names, linkTo) {
   function fold(name, share, agent, fill, isOpen) {
     const made = folded(h("summary", label(name), trackOf(share, scale.times, scale.zero),
       h("span.part", percent(share))), fill, "details.node");
-    made.style.setProperty("--agent", names.color(agent));
+    made.style.setProperty("--agent", colorOf(agent));
     made.open = isOpen;
     made.unfold();
     return made;
@@ -69,7 +60,7 @@ function anatomyOf(spike, names, linkTo) {
     h("div.quiet", Object.entries(one.numbers).map(([name, value]) => `${name} ${value}`).join(" · ")),
     ...(one.tokens ? [shareStrip(one, spike.exact), words("what it heard", one.heard),
       words("what it said", one.said || "(nothing)")]
-      : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent) || ""], isOpen);
+      : [little("Only the largest samples of a spike are kept with their tokens.")]), linkTo(spike, one, agent)], isOpen);
 
   const group = (one, agent, isOpen) => fold(`group ${one.group} (${counted(one.rows, "row")})`, one.share, agent, () => [
     ...one.samples.map((part, place) => sample(part, agent, isOpen && place === 0)),
@@ -94,13 +85,13 @@ function anatomyOf(spike, names, linkTo) {
 const JUDGES = { trained: "as it was trained", global: "global baseline", agent: "agent-wise baseline" };
 const normsUnder = (spike, judge) => (judge === "trained" ? spike.norms : spike.baselines[judge]) || {};
 
-function normTable(spike, judge, names) {
+function normTable(spike, judge) {
   const most = Math.max(...Object.keys(JUDGES).flatMap((name) => Object.values(normsUnder(spike, name)))),
     isOther = judge !== "trained";
-  const norms = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !names.alone(spike.policy));
+  const norms = Object.entries(normsUnder(spike, judge)).filter(([agent]) => agent || !alone(spike));
   const rows = norms.map(([agent, norm]) => {
     const track = trackOf(norm, 1 / most), change = spike.norms[agent] ? percent(norm / spike.norms[agent] - 1) : "–";
-    track.style.setProperty("--agent", names.color(agent));
+    track.style.setProperty("--agent", colorOf(agent));
     return [agent || "whole policy", track, norm.toPrecision(4), ...(isOther ? [change] : [])];
   });
   const heads = ["agent", "beside the tallest", "norm", ...(isOther ? ["change"] : [])];
@@ -117,28 +108,28 @@ function judgedTable(spike, judge) {
   return tableOf("The samples that had the largest shares as it was trained", heads, cells, { id: "judged" });
 }
 
-function judgement(spike, judge, names, linkTo) {
-  const norms = normTable(spike, judge, names), quiet = (text) => h("p.quiet", text);
+function judgement(spike, judge, linkTo) {
+  const norms = normTable(spike, judge), quiet = (text) => h("p.quiet", text);
   if (judge !== "trained") {
     const note = "Shares of groups, samples and tokens are known of the gradient as it was trained; under the";
     return [norms, judgedTable(spike, judge), quiet(`${note} ${JUDGES[judge]} they would be others.`)];
   }
-  const whose = names.alone(spike.policy) ? "norm" : "whole policy's norm";
+  const whose = alone(spike) ? "norm" : "whole policy's norm";
   const without = Object.entries(spike.without).map(([row, norm]) =>
     quiet(`Without sample ${row}, the ${whose} would be ${norm.toPrecision(4)} (${percent(norm / spike.norms[""] - 1)}).`));
   const label = spike.exact ? "Shares are exact and sum to 100 %."
     : "Proxy, not shares of the gradient: parts of the summed |advantage| × weight × (1 − p); directions are not known.";
-  return [norms, ...without, quiet(label), ...anatomyOf(spike, names, linkTo)];
+  return [norms, ...without, quiet(label), ...anatomyOf(spike, linkTo)];
 }
 
-function judged(spike, names, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
+function judged(spike, linkTo, remembered) { // the switch and what it switches; the judge stays from spike to spike
   const panel = h("div", { id: "judgement" }),
     judges = Object.keys(JUDGES).filter((name) => name === "trained" || name in spike.baselines);
   const choices = judges.map((name) => button(JUDGES[name], () => choose(name)));
   function choose(judge) {
     remembered.judge = judge;
     choices.forEach((choice, place) => pressed(choice, judges[place] === judge));
-    panel.replaceChildren(...judgement(spike, judge, names, linkTo));
+    panel.replaceChildren(...judgement(spike, judge, linkTo));
   }
   choose(judges.includes(remembered.judge) ? remembered.judge : "trained");
   return [h("div.bar", { role: "group", "aria-label": "Baseline" }, "Judged by:", choices), panel];
@@ -146,102 +137,80 @@ function judged(spike, names, linkTo, remembered) { // the switch and what it sw
 
 // The episode of a sample.
 
-function episodesOf(data, bring) {
-  const page = data.rollouts, key = (step, episode) => JSON.stringify([Number(step), episode]);
-  const inside = new Set(page ? page.episodes.map((one) => key(one.step, one.name)) : []);
+function episodesOf(page, bring) {
+  const inside = new Set(page ? page.episodes.map(({ step, name }) => keyOf({ step, episode: name })) : []);
   const heading = h("h2", { id: "episode", tabindex: "-1" }, "The episode of a sample"), root = h("div");
   let viewer = null, from = null;
   const section = h("section", { id: "episodes", "aria-labelledby": "episode", hidden: true },
     h("div.heading", heading, button("↑ back to the sample",
-      () => bring(from?.isConnected ? from : document.getElementById("opened"), "center"))), root);
+      () => bring(from.isConnected ? from : document.getElementById("opened"), "center"))), root);
 
-  function open(where) {
+  function follow(event, where) {
+    if (!isOwnClick(event)) return;
+    event.preventDefault();
+    from = event.currentTarget;
     section.hidden = false;
     if (viewer) viewer.open(where, where);
     else viewer = mount(root, { ...page, at: address(where) });
     bring(heading);
   }
 
-  function follow(event, where) {
-    if (!isOwnClick(event)) return;
-    event.preventDefault();
-    from = event.currentTarget;
-    replaceAddress(address(where));
-    open(where);
-  }
-
   function linkTo(spike, sample, agent) {
-    if (!sample.at || !inside.has(key(spike.step, sample.at.episode))) return null;
-    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at.candidate || 0) },
-      label = `Sample ${sample.row} in its episode`;
-    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) }, label, " ↓"));
+    const where = { step: spike.step, ...sample.at, agent, candidate: Number(sample.at?.candidate || 0) };
+    if (!inside.has(keyOf(where))) return "";
+    return h("p.into", h("a", { href: address(where), onclick: (event) => follow(event, where) },
+      `Sample ${sample.row} in its episode`, " ↓"));
   }
 
-  function start() { // where the page's own address names an episode
-    const where = addressOf(location.hash);
-    if (where && inside.has(key(where.step, where.episode))) open(where);
-  }
-
-  addEventListener("hashchange", start);
-  return { section, linkTo, start };
+  return { section, linkTo };
 }
 
 function inspectSpikes(root, data) {
-  const names = namesOf(data), remembered = { judge: "trained" };
-  const chart = chartOf(data, names, (place) => show(place, true)), episodes = episodesOf(data, bring);
-
-  function key(line, name, ...parts) { // of the legend: a press hides what it names, or shows it
-    const made = button(h("span", parts, name), () => { chart.toggle(line); pressed(made, !chart.isHidden(line)); });
-    pressed(made, true);
-    return made;
-  }
-
-  const legend = h("div.bar.legend", { role: "group", "aria-label": "Lines of the chart" },
-    data.lines.map((line) => key(line, line.name, swatch(names.color(line.agent)))),
-    data.clipped.length ? key("clipped", "after clipping", h("span.dotted")) : "",
-    data.spikes.length ? h("span.quiet", "Filled circles open.") : "");
-  const heads = ["whose", "step", "optimizer step", "norm before clipping", "usual norm", "times the usual", "spike"];
-  const numbers = folded("The numbers behind this chart", () => tableOf("Gradient norms", heads, data.lines.flatMap((line) =>
-    line.norms.map((norm, at) => [line.name, ...line.when[at], norm, line.usual[at], line.scores[at],
-      line.high.includes(at) ? "yes" : ""]))));
-
-  // What a click opens comes into view; which one it was is marked in the chart and in the list.
-
+  colors = data.agents;
+  const chart = document.querySelector(".drawing"), remembered = { judge: "trained" }, episodes = episodesOf(data.rollouts, bring);
   const panel = h("section", { id: "anatomy", "aria-labelledby": "opened" });
-  const whose = (spike, agent = spike.agent) => names.whose(spike.policy, agent);
   const list = data.spikes.map((spike, place) =>
     button(`step ${spike.step}, ${whose(spike)}, norm ${spike.norm.toPrecision(3)}`, () => show(place, true)));
+  let isOpen = data.first;
 
-  function bring(target, block = "start") {
+  function bring(target, block = "start") { // what a click opens comes into view
     target.scrollIntoView({ block });
     target.focus({ preventScroll: true });
   }
 
-  function back() {
-    chart.region.scrollIntoView({ block: "center" });
-    if (!chart.focusMark()) list.find((one) => one.getAttribute("aria-pressed") === "true").focus({ preventScroll: true });
+  function markInChart() { // a line across where the open spike is
+    if (!chart.data) return;
+    const at = chart.data.flatMap(({ x, customdata }) => x.filter((_, place) => customdata?.[place] === isOpen));
+    const line = { type: "line", x0: at[0], x1: at[0], yref: "paper", y0: 0, y1: 1, line: { dash: "dot", width: 1, color: "#888" } };
+    Plotly.relayout(chart, { shapes: at.length ? [line] : [] });
   }
 
   function show(place, isAsked) {
     const spike = data.spikes[place], all = [...new Set(spike.agents.map((agent) => whose(spike, agent)))].join(", ");
+    isOpen = place;
     list.forEach((one, other) => pressed(one, other === place));
-    chart.open(place);
+    markInChart();
     const heading = h("h2", { id: "opened", tabindex: "-1" },
       `Step ${spike.step}, ${whose(spike)}: norm ${spike.norm.toPrecision(3)}`
         + (spike.usual === null ? "" : `, usual ${spike.usual.toPrecision(3)}`));
-    panel.replaceChildren(h("div.heading", heading, button("↑ back to the chart", back)),
+    panel.replaceChildren(heading,
       h("p.quiet", data.above ? `A spike as it was trained: ${all}; ${spike.score.toFixed(1)} times the usual norm.`
         : "The largest norm of an agent. It is no spike by the rule."),
-      ...judged(spike, names, episodes.linkTo, remembered));
+      ...judged(spike, episodes.linkTo, remembered));
     if (isAsked) bring(heading);
   }
 
-  root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel, legend,
-    chart.region, numbers, episodes.section);
-  chart.draw();
+  root.replaceChildren(h("div.bar", { role: "group", "aria-label": "Spikes, highest first" }, list), panel);
+  root.parentNode.append(episodes.section);
+  chart.addEventListener("drawn", () => {
+    markInChart();
+    chart.on("plotly_click", ({ points }) => {
+      const found = points.find(({ customdata }) => customdata >= 0);
+      if (found) show(found.customdata, true);
+    });
+  });
   if (data.spikes.length) show(data.first, false);
   else panel.append(h("h2", { id: "opened" }, "What norms are made of was not recorded"), h("p", data.empty));
-  episodes.start();
 }
 
 inspectSpikes(document.getElementById("spikes"), JSON.parse(document.getElementById("data").textContent));
