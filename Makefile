@@ -2,6 +2,7 @@
 # On Windows, or without make, docs/install.md has the same in three typed lines.
 #
 #   make demo            two teams learn on this CPU, one with three recipes; writes runs/quickstart/report.html
+#   make demo REAL=1     the same, and a team of a real language model
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make check           what a change must pass before it is shown: lint and the fast tests
 #   make test            the tests, side by side (JOBS=0: in one process); `make test-all` adds the slow ones, the browser
@@ -33,6 +34,7 @@ PIP ?= $(RUN) -m pip
 INSTALL_FLAGS ?=
 LOCK_FLAGS ?=
 PUZZLES ?= requirements/puzzles.txt
+REAL ?= 0
 READY := $(VENV)/.ready-$(SET)
 FAST := not slow and not long and not browser and not engines
 # -P keeps the checkout off the import path, so that the tests see the package as it is installed.
@@ -47,8 +49,8 @@ export VIRTUAL_ENV := $(abspath $(VENV))
 
 .PHONY: check course demo grade lab notebooks doctor env test test-all test-long test-floor test-vllm test-unsloth engine test-sandbox sandbox-tests test-tinker tinker-tests test-verl verl-tests gpu-check gpu-figures gpu-torch games clients lint locks pages pocket real site statistics wheel
 
-demo: $(READY)
-	$(RUN) -m mas_lab demo $(ARGS)
+demo: $(READY) $(if $(filter 1,$(REAL)),real)
+	$(RUN) -m mas_lab demo $(if $(filter 1,$(REAL)),--real) $(ARGS)
 
 lab: $(READY)
 	$(RUN) -m mas_lab lab $(ARGS)

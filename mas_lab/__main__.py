@@ -21,7 +21,7 @@ QUICKSTART = "00_quickstart.ipynb"
 def demo(args: argparse.Namespace) -> None:
     from mas_lab.demo.command import main
 
-    main(args.out, args.seeds, args.steps)
+    main(args.out, args.seeds, args.steps, args.real)
 
 
 def lab(args: argparse.Namespace) -> int:
@@ -123,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
+    sub.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart)")
     sub.add_argument("--seeds", type=_count, default=3, help="number of seeds on the ladder (default: 3)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")

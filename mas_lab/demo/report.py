@@ -1,6 +1,6 @@
 """Write the page of the demo: what each recipe reached, why, and how one maze was learned.
 
-The texts are in `ladder.html`, `spike.html` and `maze.html`, the figures in `mas_lab.widgets`, late agents in `late`.
+The texts are in the HTML files of this folder, the figures in `mas_lab.widgets`, late agents in `late`.
 """
 
 from pathlib import Path
@@ -21,9 +21,12 @@ RECORDED = {"before": 0.39, "grpo": 0.29, "grpo_masked": 0.53, "dr_mas": 0.61}
 """Share of right answers of the last agent alone, in the study `data/results/studies/baselines`."""
 
 
-def write_report(out: Path, maze: Trained, ladder: list[Trained]) -> Path:
-    """Write `out/report.html`; without runs on the `ladder` it says that they will follow."""
-    body = (_ladder(ladder) if ladder else WAITING) + _maze(maze)
+def write_report(out: Path, runs: list[Trained]) -> Path:
+    """Write `out/report.html` with all runs so far; without runs on the ladder it says that they will follow."""
+    parts = {"ladder": _ladder, "paid_help": _real, ENV: _maze}
+    own = {name: [run for run in runs if run.trial.env["name"] == name] for name in parts}
+    body = "".join(write_part(own[name]) for name, write_part in parts.items() if own[name])
+    body = body if own["ladder"] else WAITING + body
     page = document("Who is compared with whom?", body, scripts=FIGURES, styles=["demo.css"])
     return write(out / "report.html", page)
 
@@ -60,19 +63,35 @@ def _spike(spike: dict[str, Any]) -> str:
     return _filled("spike", **known, policy=escape(spike["policy"]), answers=answers, share=share, without=without)
 
 
-def _maze(run: Trained) -> str:
+def _real(runs: list[Trained]) -> str:
+    """Return the sections about the team of a language model. The episodes are from the last of `runs`."""
+    curves, trial, (_, before, after) = pd.concat([run.curve for run in runs]), runs[-1].trial, runs[-1].example
+    ways = {"before training": before, f"after {trial.steps} steps of {trial.recipe}": after}
+    said = "".join(_talk(own, f"What both said {name}") for name, own in ways.items())
+    return _filled(
+        "real", trial=trial, reached=_reached(runs), seconds=seconds(runs), repeats=REPEATS, episodes=said,
+        chance=(0.25 / trial.held_out) ** 0.5,
+        curves=figure_html(learning_curves(curves), "Success on held-out questions, a line per run", curves),
+    )  # fmt: skip
+
+
+def _maze(runs: list[Trained]) -> str:
     """Return the sections about the maze, which has one run."""
-    env, (task, before, after) = make_env(ENV), run.example
+    [run], env = runs, make_env(ENV)
+    task, before, after = run.example
     ways = {"before": before, "after": after}
     drawn = {name: figure_html(mazes(env, task, {name: own}), f"The way {name} training") for name, own in ways.items()}
-    tables = [
-        table_html(dialogue(own, own["episode"].iloc[0]), f"Each move {name} training") for name, own in ways.items()
-    ]
+    said = "".join(_talk(own, f"Each move {name} training") for name, own in ways.items())
     return _filled(
-        "maze", reached=_reached([run]), seconds=run.seconds, held_out=HELD_OUT, repeats=REPEATS, **drawn,
+        "maze", reached=_reached(runs), seconds=run.seconds, held_out=HELD_OUT, repeats=REPEATS, **drawn,
         curve=figure_html(learning_curves(run.curve), "Success on held-out mazes", run.curve),
-        moves=folded("What both said, move by move", "".join(tables)),
+        moves=folded("What both said, move by move", said),
     )  # fmt: skip
+
+
+def _talk(turns: pd.DataFrame, caption: str) -> str:
+    """Return the first episode of a table as HTML."""
+    return table_html(dialogue(turns, turns["episode"].iloc[0]), caption)
 
 
 def _reached(runs: list[Trained]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.loading import load_policy
+from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.rollout import rollout
 from mas_lab.env import Env, Task
@@ -35,6 +35,7 @@ SCORE_EVERY, ON_THE_WAY = 5, 64
 """Steps between two scores of a learning curve, and the number of tasks of those in between."""
 STAGES, LADDER_STEPS = 8, 30
 LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
+REAL, REAL_STEPS, REAL_RECIPES = "smollm2-135m", 12, ("grpo", "dr_mas")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,9 @@ class Trial:
     """Whether each agent has its own weights; otherwise all agents share one set."""
     held_out: int = 64
     """Number of tasks for the first and the last score, `REPEATS` episodes each; training never shows them."""
+    base: str | None = None
+    """A language model whose adapters the agents train; they start from the warm start "words". `None`: pocket
+    weights."""
     keep: Path | None = None
     """Folder that the run is stored in; its spikes are then watched. `None`: not stored."""
 
@@ -84,8 +88,17 @@ def ladder(recipe: str, seed: int, steps: int = LADDER_STEPS, keep: Path | None 
     return Trial(env, recipe, seed, steps, 3e-4, settings, per_agent=True, keep=keep)
 
 
-def make_team(env: Env, lr: float = LR, per_agent: bool = False) -> Team:
-    """Return a team with pocket weights, one set for all agents or one for each."""
+def real(recipe: str, steps: int = REAL_STEPS) -> Trial:
+    """Return a training of solver and helper in words, an adapter each on a language model of 135 million weights."""
+    env, settings = {"name": "paid_help", "size": "words"}, {"tasks": 16, "save_every": steps}
+    return Trial(env, recipe, 0, steps, 6e-4, settings, per_agent=True, base=REAL)
+
+
+def make_team(env: Env, lr: float = LR, per_agent: bool = False, base: str | None = None) -> Team:
+    """Return a team with pocket weights, one set for all agents or for each, or with adapters of a language model."""
+    if base is not None:
+        adapters = load_base(base, adapters=len(env.agents), rank=8, lr=lr, start="words")
+        return Team.per_agent(adapters.adapter, env.agents)
     if per_agent:
         return Team.per_agent(lambda agent: load_policy(env.pocket, lr=lr), env.agents)
     return Team.shared(load_policy(env.pocket, lr=lr), env.agents)
@@ -99,7 +112,7 @@ def held_out(env: Env, team: Team, tasks: int = HELD_OUT) -> float:
 def learn(trial: Trial) -> Trained:
     """Train as `trial` says and return the results."""
     began, env = time.time(), make_env(**trial.env)
-    team = make_team(env, trial.lr, trial.per_agent)
+    team = make_team(env, trial.lr, trial.per_agent, trial.base)
     curve, norms, tokens = [(0, 0, held_out(env, team, trial.held_out))], [], 0
     kept = {"run": trial.keep, "watch": SpikeWatch()} if trial.keep else {}
     for report in train(env, team, trial.recipe, trial.steps, trial.seed, **kept, **trial.settings):
@@ -110,7 +123,8 @@ def learn(trial: Trial) -> Trained:
     scores = pd.DataFrame(curve, columns=["step", "tokens", "success"])
     tables = [table.assign(recipe=trial.recipe, seed=trial.seed)
               for table in (scores, pd.DataFrame(norms, columns=["step", "policy_norm"]))]  # fmt: skip
-    example = before_and_after(env, make_team(env), team) if env.name == ENV else None
+    untrained = make_team(env, trial.lr, trial.per_agent, trial.base)
+    example = before_and_after(env, untrained, team) if env.name == ENV or trial.base else None
     return Trained(trial, *tables, time.time() - began, example)
 
 
@@ -128,20 +142,18 @@ def seconds(runs: Sequence[Trained]) -> float:
 
 
 def before_and_after(env: Env, untrained: Team, trained: Team) -> tuple[Task, pd.DataFrame, pd.DataFrame]:
-    """Return a held-out maze that the untrained team fails and the trained team solves, with both episodes.
+    """Return a held-out task that the untrained team fails and the trained team solves, with both episodes.
 
-    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. If there is
-    none, it is the first.
+    Of 64 mazes it is the one with the longest path that the trained team walked without a wasted step. Of 64 questions
+    it is the one on which the trained team spoke most. If there is none, it is the first task.
     """
-
-    def shortest(task: Task) -> int:
-        maze = env.start(task).maze
-        return distances(maze)[maze.start]
-
     tasks = env.tasks(64, "test", seed=1)
     before, after = (rollout(env, team, tasks, episodes(1), seed=1) for team in (untrained, trained))
     was, solved = (turns.groupby("task")["success"].any() for turns in (before, after))
     won = [task for task in tasks if solved[task.id] and not was[task.id]]
-    won = [task for task in won if len(way(env, task, after)) - 1 == shortest(task)]
-    task = max(won, key=shortest, default=tasks[0])
+    size = after["task"].value_counts()
+    if env.name == ENV:
+        size = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
+        won = [task for task in won if len(way(env, task, after)) - 1 == size[task.id]]
+    task = max(won, key=lambda task: size[task.id], default=tasks[0])
     return task, *(turns[turns["task"] == task.id] for turns in (before, after))

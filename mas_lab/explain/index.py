@@ -50,9 +50,8 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
 
 def in_order(index: pd.DataFrame) -> pd.DataFrame:
     """Sort by `telling`, highest first; among equals, the earlier comes first."""
-    return index.sort_values(
-        ["telling", "run", "step", "episode"], ascending=[False, True, True, True], ignore_index=True
-    )
+    by = ["telling", "run", "step", "episode"]
+    return index.sort_values(by, ascending=[False, True, True, True], ignore_index=True)
 
 
 def informative(index: pd.DataFrame) -> pd.Series:
@@ -73,7 +72,7 @@ def reduced(table: Any) -> pd.DataFrame:
     for name in ("depth", "node", "kept", "probe", "valid"):
         rows[name] = column(rows, name)
     for source, (name, value) in of_list.items():
-        rows[name] = table[source].map(value, na_action="ignore").astype(float) if source in table else np.nan
+        rows[name] = pd.to_numeric(table[source].map(value, na_action="ignore")) if source in table else np.nan
     rows["truncated"] = rows["finish"] == "length" if "finish" in rows else False
     rows["invalid"] = ~rows["valid"].astype(bool)
     rows["lone"], rows["reinforced"], own = False, False, trained(rows)

