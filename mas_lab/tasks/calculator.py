@@ -106,7 +106,7 @@ class Calculator(DrawnTask):
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
 
-    name, pocket = "calculator", "calculator"
+    name = "calculator"
     order = "opener → closer, each with a tool"
     paper = "a teaching task of this kit"
     max_return, max_tokens = 1.0, 32
