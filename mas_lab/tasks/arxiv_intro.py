@@ -55,7 +55,6 @@ class ArxivIntro(TwoTextsTask):
     name = "arxiv_intro"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "background + method, 1 or 2 turns"
-    pocket = "arxiv_intro"
     roles = ("background", "method")
     words = (*wording.STORY_WORDS, "near", ".", *wording.LINKS, MARKER, "draft", *REVIEWS, *roles, "solo")
     choices = {"max_turns": (1, 2)}

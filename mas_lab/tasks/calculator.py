@@ -17,19 +17,10 @@ from mas_lab.tasks.shared.bases import DrawnTask, chat
 from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS = {"+": int.__add__, "-": int.__sub__}
-CALCULATE = {
-    "type": "function",
-    "function": {
-        "name": "calculate",
-        "description": "Add or subtract two whole numbers.",
-        "parameters": {
-            "type": "object",
-            "properties": {"a": {"type": "integer"}, "op": {"type": "string", "enum": [*OPERATIONS]},
-                           "b": {"type": "integer"}},
-            "required": ["a", "op", "b"],
-        },
-    },
-}  # fmt: skip
+WHOLE, OPERATION = {"type": "integer"}, {"type": "string", "enum": [*OPERATIONS]}
+ARGUMENTS = {"type": "object", "properties": {"a": WHOLE, "op": OPERATION, "b": WHOLE}, "required": ["a", "op", "b"]}
+SAYS = "Add or subtract two whole numbers."
+CALCULATE = {"type": "function", "function": {"name": "calculate", "description": SAYS, "parameters": ARGUMENTS}}
 """The tool, in the form of OpenAI's chat completions."""
 SLIPS = {"number": 0.08, "name": 0.05, "key": 0.05, "brace": 0.06, "end": 0.08, "answer": 0.06}
 """Probability that a demonstrated call has another number, an unknown name, a wrong argument, a brace too few or no
@@ -115,7 +106,7 @@ class Calculator(DrawnTask):
     mistakes: float = 1.0
     """How imperfect `demonstrate` is, 0 to 1."""
 
-    name, pocket = "calculator", "calculator"
+    name = "calculator"
     order = "opener → closer, each with a tool"
     paper = "a teaching task of this kit"
     max_return, max_tokens = 1.0, 32

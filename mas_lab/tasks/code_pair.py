@@ -89,7 +89,6 @@ class CodePair(problem_sets.ProgramTask):
     name = "code_pair"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "helper + main, 1 or more turns"
-    pocket = "code_pair"
     state_type = State
     enough = 3.8
     slips = 0.1

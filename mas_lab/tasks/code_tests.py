@@ -73,7 +73,6 @@ class CodeTests(problem_sets.ProgramTask):
     name = "code_tests"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "coder + tester, up to 3 turns"
-    pocket = "code_tests"
     state_type = State
     slips = {"coder": 0.4, "tester": 0.35}
     """Share of the coder's operations that are replaced, and of the tester's cases with a random digit, at `mistakes` =

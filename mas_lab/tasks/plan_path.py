@@ -64,7 +64,6 @@ class PlanPath(MovesTask):
     name = "plan_path"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, up to 4 turns"
-    pocket = "plan_path"
     numbers = range(3, 7)
     sides = {"pocket": 5, "full": 10}
     pocket_limit = 4

@@ -104,7 +104,6 @@ class Search(SizedTask):
     name = "search"
     paper = "Dr. MAS, arXiv 2602.08847"
     order = "verifier → searcher? or answerer?, up to 4 turns"
-    pocket = "search"
     words = (*worlds.WORDS, *"123456789", "left", "question", "search", "answer", *KINDS)
     roles = ("verifier", "searcher", "answerer")
     numbers = range(1, 4)

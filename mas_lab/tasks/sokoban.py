@@ -70,7 +70,6 @@ class Sokoban(MovesTask):
     name = "sokoban"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "planner → executor, in turns"
-    pocket = "sokoban"
     roles = ("planner", "executor")
     numbers = range(4, 7)
     sides = {"pocket": 4, "full": 6}

@@ -198,7 +198,6 @@ class Sudoku(ProposalTask):
     name = "sudoku"
     paper = "AT-GRPO, arXiv 2510.11062"
     order = "proposer → filler, in turns"
-    pocket = "sudoku"
     roles = ("proposer", "filler")
     numbers = range(2, 11)
     unit = "open cells"

@@ -56,7 +56,6 @@ class TLDR(TwoTextsTask):
     name = "tldr"
     paper = "MAGRPO, arXiv 2508.04652"
     order = "short + detailed"
-    pocket = "tldr"
     words = (*wording.STORY_WORDS, "near", ".", *wording.LINKS, MARKER, "short", "detailed", "solo")
     max_turns = 1
     max_return = BEST

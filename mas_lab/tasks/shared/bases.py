@@ -71,6 +71,11 @@ class DrawnTask:
     def full(self) -> bool:
         return self.size == "full"
 
+    @property
+    def pocket(self) -> str:
+        """Return the name of the pocket model that plays the task: its own name, unless the class says another."""
+        return self.name
+
     def require(self, option: str, holds: bool, remedy: str) -> None:
         """Raise ValueError, with the value of the option and the `remedy`, if a condition does not hold."""
         if not holds:

@@ -118,12 +118,16 @@ class DigitTask(DrawnTask):
     def max_tokens(self) -> int:
         return 1024 if self.full else questions.MAX_TOKENS if self.in_words else self.number + 3
 
-    def drawn(self, n: int, split: str, seed: int) -> list[tuple[str, str]]:
-        """Return `n` different chains or questions with their answers."""
+    def drawn(self, n: int, split: str, seed: int) -> list[str]:
+        """Return `n` different chains or questions; a longer list starts with the shorter one."""
+        rng = random.Random(f"{self.name} {'words' if self.in_words else self.number} {split} {seed}")
         if self.in_words:
-            return questions.draw_questions(n, split, seed, self.name)
-        rng = random.Random(f"{self.name} {self.number} {split} {seed}")
-        return [(chain, str(value(chain))) for chain in draw(chains(rng, self.number), n, split, self.name)]
+            return draw(questions.questions(rng), n, split, self.name, questions.calculation)
+        return draw(chains(rng, self.number), n, split, self.name)
+
+    def value(self, problem: str) -> str:
+        """Return the right answer."""
+        return str(questions.value(problem) if self.in_words else value(problem))
 
     def read_answer(self, text: str) -> str | None:
         r"""Return the answer of a text, or `None` if it cannot be read.
@@ -153,7 +157,10 @@ class MathTask(SizedTask, DigitTask):
         self.require("data", self.full or not self.data, "it is for size='full'; other problems are generated")
 
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, str]]]:
-        pairs = word_problems(self.data, n, split, seed, self.name) if self.full else self.drawn(n, split, seed)
+        if self.full:
+            pairs = word_problems(self.data, n, split, seed, self.name)
+        else:
+            pairs = [(problem, self.value(problem)) for problem in self.drawn(n, split, seed)]
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> Any:
@@ -193,7 +200,7 @@ class ChainTask(DigitTask):
     def problems(self, n: int, split: str, seed: int) -> list[tuple[str, dict[str, Any]]]:
         """Return the chains of `n` tasks; all of them differ."""
         each = self.chains_per_task
-        drawn = [chain for chain, _ in self.drawn(n * each, split, seed)]
+        drawn = self.drawn(n * each, split, seed)
         groups = [drawn[first : first + each] for first in range(0, len(drawn), each)]
         return [(", ".join(own), {"problems": own} if each > 1 else {"problem": own[0]}) for own in groups]
 
@@ -206,10 +213,6 @@ class ChainTask(DigitTask):
     def posed(self, state: ChainState) -> str:
         """Return the chain that is answered now."""
         return state.problems[0]
-
-    def value(self, problem: str) -> str:
-        """Return the right answer."""
-        return str(questions.value(problem) if self.in_words else value(problem))
 
     def prompt(self, problem: str, tried: str | None = None) -> list[Message]:
         """Return the prompt for a problem, with the wrong answer `tried` of an agent before ("none": unreadable)."""

@@ -75,20 +75,19 @@ def _all_carrying(tree: ast.Module) -> set[str]:
 
 def _carried(part: ast.AST, carrying: set[str]) -> set[str]:
     """Return the names that receive what this statement or expression carries."""
+    targets, values = [], []
     if isinstance(part, ast.FunctionDef):
-        results = [one for one in _inside(part) if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
-        tests = [one.test for one in _inside(part) if isinstance(one, ast.If | ast.While | ast.Assert)]
-        tests += [one.iter for one in _inside(part) if isinstance(one, ast.For)]
-        return {part.name} if any(_carries(one, carrying) for one in [*results, *tests]) else set()
-    if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
-        targets = part.targets if isinstance(part, ast.Assign) else [part.target]
-        return _bases(targets) if part.value is not None and _carries(part.value, carrying) else set()
-    if isinstance(part, ast.For | ast.comprehension):
-        return _bases([part.target]) if _carries(part.iter, carrying) else set()
-    if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):  # y.append(aux(x))
-        arguments = [*part.args, *(one.value for one in part.keywords)]
-        return _bases([part.func.value]) if any(_carries(one, carrying) for one in arguments) else set()
-    return set()
+        targets, inside = [ast.Name(part.name)], list(_inside(part))
+        values = [one for one in inside if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
+        values += [one.test for one in inside if isinstance(one, ast.If | ast.While | ast.Assert)]
+        values += [one.iter for one in inside if isinstance(one, ast.For)]
+    elif isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
+        targets, values = getattr(part, "targets", None) or [part.target], [part.value] if part.value else []
+    elif isinstance(part, ast.For | ast.comprehension):
+        targets, values = [part.target], [part.iter]
+    elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):  # y.append(aux(x))
+        targets, values = [part.func.value], [*part.args, *(one.value for one in part.keywords)]
+    return _bases(targets) if any(_carries(one, carrying) for one in values) else set()
 
 
 def _carries(part: ast.AST, carrying: set[str]) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from mas_lab.env import EnvError
 from mas_lab.tasks.shared.bases import WORD_LISTS
-from mas_lab.tasks.shared.rows import draw
 
 MAX_TOKENS = 12
 """Most tokens of an answer."""
@@ -46,7 +45,10 @@ def value(question: str) -> int:
 
 
 def calculation(question: str) -> str:
-    """Return the operation and its numbers, whatever their order; it decides the split of a question."""
+    """Return the operation and its numbers, whatever their order; it decides the split of a question.
+
+    So no calculation is in two splits, in whatever words.
+    """
     kind, *numbers = parts(question)
     return " ".join([kind, *map(str, sorted(numbers))])
 
@@ -60,16 +62,6 @@ def questions(rng: random.Random) -> Iterator[str]:
             numbers = [max(numbers), min(numbers) // 10 * 10]
         names = {"name": rng.choice(LISTS["names"]), "things": rng.choice(LISTS["things"])}
         yield rng.choice(TEMPLATES[kind]).format(a=numbers[0], b=numbers[1], **names)
-
-
-def draw_questions(n: int, split: str, seed: int, env: str) -> list[tuple[str, str]]:
-    """Return `n` different questions of `split` with their answers; a longer list starts with the shorter one.
-
-    No calculation is in two splits, in whatever words.
-    """
-    rng = random.Random(f"{env} words {split} {seed}")
-    drawn = draw(questions(rng), n, split, env, home=calculation)
-    return [(question, str(value(question))) for question in drawn]
 
 
 def read_number(text: str) -> str | None:
