@@ -13,22 +13,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow
-from pyarrow import compute
 
 from mas_lab.explain.index import MEANINGS, NEEDED, READ, RULE, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.runs.disk import INFO, read_info
-from mas_lab.table import SCHEMA, TableError, require, trained
-from mas_lab.widgets.source import ALWAYS, Source, completed
+from mas_lab.table import SCHEMA, TableError, require
+from mas_lab.widgets.source import Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import visible_data
 
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
 COLUMNS = [name for name in SCHEMA if name != "prompt_ids"]
-LISTED = ["episode", "node", "agent", "candidate", "credit", "advantage", "completion", "group"]
-"""Columns that are read of a row: `SHOWN` for a page, `LISTED` for a list of its group."""
 DATES = ["step", "optimizer_step", "policy", "skipped"]
 MEMBERS, EXCERPT = 32, 80
 """Members of a comparison group that a page lists, and characters of a completion in this list."""
@@ -132,67 +128,46 @@ class Reading:
         self._states, self._shares = states, shares or {}
         self._step = lru_cache(CACHED_STEPS)(self._read)
 
-    def _read(self, step: int) -> pyarrow.Table | pd.DataFrame:
-        """Return the rows of a step that belong to its batch, with their place in the step as `row`.
-
-        A run's stay in Arrow, which takes half the time of a page.
-        """
-        if self.source.run is not None:
+    def _read(self, step: int) -> list[Row]:
+        """Return the rows of a step that belong to its batch, with their place in the step as `row`."""
+        if self.source.run:  # by Arrow, which takes half the time of pandas
             [table] = self.source.arrow(COLUMNS, [step])
-            if set(ALWAYS) <= set(table.column_names):
-                table = table.append_column("row", pyarrow.array(np.arange(len(table))))
-                return table.filter(compute.invert(table["probe"]))
-        turns = completed(self.source.turns(step, COLUMNS))
-        return turns.assign(row=range(len(turns)))[trained(turns)]
-
-    def _where(self, step: int, by: str, matches: Callable[[str], bool], columns: Sequence[str]) -> list[Row]:
-        """Return the rows whose value in the column `by` is wanted: the existing `columns`, and `row`."""
-        table = self._step(step)
-        if isinstance(table, pyarrow.Table):
-            if by not in table.column_names:
-                return []
-            values = [value for value in table[by].unique().to_pylist() if matches(value)]
-            own = table.filter(compute.is_in(table[by], pyarrow.array(values, table.schema.field(by).type)))
-            rows = own.select([name for name in (*columns, "row") if name in own.column_names]).to_pylist()
-            return [row | {INFO: read_info(row[INFO])} for row in rows] if rows and INFO in rows[0] else rows
-        own = table[table[by].map(matches).astype(bool)] if by in table else table[:0]
-        return own[[name for name in (*columns, "row") if name in own]].to_dict("records")
+            rows = [one | {INFO: read_info(one[INFO])} if INFO in one else one for one in table.to_pylist()]
+        else:
+            rows = completed(self.source.turns(step, COLUMNS)).to_dict("records")
+        return [one | {"row": place} for place, one in enumerate(rows) if not one["probe"]]
 
     def rows(self, step: int, episode: str) -> list[Row]:
         """Return the rows of an episode as dicts."""
-        return self._where(step, "episode", episode.__eq__, COLUMNS)
+        return [row for row in self._step(step) if row["episode"] == episode]
 
-    def with_groups(self, step: int, name: str, most: int = MEMBERS) -> tuple[Data, Groups]:
+    def with_groups(self, step: int, name: str) -> tuple[Data, Groups]:
         """Return an episode as a page's data, and the comparison groups of its rows under the names `run|step|group`.
 
-        A group lists at most `most` members, or more if the episode itself has more. A candidate's `compared` is the
+        A group lists at most `MEMBERS` members, or more if the episode itself has more. A candidate's `compared` is the
         full size of its group.
         """
-        rows = self.rows(step, name)
+        rows, found = self.rows(step, name), {}
         for row in rows if self._shares else ():
             row["shares"] = self._shares.get((step, row["row"]))
         states = self._states(step, rows) if self._states else {}
         episode = {"run": self.run, "step": step, **episode_data(rows, self.source, states)}
-        candidates = [one for node in episode["nodes"] for one in node["candidates"]]
-        found = self._members(step, {one["group"] for one in candidates} - {""})
-        for one in candidates:
-            one["compared"] = len(found.get(one["group"], ()))
-        groups = {f"{self.run}|{step}|{group}": _largest(rows, most, name) for group, rows in found.items()}
+        for row in self._step(step):
+            found.setdefault(escaped(row.get("group", "")), []).append(row)
+        groups = {}
+        for one in (one for node in episode["nodes"] for one in node["candidates"]):
+            key, members = f"{self.run}|{step}|{one['group']}", found[one["group"]] if one["group"] else []
+            one["compared"] = len(members)
+            if members and key not in groups:
+                groups[key] = _largest(members, name)
         return episode, groups
 
-    def _members(self, step: int, names: set[str]) -> dict[str, list[Row]]:
-        """Return the rows of groups, by the names of the groups as a page shows them."""
-        found: dict[str, list[Row]] = {}
-        for row in self._where(step, "group", lambda name: escaped(name) in names, LISTED):
-            found.setdefault(escaped(row["group"]), []).append(row)
-        return found
 
-
-def _largest(rows: list[Row], most: int, own: str = "") -> list[Data]:
-    """Return `most` rows in order as a page lists them: all of the episode `own`, and those of largest |advantage|."""
+def _largest(rows: list[Row], own: str) -> list[Data]:
+    """Return rows in order as a page lists them: all of the episode `own`, and others of the largest |advantage|."""
     least = sum(row["episode"] == own for row in rows)
     order = sorted(range(len(rows)), key=lambda at: (rows[at]["episode"] != own, -size(rows[at].get("advantage"))))
-    return [_member(rows[place]) for place in sorted(order[: max(most, least)])]
+    return [_member(rows[place]) for place in sorted(order[: max(MEMBERS, least)])]
 
 
 def _member(row: Row) -> Data:

@@ -62,7 +62,7 @@ const nameOf = (episode) => ({ run: episode.run || 0, step: episode.step, episod
 class Viewer {
   constructor(root, data, alone) { // `alone`: the page is the viewer's, its address and all of its keys
     Object.assign(this, { root, data, alone, parts: [], shade: (data.shades || [])[0] || "surprise", most: 0 });
-    this.marks = marksOf(data, () => this.markChanged());
+    this.marks = marksOf(data, (key) => this.markChanged(key));
     this.source = sourceOf(data, this.marks, (top) => this.listed(top));
     this.context = {
       data, source: this.source, marks: this.marks, shade: () => this.shade, most: () => this.most,
@@ -277,11 +277,11 @@ class Viewer {
     return h("div.picker", select, button("close", () => this.sideBySide(), { class: "plain" }));
   }
 
-  markChanged() {
+  markChanged(key) {
     const all = this.marks.all();
     this.saving.textContent = all.length ? `export ${counted(all.length, "mark")}` : "export marks";
     this.saving.disabled = !all.length;
-    this.index.changed(false);
+    this.index.changed(false, key);
     this.showMark();
   }
 
@@ -296,8 +296,7 @@ class Viewer {
   pressed(event) {
     const { key, target } = event, isTyping = target.closest("input, textarea, select, [contenteditable]");
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || this.dialog.open || !this.part) return;
-    if (isTyping && key === "Escape") target.blur();
-    if (isTyping) return;
+    if (isTyping) return key === "Escape" && target.blur();
     const moves = { ArrowRight: ["path", 1], ArrowLeft: ["path", -1], t: ["agent", 1], T: ["agent", -1],
       c: ["candidate", 1], C: ["candidate", -1], g: ["group", 1], G: ["group", -1] };
     const does = { "/": () => this.index.focus(), j: () => this.step(1), k: () => this.step(-1), f: () => this.failure(),

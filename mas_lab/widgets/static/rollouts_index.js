@@ -47,10 +47,14 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   const { source, data } = context, cell = cellsOf(context);
   const columns = COLUMNS.filter(({ name }) => name in data.index && (name !== "run" || data.runs.length > 1));
   const says = ({ name, says }) => (name === "telling" && data.rule) || (data.told || {})[name] || says || "";
+  const lines = new Map(); // each row is made once
   let current = "", timer = 0;
 
   const search = h("input.filter", { type: "search", placeholder: "Filter episodes", "aria-label": "Filter episodes",
-    spellcheck: "false", autocomplete: "off", oninput: () => ask(90) });
+    spellcheck: "false", autocomplete: "off", oninput: () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => source.ask({ filter: search.value }), 90);
+    } });
   const labelOf = (flag) => (flag === "reinforced" ? "reinforced although wrong" : flag);
   const chips = CHIPS.map((flag) => button(labelOf(flag), () => chip(flag), { class: "chip", "aria-pressed": "false" }));
   const count = h("p.count.quiet", { role: "status" }), more = h("p.more.quiet");
@@ -65,14 +69,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   const part = h("nav.index", { "aria-label": "Index of episodes" },
     h("div.tools", search, h("div.chips", chips), h("p.help.quiet", HELP), count, more), scroller);
 
-  function ask(later = 0) {
-    clearTimeout(timer);
-    timer = setTimeout(() => source.ask({ filter: search.value }), later);
-  }
-
   function setFilter(text) {
     search.value = text;
-    clearTimeout(timer);
     source.ask({ filter: text });
   }
 
@@ -87,8 +85,9 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   }
 
   function line(place) {
-    const row = source.row(place), onclick = (event) => !event.target.closest("a") && context.show(row);
-    return h("tr", { onclick }, columns.map((column) => cell(row, column)));
+    const row = source.row(place), key = keyOf(row), onclick = (event) => !event.target.closest("a") && context.show(row);
+    if (!lines.has(key)) lines.set(key, h("tr", { onclick }, columns.map((column) => cell(row, column))));
+    return lines.get(key);
   }
 
   function draw() {
@@ -109,7 +108,8 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
     return row;
   }
 
-  function changed(top = true) { // another view: sorted or filtered
+  function changed(top = true, marked = "") { // another view: sorted or filtered; `marked`: the row to make again
+    lines.delete(marked);
     const { sort, descending } = source.query, words = search.value.split(/\s+/), all = source.found();
     heads.forEach((head, at) => {
       if (columns[at].name === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");

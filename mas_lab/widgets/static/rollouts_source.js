@@ -107,9 +107,9 @@ function marksOf(data, changed) {
     for (const one of JSON.parse(localStorage.getItem(name)) || []) all.set(keyOf(one), one);
   } catch { /* a sandboxed frame has no storage: marks last as long as the page */ }
 
-  function tell() {
+  function tell(key) {
     try { localStorage.setItem(name, JSON.stringify([...all.values()])); } catch { /* as above */ }
-    changed();
+    changed(key);
   }
 
   return {
@@ -117,12 +117,13 @@ function marksOf(data, changed) {
     has: (key) => all.has(key),
     note: (key) => all.get(key)?.note || "",
     set({ run = 0, step, episode, task, node }, note) { // a note marks, too
-      all.set(keyOf({ run, step, episode }), { run, step, episode, task, node, note });
-      tell();
+      const one = { run, step, episode, task, node, note };
+      all.set(keyOf(one), one);
+      tell(keyOf(one));
     },
     toggle(where) {
-      if (!all.delete(keyOf(where))) return this.set(where, "");
-      return tell();
+      if (all.delete(keyOf(where))) tell(keyOf(where));
+      else this.set(where, "");
     },
     save() {
       const columns = [...((data.runs || []).length > 1 ? ["run"] : []), "step", "episode", "task", "node", "note"];
