@@ -10,10 +10,9 @@ from typing import Any
 
 from mas_lab.describe import differing, in_sentence
 from mas_lab.recipes import typed
-from mas_lab.runs.disk import RunError, write_bytes
-from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
-from mas_lab.runs.run import MACHINE, Checkpoint, Run, load_run, run_folder
+from mas_lab.runs.disk import RunError, read_bytes, step_of
+from mas_lab.runs.recorder import Recorder, decisive
+from mas_lab.runs.run import MACHINE, SCORES, TABLES, Checkpoint, Run, load_run, run_folder
 from mas_lab.team import Team
 
 OF_THE_TEAM = ("sampling", "frozen")
@@ -63,11 +62,12 @@ class Fork(Recorder):
             )
         rates = {name: policy.lr for name, policy in team.policies.items()}
 
-        def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Part]]:
+        def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Path]]:
             state = checkpoint.state
             checkpoint.give(team)
-            refuse_gaps(source, checkpoint.step)
-            return state, [part for name in TABLES for part in source.parts(name) if part.step < checkpoint.step]
+            step = state["step"]
+            scores = [part for part in source.parts(SCORES) if step_of(part) <= step]
+            return state, [*scores, *(part for name in TABLES for part in source.parts(name)[:step])]
 
         state, parts = source.with_checkpoint(take)
         for name, policy in team.policies.items():
@@ -75,15 +75,11 @@ class Fork(Recorder):
         step = state["step"]
         states, restarted = _restored(states, state.get("memory", {}), source.config, config)
         self._remembered = state["watch"]
-        files: dict[str, str] = {}
-        for part in (*parts, *(part for part in source.parts(SCORES) if part.step <= step)):
-            path = staged / part.name
-            path.parent.mkdir(exist_ok=True)
-            write_bytes(path, part.read_bytes())
-            files[part.name] = part.sha256
+        for part in parts:
+            (staged / part.relative_to(source.folder)).write_bytes(read_bytes(part))
         origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
         lines = [*(_in_words(*change) for change in changed), *restarted]
-        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, files, states
+        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, states
 
 
 def _restored(states: Mapping[str, Any], recorded: Mapping[str, Any], *configs: Mapping[str, Any]) -> tuple:

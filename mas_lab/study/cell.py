@@ -14,8 +14,7 @@ import pandas as pd
 from mas_lab.env import Env
 from mas_lab.explain.moments import baseline_unit, inflation, pooled_inflation
 from mas_lab.runs.disk import RunError, read_json, read_table, write_json
-from mas_lab.runs.manifest import SCORES
-from mas_lab.runs.run import Run, load_run
+from mas_lab.runs.run import SCORES, Run, load_run
 from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
 from mas_lab.table import TableError, trained
