@@ -84,13 +84,12 @@ def quickstart_run(folder: Path) -> None:
 def a_class(run: Path, folders: Path, zips: Path) -> None:
     """Copies of a run under other seeds, and what each would hand in."""
     import mas_lab as lab
-    from mas_lab.runs.disk import hashed, read_hashed, write_json
+    from mas_lab.runs.disk import read_hashed, write_hashed
 
     zips.mkdir()
     for seed in range(CLASS):
         copy = Path(shutil.copytree(run, folders / f"student-{seed:02d}"))
-        config = read_hashed(copy / "run.json") | {"seed": seed}
-        write_json(copy / "run.json", hashed(config, copy / "run.json"))
+        write_hashed(copy / "run.json", read_hashed(copy / "run.json") | {"seed": seed})
         lab.export(copy, zips / f"student-{seed:02d}.zip")
 
 

@@ -18,7 +18,7 @@ import torch
 
 import mas_lab as lab
 from mas_lab.env import Step, Task
-from mas_lab.runs.disk import digest, hashed, read_hashed, write_json
+from mas_lab.runs.disk import digest, read_hashed, write_hashed
 from mas_lab.runs.run import TABLES
 
 torch.set_num_threads(1)
@@ -193,7 +193,7 @@ def recorded(run: Path, without: str = "", **changes) -> None:
     """`changes` to run.json, and one field less, as if a training had asked for it so."""
     config = read_hashed(run / "run.json") | changes
     config.pop(without, None)
-    write_json(run / "run.json", hashed(config, run / "run.json"))
+    write_hashed(run / "run.json", config)
 
 
 def bits(run: Path) -> dict[str, str]:

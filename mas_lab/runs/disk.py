@@ -96,12 +96,9 @@ def _read(path: Files, columns: list[str] | None) -> "pyarrow.Table":
     import pyarrow
     from pyarrow import parquet
 
-    data = pyarrow.BufferReader(read_bytes(path))
-    try:
-        # parquet.read_table hands every small file to threads, which takes longer than reading it.
-        table = parquet.ParquetFile(data, pre_buffer=False).read(columns, use_threads=False)
-    except pyarrow.ArrowException as error:
-        raise RunError(f"{path} is not a whole table ({error!s:.500}); the file was damaged or edited") from None
+    # parquet.read_table hands every small file to threads, which takes longer than reading it.
+    file = parquet.ParquetFile(pyarrow.BufferReader(read_bytes(path)), pre_buffer=False)
+    table = file.read(columns, use_threads=False)
     return table if columns is None else table.select([name for name in columns if name in table.column_names])
 
 
@@ -133,19 +130,19 @@ def read_info(text: Any) -> Any:
 
 def read_json(path: Files) -> dict[str, Any]:
     try:
-        data = json.loads(read_bytes(path))
+        return json.loads(read_bytes(path))
     except ValueError as error:
         raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
-    if not isinstance(data, dict):
-        raise RunError(f"{path} holds {type(data).__name__}, not an object; it was not written by mas_lab")
-    return data
 
 
 def read_hashed(path: Files) -> dict[str, Any]:
-    """Return the data of `hashed` that was written as JSON, without its sha256; raise `RunError` if it is changed."""
+    """Return the data of `hashed`; raise `RunError` if it is changed."""
     data = read_json(path)
-    if data.pop("sha256", None) != hashed(data, path)["sha256"]:
-        raise RunError(f"{path} is changed: it holds another sha256; put the file back as it was")
+    if data.pop("sha256", None) != digest(dumps(data, path, indent=None).encode()):
+        raise RunError(
+            f"{path} is changed: it holds another sha256; put the file back as it was. If an earlier version of "
+            "mas_lab wrote it, open it with that version"
+        )
     return data
 
 
@@ -161,9 +158,14 @@ def write_json(path: Path, data: Any) -> None:
     write_bytes(path, dumps(data, path).encode())
 
 
-def hashed(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return plain data with its own sha256 added, for `read_hashed`."""
-    return {**data, "sha256": digest(dumps(data, path, indent=None).encode())}
+def hashed(data: dict[str, Any], path: Path) -> bytes:
+    """Return plain data as JSON that holds its own sha256, for the file `path`."""
+    return dumps({**data, "sha256": digest(dumps(data, path, indent=None).encode())}, path).encode()
+
+
+def write_hashed(path: Path, data: dict[str, Any]) -> None:
+    """Write plain data as JSON that holds its own sha256, atomically."""
+    write_bytes(path, hashed(data, path))
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:

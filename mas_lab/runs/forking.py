@@ -30,28 +30,19 @@ class Fork(Recorder):
         self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
     ) -> tuple[int, Mapping[str, Any]]:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
-        origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
-        if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
-            before = f"was forked from {origin}" if origin else "was not forked from any run"
+        if (self.folder / "run.json").is_file() and (origin := origin_of(self)) != run_folder(self.of).resolve():
             raise RunError(
-                f"{self.folder} is there already and {before}, and this call forks {run_folder(self.of)}; choose "
-                "another folder for the fork, or leave fork= out to go on with the run that is there"
+                f"{self.folder} is there already and was forked from {origin or 'no run'}, and this call forks "
+                f"{run_folder(self.of)}; choose another folder, or leave fork= out to go on with the run that is there"
             )
         return super().begin(config, team, watch, states)
 
     def recorded_threads(self) -> int | None:
-        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
-
-    def _source(self) -> Recorder:
-        """Return the other run, which is only read."""
-        found = load_run(self.of)
-        if found.is_exported:
-            raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
-        return Recorder(found.folder)
+        return super().recorded_threads() or load_run(self.of).config.get("threads")
 
     def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
         """Set team and watch to the newest checkpoint of the other run, and copy its tables until then."""
-        source = self._source()
+        source = load_run(self.of)
         both = ({**decisive(one, MACHINE), "team": one.get("team"), "sources": one.get("sources", {})}
                 for one in (source.config, config))  # fmt: skip
         changed = list(differing(*both))

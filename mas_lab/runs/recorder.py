@@ -18,8 +18,8 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.describe import differences
-from mas_lab.runs.disk import TABLE, RunError, Unwritten, atomic, dumps, hashed, is_litter, write_json, write_step
-from mas_lab.runs.run import KEEPING, SCORES, TABLES, UPHILL, Checkpoint, Run, rows_of
+from mas_lab.runs.disk import TABLE, RunError, Unwritten, atomic, dumps, write_hashed, write_step
+from mas_lab.runs.run import KEEPING, SCORES, TABLES, UPHILL, Checkpoint, Run
 from mas_lab.team import Team
 
 CHECKPOINTS_PER_RUN = 2
@@ -53,7 +53,7 @@ class Recorder(Run):
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
-            is_there = self._was_started()
+            is_there = (self.folder / "run.json").exists()
             if is_there and (different := differences(decisive(self.config), decisive(config))):
                 raise RunError(
                     f"{self.folder}: cannot resume, {different}; ask for what the run has, or choose another folder"
@@ -83,23 +83,15 @@ class Recorder(Run):
             self._lock.release(force=True)
             del self._writers[self.folder.resolve()]
 
-    def _was_started(self) -> bool:
-        if (self.folder / "run.json").exists():
-            return True
-        found = [entry.name for entry in self.folder.iterdir()] if self.folder.exists() else []
-        if any(name != LOCK and not is_litter(name) for name in found):
-            raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
-        return False
-
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
         """Make the folder with a checkpoint of its first step, as a whole or not at all."""
-        if self.folder.exists():
-            shutil.rmtree(self.folder)  # a killed start or a system left files
+        if self.folder.is_dir() and any(self.folder.iterdir()):
+            raise RunError(f"{self.folder} is not empty and holds no run.json; choose another folder")
         with atomic(self.folder, is_folder=True) as staged:
             for name in (*TABLES, SCORES):
                 (staged / name).mkdir()
             step, config, states = self._take_over(staged, config, team, states)
-            write_json(staged / "run.json", hashed(config, self.folder / "run.json"))
+            write_hashed(staged / "run.json", config)
             self._remind(watch, Run(staged))
             self._write(staged, step, team, watch, states)
         self._claim()
@@ -115,7 +107,6 @@ class Recorder(Run):
         for name in TABLES:
             self.parts(name)  # raises RunError if a table is missing
         recorded = checkpoint.state.get("memory", {})
-        refuse_other_learners(self, recorded, states)
         checkpoint.load_into(team)
         self._forget_after(checkpoint.step)
         self._tidy()
@@ -146,7 +137,7 @@ class Recorder(Run):
     def keep_uphill(self, found: pd.DataFrame) -> None:
         """Write the table of `lab.uphill`."""
         with self._saying_what_is_safe():
-            write_json(self.folder / UPHILL, hashed({"uphill": rows_of(found)}, self.folder / UPHILL))
+            write_step(self.folder / UPHILL, 0, found)
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         """Write the tables of one step."""
@@ -163,7 +154,7 @@ class Recorder(Run):
         if other := {name: value for name, value in self._runs_on.items() if value != before.get(name, {})}:
             continued.append({"step": step, **other})
         if continued != config.get("continued", []):
-            write_json(self.folder / "run.json", hashed({**config, "continued": continued}, self.folder / "run.json"))
+            write_hashed(self.folder / "run.json", {**config, "continued": continued})
 
     def save(self, step: int, team: Team, watch: Any = None, states: Mapping[str, Any] | None = None) -> None:
         """Write a checkpoint after `step` steps."""
@@ -205,8 +196,7 @@ def _locked(folder: Path) -> Any:
         lock.acquire()
     except Timeout:
         raise RunError(
-            f"{folder}: another process is training in this folder; end it first, or choose another folder. On a drive "
-            f"without locks, {LOCK} stays if a process or its machine dies: then delete it"
+            f"{folder}: another process is training in this folder; end it first, or choose another folder"
         ) from None
     return lock
 
@@ -218,16 +208,6 @@ def in_lists(turns: pd.DataFrame) -> pd.DataFrame:
     pairs = zip(turns["advantage"], turns["completion_ids"], strict=True)
     lists = [np.broadcast_to(np.asarray(one, float), len(ids)).tolist() for one, ids in pairs]
     return turns.assign(advantage=pd.Series(lists, turns.index, dtype=object))
-
-
-def refuse_other_learners(run: Run, recorded: Mapping[str, Any], states: Mapping[str, Any]) -> None:
-    """Raise RunError unless the same parts of the training have a state in the run and in this call."""
-    for place in sorted(recorded.keys() ^ states.keys()):
-        one, other = ("the run", "this call") if place in recorded else ("this call", "the run")
-        raise RunError(
-            f"{run.folder}: cannot resume, the {place} of {one} learns (it has a state) and that of {other} does not; "
-            "pass the one that the run was made with, or choose another folder"
-        )
 
 
 def runs_on(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
     runs/<name>/turns/000107-1f2e3d4c5b6a7988.parquet   the table of step 107, with the beginning of its sha256
     runs/<name>/stats/                                  what `update` returned, in the same way
     runs/<name>/scores/                                 scores on held-out tasks, by the number of steps before them
-    runs/<name>/uphill.json                             the table of `uphill` before the first step, if asked for
+    runs/<name>/uphill/                                 the table of `uphill` before the first step, if asked for
     runs/<name>/checkpoints/000108/                     the team after 108 steps: safetensors and JSON
     runs/<name>/training.lock                           locked by the process that trains here
     runs/<name>.tmp/                                    a folder that a start has not finished
@@ -34,17 +34,15 @@ from mas_lab.runs.disk import (
     RunError,
     atomic,
     digest_of,
-    hashed,
     read_hashed,
-    read_json,
     read_table,
     read_tables,
-    write_json,
-)  # fmt: skip
+    write_hashed,
+)
 from mas_lab.team import Team, describe_team
 
 FORMAT = 5
-"""The format of a run; others are refused."""
+"""The format of a run, which run.json records."""
 MACHINE = ("save_every", "workers", "check", "uphill")
 """Settings that change neither a training nor its scores."""
 KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
@@ -52,7 +50,7 @@ KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes",
 Result = TypeVar("Result")
 TABLES, SCORES = ("turns", "stats"), "scores"
 """Folders of the tables of training steps, and of held-out scores, see `scores.keep_scores`."""
-UPHILL, EXPORTED = "uphill.json", "exported.json"
+UPHILL, EXPORTED = "uphill", "exported.json"
 
 
 def runs_dir() -> Path:
@@ -96,7 +94,7 @@ class Checkpoint:
                      for path in sorted(staged.rglob("*")) if path.is_file()}  # fmt: skip
             state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {},
                      "files": files}  # fmt: skip
-            write_json(staged / "state.json", hashed(state, folder / "state.json"))
+            write_hashed(staged / "state.json", state)
         return cls(folder)
 
     def verify(self, *names: str) -> None:
@@ -159,28 +157,17 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """Return the content of run.json. `continued` says from which steps on other code, versions or devices ran."""
-        self.require_format()
         return read_hashed(self.folder / "run.json")
-
-    def require_format(self) -> None:
-        if (written := read_json(self.folder / "run.json").get("format")) != FORMAT:
-            raise RunError(
-                f"{self.folder} is of format {written!r:.20}, and this version reads format {FORMAT} alone; open it "
-                "with the version of mas_lab that made it"
-            )
 
     @cached_property
     def exported(self) -> dict[str, Any]:
-        """Return what a zip holds instead of folders: `files`, `uphill`, `watch` and `tokens`."""
+        """Return what a zip holds beside its tables: their names (`files`), `watch` and `tokens`."""
         return read_hashed(self.folder / EXPORTED)
 
     @property
     def recipe(self) -> "recipes.Recipe":
         """Return the recipe, rebuilt from run.json; ValueError names a custom part, which only its own code makes."""
-        try:
-            return recipes.from_data(self.config["recipe"])
-        except (TypeError, KeyError, AttributeError) as error:
-            raise RunError(f"{self.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
+        return recipes.from_data(self.config["recipe"])
 
     @property
     def recipe_name(self) -> str:
@@ -205,12 +192,8 @@ class Run:
     @property
     def uphill(self) -> pd.DataFrame | None:
         """Return the table of `lab.uphill` before the first step; `None` if the training did not ask for it."""
-        path = self.folder / UPHILL
-        there = self.exported if self.is_exported else read_hashed(path) if path.is_file() else {}
-        if not there.get("uphill"):
-            return None
-        table = pd.DataFrame(there["uphill"])
-        return table.astype({name: float for name in table if name not in ("agent", "recipe", "verdict")})
+        parts = self.parts(UPHILL)
+        return read_table(parts[0]) if parts else None
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the turns of one training step (from 0), or only some `columns`, without reading others."""
@@ -224,7 +207,7 @@ class Run:
         raise RunError(f"{self.folder}: there is no step {step}; the run holds {len(parts)} steps, from 0")
 
     def parts(self, name: str) -> list[Files]:
-        """Return the files of one table ("turns", "stats" or "scores"), in the order of their steps.
+        """Return the files of one table ("turns", "stats", "scores" or "uphill"), in the order of their steps.
 
         Raises:
             RunError: A file of a step is missing, before the newest one or the newest checkpoint.
@@ -232,7 +215,7 @@ class Run:
         least = 0 if self.is_exported or not (saved := self._checkpoints()) else int(saved[-1].name)
         turns = self._by_step("turns")
         files = turns if name == "turns" else self._by_step(name)
-        if name == SCORES:  # after a kill, those beyond the newest step do not count
+        if name not in TABLES:  # after a kill, those beyond the newest step do not count
             return [files[step] for step in sorted(files) if step <= len(turns)]
         made = max([least, *(step + 1 for step in turns)])
         if missing := [step for step in range(made) if step not in files]:
@@ -253,11 +236,7 @@ class Run:
         parts = self.parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        table = read_tables(parts, columns)
-        missing = [column for column in columns or () if column not in table.columns]
-        if missing:
-            raise RunError(f"{self.folder}: its {name} have no column {missing[0]!r}; they were not written by train()")
-        return table
+        return read_tables(parts, columns)
 
     def watched(self) -> dict[str, Any] | None:
         """Return the state of the run's watch, from the newest checkpoint or an exported zip; `None` without one."""
@@ -288,22 +267,18 @@ class Run:
 
     def with_checkpoint(self, use: Callable[[Checkpoint], Result]) -> Result:
         """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
+        if self.is_exported:
+            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         while True:
-            checkpoint = Checkpoint(self._newest())
+            if not (folders := self._checkpoints()):
+                raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
+            checkpoint = Checkpoint(folders[-1])
             try:
                 checkpoint.verify()
                 return use(checkpoint)
             except Exception:
                 if checkpoint.folder.is_dir():
                     raise
-
-    def _newest(self) -> Path:
-        if self.is_exported:
-            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
-        folders = self._checkpoints()
-        if not folders:
-            raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
-        return folders[-1]
 
     def _checkpoints(self) -> list[Path]:
         """Return the complete checkpoints, oldest first; an incomplete one has another name."""
@@ -330,14 +305,12 @@ def load_run(path: str | Path) -> Run:
         The run, with `.turns`, `.stats`, `.recipe`, and, if it is a folder, `.team()`.
 
     Raises:
-        RunError: There is no run, a version with another format wrote it, or a zip is damaged.
+        RunError: There is no run, or a zip is damaged.
     """
     check_arguments(load_run, locals())
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
-            run = Run(open_zip(folder) if folder.is_file() else folder)
-            run.require_format()
-            return run
+            return Run(open_zip(folder) if folder.is_file() else folder)
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
         f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
@@ -354,11 +327,6 @@ def open_zip(path: Path) -> zipfile.Path:
     if "run.json" not in archive.namelist():
         raise RunError(f"{path} holds no run.json, so it was not made by export()")
     return zipfile.Path(archive)
-
-
-def rows_of(table: pd.DataFrame | None) -> list[dict[str, Any]] | None:
-    """Return the table of `uphill` as plain data."""
-    return None if table is None else table.astype(object).where(table.notna(), None).to_dict("records")
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:

@@ -97,7 +97,7 @@ def test_refused_fork_leaves_nothing(a, models, tmp_path):
     refused("cannot fork .*team.policies", kind="per_agent")
     refused("no run at", fork=tmp_path / "nowhere")
     refused("give run=, a folder", TypeError, run=None)
-    refused("is there already and was not forked from any run", run="a")
+    refused("is there already and was forked from no run", run="a")
     refused("holds tables, not weights", fork=lab.export(a, tmp_path / "a.zip"))
     train(models, tmp_path / "c", AT, fork=a)
     refused(r"was forked from .*a, and this call forks .*c", fork=tmp_path / "c", run="c")

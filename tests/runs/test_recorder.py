@@ -82,7 +82,7 @@ def test_scores_that_do_not_fit_leave_the_old_ones(straight, tmp_path, models):
     scores = lab.evaluate(small.Relay(), small.make_team("shared", models), small.Relay().tasks(2, "test", 0), k=1)
     keep_scores(run, 1, scores)
     before = score_curve(run)
-    for moment in range(1, 5):
+    for moment in range(1, 4):
         with pytest.MonkeyPatch.context() as patch:
             fill(patch, moment)
             with pytest.raises(lab.RunError, match=r"cannot be written .*free space"):
