@@ -201,10 +201,9 @@ class Run:
 
     def part(self, step: int) -> Files:
         """Return the file of one step's turns."""
-        parts = self.parts("turns")
-        if 0 <= step < len(parts):
-            return parts[step]
-        raise RunError(f"{self.folder}: there is no step {step}; the run holds {len(parts)} steps, from 0")
+        if step in (turns := self._by_step("turns")):
+            return turns[step]
+        raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
 
     def parts(self, name: str) -> list[Files]:
         """Return the files of one table ("turns", "stats", "scores" or "uphill"), in the order of their steps.
@@ -228,7 +227,7 @@ class Run:
         if self.is_exported:
             paths = [self.folder / one for one in self.exported["files"] if one.startswith(f"{name}/")]
         else:
-            paths = sorted((self.folder / name).glob("*.parquet"))
+            paths = (self.folder / name).glob("*.parquet")
         return {int(found[1]): path for path in paths if (found := TABLE.fullmatch(path.name))}
 
     def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
