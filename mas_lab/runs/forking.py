@@ -53,20 +53,18 @@ class Fork(Recorder):
             )
         rates = {name: policy.lr for name, policy in team.policies.items()}
 
-        def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Path]]:
-            state = checkpoint.state
+        def take(checkpoint: Checkpoint) -> dict[str, Any]:
             checkpoint.give(team)
-            step = state["step"]
-            scores = [part for part in source.parts(SCORES) if step_of(part) <= step]
-            return state, [*scores, *(part for name in TABLES for part in source.parts(name)[:step])]
+            return checkpoint.state
 
-        state, parts = source.with_checkpoint(take)
+        state = source.with_checkpoint(take)
         for name, policy in team.policies.items():
             policy.lr = rates[name]
         step = state["step"]
-        states, restarted = _restored(states, state.get("memory", {}), source.config, config)
+        states, restarted = _restored(states, state["memory"], source.config, config)
         self._remembered = state["watch"]
-        for part in parts:
+        scores = [part for part in source.parts(SCORES) if step_of(part) <= step]
+        for part in (*scores, *(part for name in TABLES for part in source.parts(name)[:step])):
             (staged / part.relative_to(source.folder)).write_bytes(read_bytes(part))
         origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
         lines = [*(_in_words(*change) for change in changed), *restarted]

@@ -62,7 +62,7 @@ class Recorder(Run):
                 if not is_there:
                     return self._create(config, team, watch, states or {})
                 self._runs_on = runs_on(config)
-                return self._resume(team, watch, states or {})
+                return self._resume(team, watch)
             except BaseException:
                 self.end()
                 raise
@@ -101,18 +101,18 @@ class Recorder(Run):
         """Return the first step, the content of run.json, and the states."""
         return 0, config, states
 
-    def _resume(self, team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
+    def _resume(self, team: Team, watch: Any) -> tuple:
         self._claim()
         checkpoint = self.checkpoint()
         for name in TABLES:
             self.parts(name)  # raises RunError if a table is missing
-        recorded = checkpoint.state.get("memory", {})
         checkpoint.load_into(team)
         self._forget_after(checkpoint.step)
         self._tidy()
-        self._remembered = checkpoint.state["watch"]
+        state = checkpoint.state
+        self._remembered = state["watch"]
         self._remind(watch, self)
-        return checkpoint.step, recorded
+        return checkpoint.step, state["memory"]
 
     def _remind(self, watch: Any, run: Run) -> None:
         """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""

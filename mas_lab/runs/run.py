@@ -99,16 +99,14 @@ class Checkpoint:
 
     def verify(self, *names: str) -> None:
         """Compare all files, or those of `names`, with their recorded sha256; `RunError` names one that differs."""
-        try:
-            files = self.state["files"]
-            for name in names or files:
-                path = self.folder / name
-                if not path.is_file() or digest_of(path) != files[name]:
-                    raise RunError(f"{name} is missing or changed")
-        except RunError as error:
-            raise RunError(
-                f"checkpoint {self.folder}: {error}; delete its folder to go on from the one before it"
-            ) from error
+        files = self.state["files"]
+        for name in names or files:
+            path = self.folder / name
+            if not path.is_file() or digest_of(path) != files[name]:
+                raise RunError(
+                    f"checkpoint {self.folder}: {name} is missing or changed; delete its folder to go on from the one "
+                    "before it"
+                )
 
     def load_into(self, team: Team) -> None:
         """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
@@ -321,10 +319,9 @@ def open_zip(path: Path) -> zipfile.Path:
     """Return the top of an exported run's zip."""
     try:
         archive = zipfile.ZipFile(path)
+        archive.getinfo("run.json")
     except Exception as error:  # damaged bytes may raise anything
         raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
-    if "run.json" not in archive.namelist():
-        raise RunError(f"{path} holds no run.json, so it was not made by export()")
     return zipfile.Path(archive)
 
 

@@ -34,5 +34,5 @@ def test_what_is_no_zip_of_a_run_is_named(honest, tmp_path):
         lab.load_run(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "x")
-    with pytest.raises(lab.RunError, match=r"bob\.zip holds no run\.json"):
+    with pytest.raises(lab.RunError, match=r"bob\.zip is neither .*no item named 'run\.json'"):
         lab.load_run(path)
