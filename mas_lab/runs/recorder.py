@@ -62,7 +62,7 @@ class Recorder(Run):
                 if not is_there:
                     return self._create(config, team, watch, states or {})
                 self._runs_on = runs_on(config)
-                return self._resume(team, watch)
+                return self._resume(team, watch, states or {})
             except BaseException:
                 self.end()
                 raise
@@ -101,15 +101,20 @@ class Recorder(Run):
         """Return the first step, the content of run.json, and the states."""
         return 0, config, states
 
-    def _resume(self, team: Team, watch: Any) -> tuple:
+    def _resume(self, team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
         self._claim()
         checkpoint = self.checkpoint()
         for name in TABLES:
             self.parts(name)  # raises RunError if a table is missing
+        state = checkpoint.state
+        if other := sorted(state["memory"].keys() ^ states.keys()):
+            raise RunError(
+                f"{self.folder}: cannot resume, the {other[0]} learns (it has a state) in the run or in this call, not in "
+                "both; pass the one that the run was made with, or choose another folder"
+            )
         checkpoint.load_into(team)
         self._forget_after(checkpoint.step)
         self._tidy()
-        state = checkpoint.state
         self._remembered = state["watch"]
         self._remind(watch, self)
         return checkpoint.step, state["memory"]
