@@ -109,8 +109,8 @@ class Recorder(Run):
         state = checkpoint.state
         if other := sorted(state["memory"].keys() ^ states.keys()):
             raise RunError(
-                f"{self.folder}: cannot resume, the {other[0]} learns (it has a state) in the run or in this call, not in "
-                "both; pass the one that the run was made with, or choose another folder"
+                f"{self.folder}: cannot resume, the {other[0]} learns (it has a state) in the run or in this call, not "
+                "in both; pass the one that the run was made with, or choose another folder"
             )
         checkpoint.load_into(team)
         self._forget_after(checkpoint.step)
@@ -133,7 +133,7 @@ class Recorder(Run):
                 if (found := TABLE.fullmatch(path.name)) and int(found[1]) >= step:
                     path.unlink()
         for path in sorted(self.folder.rglob("*.tmp")):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     def is_superseded(self) -> bool:
         """Return whether this training has ended or lost its folder to a later one, and must not write."""

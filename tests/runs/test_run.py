@@ -164,7 +164,7 @@ def test_leftovers_of_a_kill_are_deleted_on_resume_and_notes_of_a_person_stay(ru
     play(small.start("shared", models, run, STEPS), 2)
     torn = run / "checkpoints" / "000003.tmp"
     shutil.copytree(run / "checkpoints" / "000002", torn)
-    (torn / "state.json").unlink()
+    (torn / "state.json").rename(torn / "state.json.tmp")
     (torn / "policies" / "0" / "model.safetensors").write_bytes(b"torn")
     [table] = (straight / "turns").glob("000002-*")
     (run / "turns" / f"{table.name}.tmp").write_bytes(table.read_bytes()[:2000])
