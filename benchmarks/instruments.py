@@ -16,7 +16,6 @@ Leaves out notebooks, which show the same figures.
 """
 
 import argparse
-import json
 import multiprocessing
 import os
 import shutil
@@ -61,7 +60,7 @@ def real_run(folder: Path) -> Path:
 def long_run(real: Path, folder: Path, steps: int) -> None:
     """Record the steps of a run again under other numbers, as training records them."""
     import mas_lab as lab
-    from mas_lab.runs.recorder import Recorder, merge
+    from mas_lab.runs.recorder import Recorder
 
     shutil.copytree(real, folder)
     run, recorder = lab.load_run(real), Recorder(folder)
@@ -69,7 +68,6 @@ def long_run(real: Path, folder: Path, steps: int) -> None:
     for step in range(REAL, steps):
         one = step % REAL
         recorder.tables(step, turns[one].assign(step=step), stats[one].assign(step=step))
-        merge(recorder.manifest, step, recorder._sweep)
 
 
 def quickstart_run(folder: Path) -> None:
@@ -86,14 +84,12 @@ def quickstart_run(folder: Path) -> None:
 def a_class(run: Path, folders: Path, zips: Path) -> None:
     """Copies of a run under other seeds, and what each would hand in."""
     import mas_lab as lab
-    from mas_lab.runs.manifest import Manifest, digest
+    from mas_lab.runs.disk import read_hashed, write_hashed
 
     zips.mkdir()
     for seed in range(CLASS):
         copy = Path(shutil.copytree(run, folders / f"student-{seed:02d}"))
-        config = json.loads((copy / "run.json").read_text(encoding="utf-8"))
-        (copy / "run.json").write_text(described := json.dumps(config | {"seed": seed}), encoding="utf-8")
-        Manifest(copy).add({"run.json": digest(described.encode())})
+        write_hashed(copy / "run.json", read_hashed(copy / "run.json") | {"seed": seed})
         lab.export(copy, zips / f"student-{seed:02d}.zip")
 
 

@@ -7,7 +7,6 @@ making a part from its description (`recipes.from_data`).
 import inspect
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -16,9 +15,6 @@ from types import MethodType
 from typing import Any
 
 import numpy as np
-
-PARTS_OF_THE_KIT = ("mas_lab.recipes", "mas_lab.cells.", "mas_lab.losses")
-"""Modules whose parts have short names, see `recipes.PARTS`."""
 
 
 def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
@@ -84,9 +80,12 @@ def learns(part: Any) -> bool:
 
 def part_name(part: Any, separator: str = ".") -> str:
     """Return the name of a function or class, or of an object's class: the short name of a recipe's part of the kit."""
+    from mas_lab.recipes import PARTS
+
     named = part if hasattr(part, "__qualname__") else type(part)
-    is_short = separator == "." and str(named.__module__).startswith(PARTS_OF_THE_KIT)
-    return named.__name__ if is_short else f"{named.__module__}{separator}{named.__qualname__}"
+    if separator == "." and PARTS.get(named.__name__) is named:
+        return named.__name__
+    return f"{named.__module__}{separator}{named.__qualname__}"
 
 
 def _bound(part: partial | MethodType) -> dict[str, Any]:
@@ -126,14 +125,16 @@ def sources(recipe: Any) -> dict[str, str]:
     The source is that of the function, or of the class and its bases of the same module, without what they call. A part
     whose source is not known, as after `exec`, is left out.
     """
+    from mas_lab.recipes import PARTS
+
     found = {}
     for part in vars(recipe).values():
         named = part if hasattr(part, "__qualname__") else type(part)
-        if str(named.__module__).partition(".")[0] in {"mas_lab", *sys.stdlib_module_names}:
+        if inspect.isbuiltin(named) or part_name(part) in PARTS:
             continue
         kinds = getattr(named, "__mro__", (named,))
-        code = [source_of(kind) if isinstance(kind, type) else {"__call__": source_of(kind)}
-                for kind in kinds if kind.__module__ == named.__module__]  # fmt: skip
+        own = [kind for kind in kinds if kind.__module__ == named.__module__]
+        code = [source_of(kind) if isinstance(kind, type) else {"__call__": source_of(kind)} for kind in own]
         if any(one.get("__call__") for one in code):
             told = [[name, str(text).strip()] for one in code for name, text in one.items()]
             told.append([kind.__qualname__ for kind in kinds])

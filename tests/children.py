@@ -4,15 +4,12 @@ python children.py finish MODELS RUNS STEPS          every run below RUNS, named
 python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
 python children.py interrupted ...                   the same, by Ctrl-C
 python children.py forked MODELS RUN STEPS MOMENT..  a fork of RUN, killed at each of these writes, then made
-python children.py merged RUN UNTIL                  copies of RUN, each killed at another write of a merge
 
-What is killed or interrupted has the kind of team that RUNS is named after. MERGED in the environment: so many steps
-fill a file.
+What is killed or interrupted has the kind of team that RUNS is named after.
 """
 
 import json
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable
@@ -20,8 +17,6 @@ from pathlib import Path
 
 import small
 
-from mas_lab.runs import recorder
-from mas_lab.runs.manifest import Manifest
 from mas_lab.runs.run import load_run
 
 WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
@@ -105,20 +100,8 @@ def forked(models: Path, run: Path, steps: int, moments: list[int]) -> None:
             return
 
 
-def merged(run: Path, until: int) -> None:
-    moment, signalled = 0, 9
-    while signalled:
-        moment += 1
-        copy = Path(shutil.copytree(run, run.with_name(f"{run.name}-{moment}")))
-        signalled = in_a_fork(ending(lambda copy=copy: recorder.merge(Manifest(copy), until, list), moment))
-        print(json.dumps({"copy": str(copy), "ended": signalled}), flush=True)
-
-
 if __name__ == "__main__":
-    recorder.JOINED_STEPS = int(os.environ.get("MERGED", recorder.JOINED_STEPS))
     what, *arguments = sys.argv[1:]
-    if what == "merged":
-        sys.exit(merged(Path(arguments[0]), int(arguments[1])))
     models, where, steps, moments = *map(Path, arguments[:2]), int(arguments[2]), list(map(int, arguments[3:]))
     if what == "finish":
         for run in sorted(where.iterdir()):

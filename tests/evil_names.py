@@ -14,7 +14,8 @@ import pandas as pd
 from small import Relay
 
 import mas_lab as lab
-from mas_lab.runs.manifest import MANIFEST, digest, manifest_of
+from mas_lab.runs.disk import digest, hashed
+from mas_lab.runs.run import EXPORTED
 
 EVIL = (
     """<span style="background:url(https://evil.test/a);cursor:url(https://evil.test/b)">x</span>"""
@@ -39,18 +40,17 @@ def good(name: str) -> str:
 
 def evil_zip(run: Path, folder: Path) -> Path:
     """A run as somebody hands it in whose every name and text is evil."""
-    handed_in, digests = folder / "evil.zip", {}
+    handed_in, tables = folder / "evil.zip", []
     with zipfile.ZipFile(lab.export(run, folder / "good.zip")) as old, zipfile.ZipFile(handed_in, "w") as new:
-        for name in set(old.namelist()) - {MANIFEST}:
-            held = (_of_json if name.endswith(".json") else _of_table)(old.read(name))
-            new.writestr(name, held)
-            digests[name] = digest(held)
-        new.writestr(MANIFEST, manifest_of(digests))
+        for name in [name for name in old.namelist() if name.endswith(".parquet")]:
+            held = _of_table(old.read(name))
+            tables.append(f"{name.rpartition('-')[0]}-{digest(held)[:16]}.parquet")
+            new.writestr(tables[-1], held)
+        for name, changes in {"run.json": {}, EXPORTED: {"files": tables}}.items():
+            data = _renamed(json.loads(old.read(name))) | changes
+            del data["sha256"]
+            new.writestr(name, hashed(data, handed_in))
     return handed_in
-
-
-def _of_json(held: bytes) -> bytes:
-    return json.dumps(_renamed(json.loads(held))).encode()
 
 
 def _renamed(data: Any) -> Any:

@@ -18,7 +18,8 @@ import torch
 
 import mas_lab as lab
 from mas_lab.env import Step, Task
-from mas_lab.runs.manifest import TABLES, Manifest, digest
+from mas_lab.runs.disk import digest, read_hashed, write_hashed
+from mas_lab.runs.run import TABLES
 
 torch.set_num_threads(1)
 WORDS = tuple(f"w{i}" for i in range(8))
@@ -190,27 +191,28 @@ def child(*arguments, **variables: str) -> list[dict]:
 
 def recorded(run: Path, without: str = "", **changes) -> None:
     """`changes` to run.json, and one field less, as if a training had asked for it so."""
-    config = json.loads((run / "run.json").read_text()) | changes
+    config = read_hashed(run / "run.json") | changes
     config.pop(without, None)
-    (run / "run.json").write_text(json.dumps(config))
-    Manifest(run).add({"run.json": digest((run / "run.json").read_bytes())})
+    write_hashed(run / "run.json", config)
 
 
 def bits(run: Path) -> dict[str, str]:
     """sha256 of every table and of every file of the newest checkpoint, by its path inside the run.
 
-    PEFT writes a set of module names into an adapter's description in any order: it is compared sorted.
+    PEFT writes a set of module names into an adapter's description in any order: it is compared sorted, and the digests
+    of files are left out.
     """
     newest = max((run / "checkpoints").iterdir())
-    tables = [name for name in Manifest(run).files if name.startswith(TABLES)]
-    found = {name: digest((run / name).read_bytes()) for name in tables}
-    for path in newest.rglob("*"):
-        if path.is_file() and path.name != "hashes.json":
-            data = path.read_bytes()
-            if path.name == "adapter_config.json":
-                described = json.loads(data)
-                data = json.dumps(described | {"target_modules": sorted(described["target_modules"])}).encode()
-            found[path.relative_to(run).as_posix()] = digest(data)
+    tables = [path for name in TABLES for path in (run / name).glob("*.parquet")]
+    found = {}
+    for path in (*tables, *filter(Path.is_file, newest.rglob("*"))):
+        data = path.read_bytes()
+        if path.name == "adapter_config.json":
+            described = json.loads(data)
+            data = json.dumps(described | {"target_modules": sorted(described["target_modules"])}).encode()
+        if path.name == "state.json":
+            data = json.dumps({**read_hashed(path), "files": None}).encode()
+        found[path.relative_to(run).as_posix()] = digest(data)
     return found
 
 

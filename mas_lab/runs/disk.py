@@ -1,19 +1,18 @@
-"""Write files atomically: beside their place, flushed to disk, then renamed into it.
+"""Read and write the files of a run: parquet, and JSON. A file is complete or absent, and a changed bit is an error.
 
-A file is complete or absent. Tables are parquet. Leaves out: the content of files (`run`, `recorder`) and their
-digests (`manifest`).
+A file is written beside its place, flushed to disk, and renamed. The name of a step's table ends in the first 16 hex
+digits of its sha256 (`000007-1f2e3d4c5b6a7988.parquet`), and JSON may hold its own sha256. Leaves out: which files a
+run has (`run`, `recorder`).
 """
 
-import errno
 import hashlib
 import io
 import json
 import os
 import re
 import shutil
-import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,19 +24,15 @@ if TYPE_CHECKING:
     import pyarrow
 
 Files = Path | zipfile.Path
-"""A run's folder, or an exported run's zip."""
-Readable = Any
-"""A path, or a file of a run that knows its sha256 and its steps (`manifest.Part`)."""
+"""A run's folder or an exported run's zip, or a file in it."""
+TABLE = re.compile(r"(\d{6,9})-([0-9a-f]{16})\.parquet")
+"""Names of tables: the step, and the beginning of the sha256."""
 INFO = "info"
 """The column that holds plain data of any form."""
 TEXTS = {"task", "episode", "node", "parent", "agent", "policy", "action", "prompt", "completion", "finish", "group"}
 """Columns that hold text in every row."""
 LITTER = {".ds_store", "desktop.ini", "thumbs.db", ".ipynb_checkpoints", "__macosx"}
 """Names of files that systems and notebooks leave in folders, in lower case."""
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a disk without space."""
-IN_USE = (5, 32, 145)
-"""Windows error codes for a file that somebody has open: access denied, sharing violation, directory not empty."""
 
 
 class RunError(RuntimeError):
@@ -48,63 +43,63 @@ class Unwritten(RunError):
     """A file that could not be written, because the disk is full or writing is not allowed."""
 
 
-def read_table(path: Readable, columns: list[str] | None = None) -> pd.DataFrame:
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_of(path: Path) -> str:
+    """Return the sha256 of a file, reading in pieces, since weights may be larger than free memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_bytes(path: Files) -> bytes:
+    """Return the bytes of a file; raise `RunError` if it is missing, or if its name has another sha256."""
+    try:
+        data = path.read_bytes()
+    except (FileNotFoundError, KeyError):
+        raise RunError(f"{path} is missing; put it back, or start again in another folder") from None
+    except Exception as error:  # a damaged zip may raise anything
+        raise RunError(f"{path} cannot be read ({error!s:.300}); the file was damaged or edited") from None
+    if (named := TABLE.fullmatch(path.name)) and not digest(data).startswith(named[2]):
+        raise RunError(f"{path} is changed: its sha256 is not the one in its name; put the file back as it was")
+    return data
+
+
+def step_of(path: Files) -> int:
+    """Return the step in the name of a table."""
+    return int(path.name.partition("-")[0])
+
+
+def read_table(path: Files, columns: list[str] | None = None) -> pd.DataFrame:
     return read_tables([path], columns)
 
 
-def read_tables(paths: Sequence[Readable], columns: list[str] | None = None) -> pd.DataFrame:
+def read_tables(paths: Sequence[Files], columns: list[str] | None = None) -> pd.DataFrame:
     """Return files of one table, or only `columns` of them, as one table."""
     tables = list(map(to_pandas, read_arrow(paths, columns)))
     return tables[0] if len(tables) == 1 else pd.concat(tables, ignore_index=True)
 
 
-def read_arrow(paths: Sequence[Readable], columns: list[str] | None = None) -> "list[pyarrow.Table]":
+def read_arrow(paths: Sequence[Files], columns: list[str] | None = None) -> "list[pyarrow.Table]":
     """Return files of one table as one Arrow table, or each alone if a column mixes lists and numbers."""
     import pyarrow
 
-    tables = list(_read(paths, columns))
+    tables = [_read(path, columns) for path in paths]
     try:
         return [pyarrow.concat_tables(tables, promote_options="permissive").combine_chunks()]
     except pyarrow.ArrowException:
         return tables
 
 
-def _read(paths: Sequence[Readable], columns: list[str] | None) -> "Iterator[pyarrow.Table]":
-    """Yield a table for each path; neighbours in one file are read together."""
+def _read(path: Files, columns: list[str] | None) -> "pyarrow.Table":
     import pyarrow
     from pyarrow import parquet
 
-    last = None
-    for path in paths:
-        steps, file = getattr(path, "steps", None), getattr(path, "path", path)
-        with reading(path):
-            if file != last:
-                # parquet.read_table hands every small file to threads, which takes longer than reading it.
-                reader = parquet.ParquetFile(pyarrow.BufferReader(path.read_bytes()), pre_buffer=False)
-                table = reader.read(columns and list(dict.fromkeys([*columns, "step"])), use_threads=False)
-                last = file
-            own = table if steps is None else _of_steps(table, steps)
-            yield own if columns is None else own.select([name for name in columns if name in own.column_names])
-
-
-def _of_steps(table: "pyarrow.Table", steps: range) -> "pyarrow.Table":
-    from pyarrow import compute
-
-    first, last = compute.min_max(table["step"]).as_py().values()
-    if first is None or (first >= steps.start and last < steps.stop):
-        return table
-    return table.filter((compute.field("step") >= steps.start) & (compute.field("step") < steps.stop))
-
-
-@contextmanager
-def reading(path: Readable) -> Iterator[None]:
-    """Turn any error of a reader of damaged bytes into RunError with the file's name."""
-    try:
-        yield
-    except (RunError, MemoryError):
-        raise
-    except Exception as error:
-        raise RunError(f"{path} is not a whole table ({error!s:.500}); the file was damaged or edited") from None
+    # parquet.read_table hands every small file to threads, which takes longer than reading it.
+    file = parquet.ParquetFile(pyarrow.BufferReader(read_bytes(path)), pre_buffer=False)
+    table = file.read(columns, use_threads=False)
+    return table if columns is None else table.select([name for name in columns if name in table.column_names])
 
 
 def to_pandas(table: "pyarrow.Table") -> pd.DataFrame:
@@ -133,21 +128,27 @@ def read_info(text: Any) -> Any:
     return json.loads(text) if isinstance(text, str) and text != "{}" else {}
 
 
-def read_json(path: Readable) -> dict[str, Any]:
+def read_json(path: Files) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes().decode("utf-8"))
-    except FileNotFoundError:
-        raise RunError(f"{path} is missing; the folder is not a whole run") from None
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(read_bytes(path))
+    except ValueError as error:
         raise RunError(f"{path} is not JSON ({error}); the file was damaged or edited") from None
-    if not isinstance(data, dict):
-        raise RunError(f"{path} holds {type(data).__name__}, not an object; it was not written by mas_lab")
+
+
+def read_hashed(path: Files) -> dict[str, Any]:
+    """Return the data of `hashed`; raise `RunError` if it is changed."""
+    data = read_json(path)
+    if data.pop("sha256", None) != digest(dumps(data, path, indent=None).encode()):
+        raise RunError(
+            f"{path} is changed: it holds another sha256; put the file back as it was. If an earlier version of "
+            "mas_lab wrote it, open it with that version"
+        )
     return data
 
 
-def dumps(data: Any, path: Path) -> str:
+def dumps(data: Any, path: Path, indent: int | None = 2) -> str:
     try:
-        return json.dumps(data, indent=2) + "\n"
+        return json.dumps(data, indent=indent) + "\n"
     except (TypeError, ValueError) as error:
         raise RunError(f"{path} cannot hold it: {error}; only plain data (JSON types) is kept") from None
 
@@ -157,24 +158,38 @@ def write_json(path: Path, data: Any) -> None:
     write_bytes(path, dumps(data, path).encode())
 
 
-def write_table(path: Path, table: pd.DataFrame) -> bytes:
-    """Write a table as parquet, atomically, and return its bytes."""
+def hashed(data: dict[str, Any], path: Path) -> bytes:
+    """Return plain data as JSON that holds its own sha256, for the file `path`."""
+    return dumps({**data, "sha256": digest(dumps(data, path, indent=None).encode())}, path).encode()
+
+
+def write_hashed(path: Path, data: dict[str, Any]) -> None:
+    """Write plain data as JSON that holds its own sha256, atomically."""
+    write_bytes(path, hashed(data, path))
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """Write a table as parquet, atomically."""
+    write_bytes(path, packed(table))
+
+
+def write_step(folder: Path, step: int, table: pd.DataFrame) -> Path:
+    """Write the table of a step as parquet, atomically, and return its path, which holds the step and the sha256."""
     data = packed(table)
+    path = folder / f"{step:06d}-{digest(data)[:16]}.parquet"
     write_bytes(path, data)
-    return data
+    return path
 
 
-def packed(table: "pd.DataFrame | pyarrow.Table") -> bytes:
+def packed(table: pd.DataFrame) -> bytes:
     """Return a table as parquet."""
     import pyarrow
     from pyarrow import parquet
 
-    if isinstance(table, pd.DataFrame):
-        if INFO in table.columns:  # as text, since every step may have other keys
-            table = table.assign(**{INFO: table[INFO].map(json.dumps)})
-        table = pyarrow.Table.from_pandas(table, preserve_index=False)
+    if INFO in table.columns:  # as text, since every step may have other keys
+        table = table.assign(**{INFO: table[INFO].map(json.dumps)})
     file = io.BytesIO()
-    parquet.write_table(table, file)
+    parquet.write_table(pyarrow.Table.from_pandas(table, preserve_index=False), file)
     return file.getvalue()
 
 
@@ -188,21 +203,21 @@ def write_bytes(path: Path, data: bytes) -> None:
 def atomic(path: Path, is_folder: bool = False) -> Iterator[Path]:
     """Yield a file beside `path` to write to, or a folder to fill; then flush and rename it, or delete it on failure.
 
-    A folder at `path` must be absent or empty.
+    A folder at `path` must be absent or empty. Raises `Unwritten` for errors of the file system.
     """
-    own = f".{os.getpid()}" if is_folder else ""  # a name that no user's folder has
-    staged = path.with_name(f"{path.name}{own}.tmp")
+    staged = path.with_name(f"{path.name}.tmp")
     with writing(path):
         try:
+            staged.parent.mkdir(parents=True, exist_ok=True)
             if is_folder:
                 shutil.rmtree(staged, ignore_errors=True)
-                staged.mkdir(parents=True)
+                staged.mkdir()
             yield staged
             for each in (*sorted(staged.rglob("*"), reverse=True), staged):
                 flush(each)
             if is_folder and path.exists():
                 path.rmdir()
-            patiently(lambda: staged.replace(path))
+            staged.replace(path)
             flush(path.parent)
         except BaseException:
             with suppress(OSError):
@@ -217,67 +232,21 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except Exception as error:
         if isinstance(error, OSError) or "(os error " in str(error):
-            raise Unwritten(f"{path} cannot be written ({error})") from error
+            raise Unwritten(f"{path} cannot be written ({error}); free space or make it writable") from error
         raise
 
 
-def remedy(error: Exception) -> str:
-    """Return what to do about an error of `writing`."""
-    cause = error.__cause__ or error
-    found = re.search(r"\(os error (\d+)\)", str(cause))
-    number = int(found[1]) if found else getattr(cause, "errno", None)
-    return "free space" if number in FULL else "make it writable"
-
-
-def patiently(change: Callable[[], Any], seconds: float = 5.0) -> None:
-    """Run `change`, and retry for `seconds` if Windows refuses because a virus scanner or a page reads the file."""
-    end = time.monotonic() + seconds
-    while True:
-        try:
-            change()
-            return
-        except OSError as error:
-            if getattr(error, "winerror", None) not in IN_USE or time.monotonic() > end:
-                raise
-            time.sleep(0.05)
-
-
 def flush(path: Path) -> None:
-    """Flush to the disk; Windows and some mounted drives cannot flush a folder, so a rename there is less safe."""
-    is_dir = path.is_dir()
-    if os.name == "nt" and is_dir:
+    """Flush a file or folder to the disk; Windows cannot flush a folder."""
+    if (is_dir := path.is_dir()) and os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY if is_dir else os.O_RDWR)  # Windows flushes only what is open for writing
     try:
         os.fsync(handle)
-    except OSError as error:
-        if not is_dir or error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
     finally:
         os.close(handle)
-
-
-def hashes(folder: Path, called: str = "*") -> dict[str, str]:
-    """Return the sha256 of each file below `folder` that matches `called`, by path, without litter and hashes.json."""
-    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob(called)) if path.is_file()}
-    return {name: _sha256(path) for name, path in files.items() if path.name != "hashes.json" and not is_litter(name)}
-
-
-def changed_file(recorded: dict[str, str], found: dict[str, str]) -> str:
-    """Return which file is missing, not recorded or changed, by two results of `hashes`; empty if none is."""
-    for name in sorted(recorded.keys() | found.keys()):
-        if recorded.get(name) != found.get(name):
-            what = "missing" if name not in found else "not recorded" if name not in recorded else "changed"
-            return f"{name} is {what}"
-    return ""
 
 
 def is_litter(name: str) -> bool:
     """Return whether a system, a notebook or a killed process put it there; `name` is its path within a folder."""
     return any(part.lower() in LITTER or part.startswith("._") or part.endswith(".tmp") for part in name.split("/"))
-
-
-def _sha256(path: Path) -> str:
-    """Return the sha256, reading in pieces, since weights may be larger than free memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,9 +7,8 @@ import zipfile
 from pathlib import Path
 
 from mas_lab.arguments import check_arguments
-from mas_lab.runs.disk import RunError, Unwritten, atomic, dumps, remedy, writing
-from mas_lab.runs.manifest import MANIFEST, Part, digest, manifest_of
-from mas_lab.runs.run import TOKENS, WATCH, Run, load_run
+from mas_lab.runs.disk import atomic, hashed, read_bytes
+from mas_lab.runs.run import EXPORTED, SCORES, TABLES, UPHILL, Run, load_run
 
 
 def export(run: Run | str | Path, path: str | Path) -> Path:
@@ -33,24 +32,11 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
     if Path(path).suffix != ".zip":
         raise ValueError(f"export: path={str(path)!r}; a run becomes a zip, so give a name that ends in .zip")
     run, path = run if isinstance(run, Run) else load_run(run), Path(path)
-    try:
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
-            _write_zip(run, archive)
-    except Unwritten as error:
-        raise RunError(f"{error}; the run is as it was: {remedy(error)}, or choose another place") from error
+    tables = {f"{name}/{part.name}": part for name in (*TABLES, SCORES, UPHILL) for part in run.parts(name)}
+    exported = {"files": list(tables), "watch": run.watched(), "tokens": run.token_texts()}
+    with atomic(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {"run.json": run.config, EXPORTED: exported}.items():
+            archive.writestr(name, hashed(data, run.folder / name))
+        for name, part in tables.items():
+            archive.writestr(name, read_bytes(part))
     return path
-
-
-def _write_zip(run: Run, archive: zipfile.ZipFile) -> None:
-    files, continued = dict(run.manifest.files), run.manifest.continued
-    own = {WATCH: run.watched(), TOKENS: run.token_texts()}
-    replaced = {name: dumps(data, run.folder / name).encode() for name, data in own.items() if data}
-    for name, sha256 in files.items():
-        if name not in replaced:
-            archive.writestr(name, Part(run.folder, name, sha256).read_bytes())
-    for name, data in replaced.items():
-        archive.writestr(name, data)
-        files[name] = digest(data)
-    archive.writestr(MANIFEST, manifest_of(files, continued))

@@ -10,10 +10,9 @@ from typing import Any
 
 from mas_lab.describe import differing, in_sentence
 from mas_lab.recipes import typed
-from mas_lab.runs.disk import RunError, write_bytes
-from mas_lab.runs.manifest import SCORES, TABLES, Part
-from mas_lab.runs.recorder import Recorder, decisive, refuse_gaps
-from mas_lab.runs.run import MACHINE, Checkpoint, Run, load_run, run_folder
+from mas_lab.runs.disk import RunError, read_bytes, step_of
+from mas_lab.runs.recorder import Recorder, decisive
+from mas_lab.runs.run import MACHINE, SCORES, TABLES, Checkpoint, Run, load_run, run_folder
 from mas_lab.team import Team
 
 OF_THE_TEAM = ("sampling", "frozen")
@@ -31,28 +30,19 @@ class Fork(Recorder):
         self, config: Mapping[str, Any], team: Team, watch: Any = None, states: Mapping[str, Any] | None = None
     ) -> tuple[int, Mapping[str, Any]]:
         """Begin or continue the fork; an existing one keeps its own description, even if the source is gone."""
-        origin = origin_of(self) if (there := (self.folder / "run.json").is_file()) else None
-        if there and (origin is None or origin.resolve() != run_folder(self.of).resolve()):
-            before = f"was forked from {origin}" if origin else "was not forked from any run"
+        if (self.folder / "run.json").is_file() and (origin := origin_of(self)) != run_folder(self.of).resolve():
             raise RunError(
-                f"{self.folder} is there already and {before}, and this call forks {run_folder(self.of)}; choose "
-                "another folder for the fork, or leave fork= out to go on with the run that is there"
+                f"{self.folder} is there already and was forked from {origin or 'no run'}, and this call forks "
+                f"{run_folder(self.of)}; choose another folder, or leave fork= out to go on with the run that is there"
             )
         return super().begin(config, team, watch, states)
 
     def recorded_threads(self) -> int | None:
-        return super().recorded_threads() if (self.folder / "run.json").is_file() else self._source().recorded_threads()
-
-    def _source(self) -> Recorder:
-        """Return the other run, which is only read."""
-        found = load_run(self.of)
-        if found.is_exported:
-            raise RunError(f"{found.folder}: an exported run holds tables, not weights; fork the run's folder instead")
-        return Recorder(found.folder)
+        return super().recorded_threads() or load_run(self.of).config.get("threads")
 
     def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
         """Set team and watch to the newest checkpoint of the other run, and copy its tables until then."""
-        source = self._source()
+        source = load_run(self.of)
         both = ({**decisive(one, MACHINE), "team": one.get("team"), "sources": one.get("sources", {})}
                 for one in (source.config, config))  # fmt: skip
         changed = list(differing(*both))
@@ -63,27 +53,22 @@ class Fork(Recorder):
             )
         rates = {name: policy.lr for name, policy in team.policies.items()}
 
-        def take(checkpoint: Checkpoint) -> tuple[dict[str, Any], list[Part]]:
-            state = checkpoint.state
+        def take(checkpoint: Checkpoint) -> dict[str, Any]:
             checkpoint.give(team)
-            refuse_gaps(source, checkpoint.step)
-            return state, [part for name in TABLES for part in source.parts(name) if part.step < checkpoint.step]
+            return checkpoint.state
 
-        state, parts = source.with_checkpoint(take)
+        state = source.with_checkpoint(take)
         for name, policy in team.policies.items():
             policy.lr = rates[name]
         step = state["step"]
-        states, restarted = _restored(states, state.get("memory", {}), source.config, config)
+        states, restarted = _restored(states, state["memory"], source.config, config)
         self._remembered = state["watch"]
-        files: dict[str, str] = {}
-        for part in (*parts, *(part for part in source.parts(SCORES) if part.step <= step)):
-            path = staged / part.name
-            path.parent.mkdir(exist_ok=True)
-            write_bytes(path, part.read_bytes())
-            files[part.name] = part.sha256
+        scores = [part for part in source.parts(SCORES) if step_of(part) <= step]
+        for part in (*scores, *(part for name in TABLES for part in source.parts(name)[:step])):
+            (staged / part.relative_to(source.folder)).write_bytes(read_bytes(part))
         origin = Path(relpath(source.folder.resolve(), self.folder.resolve().parent)).as_posix()
         lines = [*(_in_words(*change) for change in changed), *restarted]
-        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, files, states
+        return step, {**config, "forked": {"from": origin, "step": step, "changed": lines}}, states
 
 
 def _restored(states: Mapping[str, Any], recorded: Mapping[str, Any], *configs: Mapping[str, Any]) -> tuple:

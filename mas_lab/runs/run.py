@@ -1,23 +1,23 @@
 """Read a run that was kept: a folder with recipe, tables and checkpoints, or a zip without weights.
 
-    runs/<name>/run.json                         the config: env, recipe, seed, settings, versions, threads
-    runs/<name>/turns/000107.parquet             the table of step 107; stats/ beside it
-    runs/<name>/turns/000000-000099.parquet      the tables of a hundred earlier steps, joined
-    runs/<name>/scores/000100-1f2e3d4c.parquet   scores on held-out tasks after 100 steps
-    runs/<name>/manifest.txt                     the sha256 of these files: one that it does not name does not count
-    runs/<name>/checkpoints/000108/              the team after 108 steps: safetensors and JSON, with their sha256
-    runs/<name>/training.lock                    locked by the process that trains here
-    runs/<name>.<process>.tmp/                   a folder that a start has not finished; the next start deletes it
+    runs/<name>/run.json                                the config: env, recipe, seed, settings, versions, threads
+    runs/<name>/turns/000107-1f2e3d4c5b6a7988.parquet   the table of step 107, with the beginning of its sha256
+    runs/<name>/stats/                                  what `update` returned, in the same way
+    runs/<name>/scores/                                 scores on held-out tasks, by the number of steps before them
+    runs/<name>/uphill/                                 the table of `uphill` before the first step, if asked for
+    runs/<name>/checkpoints/000108/                     the team after 108 steps: safetensors and JSON
+    runs/<name>/training.lock                           locked by the process that trains here
+    runs/<name>.tmp/                                    a folder that a start has not finished
 
-A zip holds the tables, run.json and the manifest; `watch.json` and `tokens.json` take the place of the checkpoints.
-Leaves out: how a run is written (`recorder`), and its scores (`scores`).
+JSON files hold their own sha256, and the `state.json` of a checkpoint those of its other files. A step counts once its
+turns are in place; they are written after its stats. A zip holds run.json and the tables, and `exported.json`: their
+names, and what stands in for the checkpoints. Leaves out: how a run is written (`recorder`), and its scores (`scores`).
 """
 
 import os
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from fnmatch import fnmatch
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,32 +29,28 @@ from mas_lab.arguments import check_arguments
 from mas_lab.describe import differences
 from mas_lab.locks import locked
 from mas_lab.runs.disk import (
+    TABLE,
     Files,
     RunError,
     atomic,
-    changed_file,
-    hashes,
-    read_json,
+    digest_of,
+    read_hashed,
     read_table,
     read_tables,
-    write_json,
-)  # fmt: skip
-from mas_lab.runs.manifest import MANIFEST, Manifest, Part
+    write_hashed,
+)
 from mas_lab.team import Team, describe_team
 
-LARGEST = 2 * 2**30
-"""Most bytes of an unpacked zip."""
-FORMAT = 4
-"""The format of a run; others are refused."""
+FORMAT = 5
+"""The format of a run, which run.json records."""
 MACHINE = ("save_every", "workers", "check", "uphill")
 """Settings that change neither a training nor its scores."""
 KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
-WATCH, TOKENS = "watch.json", "tokens.json"
-"""Files of an exported zip that stand in for its checkpoints."""
-UPHILL = "uphill.json"
-"""The table of `uphill` before the first step, a dictionary per row."""
+TABLES, SCORES = ("turns", "stats"), "scores"
+"""Folders of the tables of training steps, and of held-out scores, see `scores.keep_scores`."""
+UPHILL, EXPORTED = "uphill", "exported.json"
 
 
 def runs_dir() -> Path:
@@ -84,34 +80,33 @@ class Checkpoint:
 
     @property
     def state(self) -> dict[str, Any]:
-        self._refuse_changes("state.json")
-        return read_json(self.folder / "state.json")
+        return read_hashed(self.folder / "state.json")
 
     @classmethod
     def write(cls, folder: Path, team: Team, watched: Any = None, memory: Any = None) -> "Checkpoint":
         """Write team, watch state and memory (plain data) to `folder`, as a whole or not at all."""
-        state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {}}
         with atomic(folder, is_folder=True) as staged:
             with locked(team.policies.values()):
                 for number, policy in enumerate(team.policies.values()):
                     (staged / "policies" / str(number)).mkdir(parents=True)
                     policy.save(staged / "policies" / str(number))
-            write_json(staged / "state.json", state)
-            write_json(staged / "hashes.json", hashes(staged))
+            files = {path.relative_to(staged).as_posix(): digest_of(path)
+                     for path in sorted(staged.rglob("*")) if path.is_file()}  # fmt: skip
+            state = {"step": int(folder.name), "team": describe_team(team), "watch": watched, "memory": memory or {},
+                     "files": files}  # fmt: skip
+            write_hashed(staged / "state.json", state)
         return cls(folder)
 
-    def verify(self) -> None:
-        """Compare every file with its recorded sha256; raise `RunError` naming the first that differs."""
-        self._refuse_changes("*")
-
-    def _refuse_changes(self, called: str) -> None:
-        recorded = {
-            name: sha256
-            for name, sha256 in read_json(self.folder / "hashes.json").items()
-            if fnmatch(Path(name).name, called)
-        }
-        if wrong := changed_file(recorded, hashes(self.folder, called)):
-            raise RunError(f"checkpoint {self.folder}: {wrong}; delete its folder to go on from the one before it")
+    def verify(self, *names: str) -> None:
+        """Compare all files, or those of `names`, with their recorded sha256; `RunError` names one that differs."""
+        files = self.state["files"]
+        for name in names or files:
+            path = self.folder / name
+            if not path.is_file() or digest_of(path) != files[name]:
+                raise RunError(
+                    f"checkpoint {self.folder}: {name} is missing or changed; delete its folder to go on from the one "
+                    "before it"
+                )
 
     def load_into(self, team: Team) -> None:
         """Set the team's weights and optimizers to the saved ones; raise `RunError` if it is another team."""
@@ -127,14 +122,14 @@ class Checkpoint:
 
     def tokenizer(self, policy: str) -> Any:
         """Return the fast tokenizer kept beside a policy's weights (`tokenizers.Tokenizer`), or `None`."""
-        names = list(self.state["team"]["policies"])
-        path = self.folder / "policies" / str(names.index(policy)) / "tokenizer.json" if policy in names else None
-        self._refuse_changes("tokenizer.json")
-        if path is None or not path.is_file():
+        state = self.state
+        places = {name: f"policies/{number}/tokenizer.json" for number, name in enumerate(state["team"]["policies"])}
+        if (place := places.get(policy)) not in state["files"]:
             return None
+        self.verify(place)
         from tokenizers import Tokenizer
 
-        return Tokenizer.from_file(str(path))
+        return Tokenizer.from_file(str(self.folder / place))
 
     def team(self, base: str | Sequence[str] = ()) -> Team:
         """Return the team rebuilt from the folder; `base` allows hub models as bases of its adapters."""
@@ -147,7 +142,7 @@ class Run:
     """A run folder or an exported zip, for reading. `load_run` makes one."""
 
     def __init__(self, folder: Files):
-        self.folder, self.manifest = folder, Manifest(folder)
+        self.folder = folder
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r}, {self.recipe_name}, {self.steps} steps)"
@@ -159,19 +154,18 @@ class Run:
 
     @property
     def config(self) -> dict[str, Any]:
-        refuse_format(self.folder)
-        if not self.manifest.files:
-            raise RunError(f"{self.folder / MANIFEST} is missing; put it back, without it no file can be trusted")
-        config, continued = read_json(self.manifest.part("run.json")), self.manifest.continued
-        return config | {"continued": continued} if continued else config
+        """Return the content of run.json. `continued` says from which steps on other code, versions or devices ran."""
+        return read_hashed(self.folder / "run.json")
+
+    @cached_property
+    def exported(self) -> dict[str, Any]:
+        """Return what a zip holds beside its tables: their names (`files`), `watch` and `tokens`."""
+        return read_hashed(self.folder / EXPORTED)
 
     @property
     def recipe(self) -> "recipes.Recipe":
         """Return the recipe, rebuilt from run.json; ValueError names a custom part, which only its own code makes."""
-        try:
-            return recipes.from_data(self.config["recipe"])
-        except (TypeError, KeyError, AttributeError) as error:
-            raise RunError(f"{self.folder / 'run.json'}: recipe is not one of this kit ({error})") from error
+        return recipes.from_data(self.config["recipe"])
 
     @property
     def recipe_name(self) -> str:
@@ -181,8 +175,7 @@ class Run:
     @property
     def steps(self) -> int:
         """Return the number of training steps whose tables are in the folder."""
-        parts = self.parts("turns")
-        return parts[-1].steps.stop if parts else 0
+        return len(self.parts("turns"))
 
     @property
     def turns(self) -> pd.DataFrame:
@@ -197,48 +190,62 @@ class Run:
     @property
     def uphill(self) -> pd.DataFrame | None:
         """Return the table of `lab.uphill` before the first step; `None` if the training did not ask for it."""
-        if UPHILL not in self.manifest.files:
-            return None
-        table = pd.DataFrame(read_json(self.manifest.part(UPHILL))["rows"])
-        return table.astype({name: float for name in table if name not in ("agent", "recipe", "verdict")})
+        parts = self.parts(UPHILL)
+        return read_table(parts[0]) if parts else None
 
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the turns of one training step (from 0), or only some `columns`, without reading others."""
         return read_table(self.part(step), columns)
 
-    def part(self, step: int) -> Part:
-        """Return one step's turns as they are on disk."""
-        for part in self.parts("turns"):
-            if step in part.steps:
-                return replace(part, steps=range(step, step + 1))
+    def part(self, step: int) -> Files:
+        """Return the file of one step's turns."""
+        if step in (turns := self._by_step("turns")):
+            return turns[step]
         raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
 
-    def parts(self, name: str) -> list[Part]:
-        """Return the files of one table ("turns", "stats" or "scores"), in the order of their steps."""
-        return self.manifest.parts(name)
+    def parts(self, name: str) -> list[Files]:
+        """Return the files of one table ("turns", "stats", "scores" or "uphill"), in the order of their steps.
+
+        Raises:
+            RunError: A file of a step is missing, before the newest one or the newest checkpoint.
+        """
+        least = 0 if self.is_exported or not (saved := self._checkpoints()) else int(saved[-1].name)
+        turns = self._by_step("turns")
+        files = turns if name == "turns" else self._by_step(name)
+        if name not in TABLES:  # after a kill, those beyond the newest step do not count
+            return [files[step] for step in sorted(files) if step <= len(turns)]
+        made = max([least, *(step + 1 for step in turns)])
+        if missing := [step for step in range(made) if step not in files]:
+            path = self.folder / name / f"{missing[0]:06d}-"
+            raise RunError(f"{path}*.parquet is missing; put it back, or start again in another folder")
+        return [files[step] for step in range(made)]
+
+    def _by_step(self, name: str) -> dict[int, Files]:
+        """Return the files of one table by their steps."""
+        if self.is_exported:
+            paths = [self.folder / one for one in self.exported["files"] if one.startswith(f"{name}/")]
+        else:
+            paths = (self.folder / name).glob("*.parquet")
+        return {int(found[1]): path for path in paths if (found := TABLE.fullmatch(path.name))}
 
     def read(self, name: str, columns: list[str] | None = None) -> pd.DataFrame:
         """Return one table ("turns" or "stats") of all steps, or only some `columns`, without reading others."""
         parts = self.parts(name)
         if not parts:
             raise RunError(f"{self.folder}: the run holds no {name} yet; let train() make a step first")
-        table = read_tables(parts, columns)
-        missing = [column for column in columns or () if column not in table.columns]
-        if missing:
-            raise RunError(f"{self.folder}: its {name} have no column {missing[0]!r}; they were not written by train()")
-        return table
+        return read_tables(parts, columns)
 
     def watched(self) -> dict[str, Any] | None:
         """Return the state of the run's watch, from the newest checkpoint or an exported zip; `None` without one."""
         if self.is_exported:
-            return read_json(self.manifest.part(WATCH)) if WATCH in self.manifest.files else None
+            return self.exported["watch"]
         folders = self._checkpoints()
         return Checkpoint(folders[-1]).state["watch"] if folders else None
 
     def token_texts(self) -> dict[str, dict[str, str]]:
         """Return policy -> token id -> text for all tokens in completions, as far as tokenizers were kept."""
         if self.is_exported:
-            return read_json(self.manifest.part(TOKENS)) if TOKENS in self.manifest.files else {}
+            return self.exported["tokens"]
         if not self._checkpoints() or not self.steps:
             return {}
         checkpoint = Checkpoint(self._checkpoints()[-1])
@@ -257,22 +264,18 @@ class Run:
 
     def with_checkpoint(self, use: Callable[[Checkpoint], Result]) -> Result:
         """Return `use(checkpoint)` for the newest checkpoint, or a newer one if a training deletes that meanwhile."""
+        if self.is_exported:
+            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
         while True:
-            checkpoint = Checkpoint(self._newest())
+            if not (folders := self._checkpoints()):
+                raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
+            checkpoint = Checkpoint(folders[-1])
             try:
                 checkpoint.verify()
                 return use(checkpoint)
             except Exception:
                 if checkpoint.folder.is_dir():
                     raise
-
-    def _newest(self) -> Path:
-        if self.is_exported:
-            raise RunError(f"{self.folder}: an exported run holds tables, not weights; load the run's folder instead")
-        folders = self._checkpoints()
-        if not folders:
-            raise RunError(f"{self.folder}: the run holds no checkpoint; start it again in another folder")
-        return folders[-1]
 
     def _checkpoints(self) -> list[Path]:
         """Return the complete checkpoints, oldest first; an incomplete one has another name."""
@@ -290,7 +293,7 @@ class Run:
 def load_run(path: str | Path) -> Run:
     """Open a run from its folder or from an exported zip.
 
-    A run is JSON, safetensors and parquet, which run no code. A zip may unpack to 2 GiB.
+    A run is JSON, safetensors and parquet, which run no code.
 
     Args:
         path: Folder of the run, its name under `runs_dir()`, or an exported zip.
@@ -299,14 +302,12 @@ def load_run(path: str | Path) -> Run:
         The run, with `.turns`, `.stats`, `.recipe`, and, if it is a folder, `.team()`.
 
     Raises:
-        RunError: There is no run, a version with another format wrote it, or a zip is damaged or too large.
+        RunError: There is no run, or a zip is damaged.
     """
     check_arguments(load_run, locals())
     for folder in (run_folder(path), Path(path)):
         if folder.is_file() or (folder / "run.json").is_file():
-            run = Run(open_zip(folder) if folder.is_file() else folder)
-            refuse_format(run.folder)
-            return run
+            return Run(open_zip(folder) if folder.is_file() else folder)
     known = sorted(entry.parent.name for entry in runs_dir().glob("*/run.json"))
     raise RunError(
         f"no run at {path} or {run_folder(path)}: there is no run.json; runs in {runs_dir()}: "
@@ -315,34 +316,13 @@ def load_run(path: str | Path) -> Run:
 
 
 def open_zip(path: Path) -> zipfile.Path:
-    """Return the top of an exported run's zip; a member is read only if the manifest names it.
-
-    Raises RunError if it would take more than `LARGEST` bytes, by what zip and parquet say of themselves.
-    """
-    from pyarrow import parquet
-
+    """Return the top of an exported run's zip."""
     try:
         archive = zipfile.ZipFile(path)
-        size = sum(member.file_size for member in archive.infolist())
-        if size <= LARGEST:
-            tables = [name for name in archive.namelist() if name.endswith(".parquet")]
-            footers = [parquet.read_metadata(archive.open(name)) for name in tables]
-            size += sum(one.row_group(i).total_byte_size for one in footers for i in range(one.num_row_groups))
+        archive.getinfo("run.json")
     except Exception as error:  # damaged bytes may raise anything
         raise RunError(f"{path} is neither a run's folder nor a zip made by export() ({error})") from None
-    if size > LARGEST:
-        raise RunError(f"{path} unpacks to {size / 2**30:,.2f} GiB, more than {LARGEST / 2**30:g}; no run was read")
-    if "run.json" not in archive.namelist():
-        raise RunError(f"{path} holds no run.json, so it was not made by export()")
     return zipfile.Path(archive)
-
-
-def refuse_format(folder: Files) -> None:
-    if (written := read_json(folder / "run.json").get("format")) != FORMAT:
-        raise RunError(
-            f"{folder} is of format {written!r:.20}, and this version reads format {FORMAT} alone; open it with the "
-            "version of mas_lab that made it"
-        )
 
 
 def spread(steps: Sequence[int], most: int) -> list[int]:

@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.cells.credits import return_to_go
-from mas_lab.runs.disk import RunError, Unwritten, packed, read_tables, remedy, write_bytes, writing
-from mas_lab.runs.manifest import SCORES, Part, digest
-from mas_lab.runs.run import Run
+from mas_lab.runs.disk import read_tables, step_of, write_step
+from mas_lab.runs.run import SCORES, Run
 from mas_lab.table import TableError, column, trained
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
@@ -48,7 +47,7 @@ def run_curve(run: Run) -> pd.DataFrame:
 
 def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
     """Return the curve of a run of which some steps are known, reading only the other steps."""
-    new = [run.part(step) for step in range(len(curve), run.steps)]
+    new = run.parts("turns")[len(curve) :]
     if not new:
         return curve
     added = training_curve(read_tables(new, READ))
@@ -148,29 +147,14 @@ def keep_scores(run: Run, step: int, scores: pd.DataFrame) -> None:
         raise ValueError(f"keep_scores: step={step}, but {run.folder} holds {run.steps} steps")
     if run.is_exported:
         raise TypeError(f"keep_scores: {run.folder} is an exported zip; keep scores with the run's folder, then export")
-    before = [part for part in run.parts(SCORES) if part.step == step]
-    try:
-        with writing(run.folder / SCORES):
-            (run.folder / SCORES).mkdir(exist_ok=True)
-            data = packed(scores.assign(step=step))
-            name = f"{SCORES}/{step:06d}-{digest(data)[:8]}.parquet"
-            write_bytes(run.folder / name, data)
-            run.manifest.add({name: digest(data)}, drop=[part.name for part in before])
-            for part in before:
-                if part.name != name:
-                    part.path.unlink(missing_ok=True)
-    except Unwritten as error:
-        raise RunError(f"{error}; the run is whole as it was: {remedy(error)}, and do it again") from error
-
-
-def _scored(run: Run) -> list[Part]:
-    """Return the files of scores that count: after a kill, not those beyond the newest checkpoint."""
-    return [part for part in run.parts(SCORES) if part.step <= run.steps]
+    before = set((run.folder / SCORES).glob(f"{step:06d}-*.parquet"))
+    for path in before - {write_step(run.folder / SCORES, step, scores.assign(step=step))}:
+        path.unlink(missing_ok=True)
 
 
 def scored_steps(run: Run) -> list[int]:
     """Return the steps with scores that count, in order."""
-    return [part.step for part in _scored(run)]
+    return [step_of(part) for part in run.parts(SCORES)]
 
 
 def mean_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -184,7 +168,7 @@ def score_curve(run: Run, curve: pd.DataFrame | None = None) -> pd.DataFrame:
 
     `tokens` counts those sampled in training until then, by the run's `curve` (`None`: it is read from the run).
     """
-    if not (parts := _scored(run)):
+    if not (parts := run.parts(SCORES)):
         return pd.DataFrame(columns=CURVE)
     means = mean_scores(read_tables(parts, ["step", "task", "success", "return"]))
     curve = run_curve(run) if curve is None else curve

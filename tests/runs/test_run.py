@@ -1,6 +1,5 @@
 """A run stops anywhere and goes on bit for bit; a damaged or foreign folder says what is wrong with it."""
 
-import errno
 import pickle
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 
-import filelock
 import pandas as pd
 import pytest
 import small
@@ -18,7 +16,6 @@ import torch
 
 import mas_lab as lab
 from mas_lab.policy import PolicyError
-from mas_lab.runs.run import FORMAT
 
 STEPS = 3
 
@@ -161,41 +158,17 @@ def test_second_process_is_refused_while_the_first_trains(runs, models, tmp_path
     assert small.bits(run) == small.bits(runs / "straight" / "shared")
 
 
-NO_LOCKS = [NotImplementedError("no flock"), OSError(errno.ENOLCK, "No locks available")]
-
-
-@pytest.mark.parametrize("error", [*NO_LOCKS, OSError(errno.EIO, "Input/output error")])
-def test_drive_without_locks_gets_a_lock_file_and_other_errors_are_shown(models, tmp_path, monkeypatch, error):
-    def refused_lock(*_, **__):
-        raise error
-
-    monkeypatch.setattr(filelock.FileLock, "acquire", refused_lock)
-    run = tmp_path / "run"
-    training = small.start("shared", models, run, 1)
-    if error not in NO_LOCKS:
-        with pytest.raises(lab.RunError, match=r"run: cannot keep the run .*Input/output error"):
-            next(training)
-        return
-    next(training)
-    assert (run / "training.lock").exists()
-    training.close()
-    assert not (run / "training.lock").exists() and train(models, run, 2) == [1]
-    (run / "training.lock").write_text("1\nelsewhere\n")
-    with pytest.raises(lab.RunError, match=r"another process is training .*training\.lock stays .*then delete it"):
-        train(models, run, 3)
-
-
 def test_leftovers_of_a_kill_are_deleted_on_resume_and_notes_of_a_person_stay(runs, models, tmp_path):
     """Torn files under their staging names, and whole tables beyond the last checkpoint."""
     straight, run = runs / "straight" / "shared", tmp_path / "run"
     play(small.start("shared", models, run, STEPS), 2)
     torn = run / "checkpoints" / "000003.tmp"
     shutil.copytree(run / "checkpoints" / "000002", torn)
-    (torn / "hashes.json").unlink()
+    (torn / "state.json").rename(torn / "state.json.tmp")
     (torn / "policies" / "0" / "model.safetensors").write_bytes(b"torn")
-    table = (straight / "turns" / "000002.parquet").read_bytes()
-    (run / "turns" / "000002.parquet.tmp").write_bytes(table[: len(table) // 2])
-    (run / "turns" / "000002.parquet").write_bytes(table[: len(table) // 3])
+    [table] = (straight / "turns").glob("000002-*")
+    (run / "turns" / f"{table.name}.tmp").write_bytes(table.read_bytes()[:2000])
+    (run / "stats" / "000002-0123456789abcdef.parquet").write_bytes(table.read_bytes())
     notes = [run / "turns" / "README.md", run / "notes.txt"]
     for note in notes:
         note.write_text("mine")
@@ -210,7 +183,7 @@ def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint
     write, run = Path.write_bytes, tmp_path / "run"
 
     def stop(path, data):
-        if path.name == "000002.parquet.tmp":
+        if path.name.startswith("000002-") and path.parent.name == "turns":
             raise KeyboardInterrupt
         return write(path, data)
 
@@ -244,11 +217,10 @@ def flip(path: Path, position: int = -1) -> None:
 
 
 BREAK = {
-    "policies/0/model.safetensors is changed": lambda folder: flip(folder / "policies/0/model.safetensors"),
+    "model.safetensors is missing or changed": lambda folder: flip(folder / "policies/0/model.safetensors"),
     "optimizer.safetensors is missing": lambda folder: (folder / "policies/0/training/optimizer.safetensors").unlink(),
     "state.json is changed": lambda folder: flip(folder / "state.json", 5),
-    "extra.bin is not recorded": lambda folder: (folder / "extra.bin").write_bytes(b"x"),
-    "hashes.json is missing": lambda folder: (folder / "hashes.json").unlink(),
+    "state.json is missing": lambda folder: (folder / "state.json").unlink(),
 }
 
 
@@ -274,9 +246,7 @@ def test_without_the_broken_checkpoint_it_goes_on_from_the_one_before(run, runs,
     ("text", "words"),
     [
         ("{", "run.json is not JSON"),
-        ("[1]", "run.json holds list"),
-        ('{"format": 3}', f"is of format 3, and this version reads format {FORMAT} alone; open it with the version"),
-        (f'{{"format": {FORMAT}}}', "run.json is changed"),
+        ('{"format": 4}', "run.json is changed: it holds another sha256; put the file back as it was. If an earlier"),
     ],
 )
 def test_run_json_of_another_making_is_refused(run, models, text, words):
@@ -284,7 +254,7 @@ def test_run_json_of_another_making_is_refused(run, models, text, words):
     with refused(run, words):
         train(models, run)
     with refused(run, words):
-        lab.load_run(run)
+        lab.load_run(run).recipe  # noqa: B018
 
 
 ANOTHER = {
@@ -343,9 +313,8 @@ def test_place_that_is_taken_is_named_and_left_alone(models, tmp_path):
 
 
 def test_leftovers_of_a_killed_start_are_deleted(models, tmp_path):
-    (tmp_path / "run.7.tmp" / "turns").mkdir(parents=True)
+    (tmp_path / "run.tmp" / "turns").mkdir(parents=True)
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "training.lock").touch()
     assert train(models, tmp_path / "run", 0) == []
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -454,7 +423,7 @@ def test_runs_hold_no_pickle(models, tmp_path, monkeypatch):
     train(models, tmp_path / "lora", 1, "lora")
     train(models, tmp_path / "unlike", 0, "unlike")
     suffixes = {path.suffix for path in tmp_path.rglob("*") if path.is_file()}
-    assert suffixes == {".json", ".txt", ".parquet", ".safetensors", ".jinja", ".lock"}
+    assert suffixes == {".json", ".parquet", ".safetensors", ".jinja", ".lock"}
 
 
 def test_watch_that_joins_late_dates_its_spikes_by_the_steps_of_the_run_and_may_leave_it(models, tmp_path):

@@ -1,15 +1,10 @@
-"""Zips of runs: what others made opens, or an error names the file; nothing outside of the manifest is read."""
+"""Zips of runs: what others made opens, or an error names the file; nothing else in it is read."""
 
-import io
 import zipfile
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import parquet
 
 import mas_lab as lab
-from mas_lab.runs import run as runs
 
 
 @pytest.fixture(scope="module")
@@ -25,26 +20,11 @@ def with_more(honest, path, name, data):
 
 
 @pytest.mark.parametrize("name", ["/tmp/evil.txt", "../evil.txt", "turns/999999.parquet.txt", "__MACOSX/._run.json"])
-def test_what_the_manifest_does_not_name_is_left_alone(honest, tmp_path, name):
+def test_what_the_run_does_not_name_is_left_alone(honest, tmp_path, name):
     before = {path.name for path in tmp_path.parent.iterdir()}
     opened = lab.load_run(with_more(honest, tmp_path / "bob.zip", name, b"x"))
     assert opened.turns.equals(lab.load_run(honest).turns)
     assert {path.name for path in tmp_path.parent.iterdir()} == before
-
-
-def table(rows: int) -> bytes:
-    file = io.BytesIO()
-    parquet.write_table(pa.table({"x": np.arange(rows)}), file, use_dictionary=False, compression="zstd")
-    return file.getvalue()
-
-
-@pytest.mark.parametrize(("name", "data"), [("zeros.bin", bytes(2**21)), ("more.parquet", table(2**18))])
-def test_a_zip_that_unpacks_to_too_much_is_refused_before_it_is_read(honest, tmp_path, monkeypatch, name, data):
-    path = with_more(honest, tmp_path / "bob.zip", name, data)
-    lab.load_run(path)
-    monkeypatch.setattr(runs, "LARGEST", 2**21)
-    with pytest.raises(lab.RunError, match=r"bob\.zip unpacks to 0\.00 GiB, more than"):
-        lab.load_run(path)
 
 
 def test_what_is_no_zip_of_a_run_is_named(honest, tmp_path):
@@ -54,8 +34,5 @@ def test_what_is_no_zip_of_a_run_is_named(honest, tmp_path):
         lab.load_run(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "x")
-    with pytest.raises(lab.RunError, match=r"bob\.zip holds no run\.json"):
+    with pytest.raises(lab.RunError, match=r"bob\.zip is neither .*no item named 'run\.json'"):
         lab.load_run(path)
-    damaged = with_more(honest, path, "turns/x.parquet", b"no table")
-    with pytest.raises(lab.RunError, match=r"bob\.zip is neither a run's folder"):
-        lab.load_run(damaged)

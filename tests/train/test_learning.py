@@ -108,10 +108,10 @@ def test_a_resume_without_the_state_is_refused(models, tmp_path):
     fixed.__qualname__ = fixed.__name__ = surprise.__qualname__
     learns, does_not = (RAE.replace(name="s", credit=credit, center=None) for credit in (surprise(), fixed()))
     list(start(models, learns, tmp_path / "with", 1))
-    with pytest.raises(lab.RunError, match=r"cannot resume, the credit of the run learns .* that of this call does no"):
+    with pytest.raises(lab.RunError, match=r"cannot resume, the credit learns .* not in both"):
         list(start(models, does_not, tmp_path / "with"))
     list(start(models, does_not, tmp_path / "without", 1))
-    with pytest.raises(lab.RunError, match=r"the credit of this call learns .* that of the run does not; pass the one"):
+    with pytest.raises(lab.RunError, match=r"cannot resume, the credit learns .* not in both; pass the one"):
         list(start(models, learns, tmp_path / "without"))
 
 

@@ -173,7 +173,7 @@ def test_a_checkpoint_that_cannot_be_made_leaves_whole_files_and_says_so(models,
     training = start(models, tmp_path / "run")
     next(training)
     breaking("step", raising(ValueError("of the env")))
-    monkeypatch.setattr("mas_lab.runs.run.hashes", raising(OSError(28, "No space left on device")))
+    monkeypatch.setattr("mas_lab.runs.run.digest_of", raising(OSError(28, "No space left on device")))
     with pytest.raises(lab.RolloutError, match="ValueError: of the env") as caught:
         list(training)
     [note] = caught.value.__notes__
