@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mas_lab.arguments import check_arguments
 from mas_lab.runs.disk import atomic, hashed, read_bytes
-from mas_lab.runs.run import EXPORTED, SCORES, TABLES, UPHILL, Run, load_run
+from mas_lab.runs.run import EXPORTED, SCORES, TABLES, Run, load_run
 
 
 def export(run: Run | str | Path, path: str | Path) -> Path:
@@ -32,7 +32,7 @@ def export(run: Run | str | Path, path: str | Path) -> Path:
     if Path(path).suffix != ".zip":
         raise ValueError(f"export: path={str(path)!r}; a run becomes a zip, so give a name that ends in .zip")
     run, path = run if isinstance(run, Run) else load_run(run), Path(path)
-    tables = {f"{name}/{part.name}": part for name in (*TABLES, SCORES, UPHILL) for part in run.parts(name)}
+    tables = {f"{name}/{part.name}": part for name in (*TABLES, SCORES) for part in run.parts(name)}
     exported = {"files": list(tables), "watch": run.watched(), "tokens": run.token_texts()}
     with atomic(path) as staged, zipfile.ZipFile(staged, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in {"run.json": run.config, EXPORTED: exported}.items():

@@ -19,7 +19,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.describe import differences
 from mas_lab.runs.disk import TABLE, RunError, Unwritten, atomic, dumps, write_hashed, write_step
-from mas_lab.runs.run import KEEPING, SCORES, TABLES, UPHILL, Checkpoint, Run
+from mas_lab.runs.run import KEEPING, SCORES, TABLES, Checkpoint, Run
 from mas_lab.team import Team
 
 CHECKPOINTS_PER_RUN = 2
@@ -138,11 +138,6 @@ class Recorder(Run):
     def is_superseded(self) -> bool:
         """Return whether this training has ended or lost its folder to a later one, and must not write."""
         return self._writers.get(self.folder.resolve()) is not self
-
-    def keep_uphill(self, found: pd.DataFrame) -> None:
-        """Write the table of `lab.uphill`."""
-        with self._saying_what_is_safe():
-            write_step(self.folder / UPHILL, 0, found)
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         """Write the tables of one step."""

@@ -4,7 +4,6 @@
     runs/<name>/turns/000107-1f2e3d4c5b6a7988.parquet   the table of step 107, with the beginning of its sha256
     runs/<name>/stats/                                  what `update` returned, in the same way
     runs/<name>/scores/                                 scores on held-out tasks, by the number of steps before them
-    runs/<name>/uphill/                                 the table of `uphill` before the first step, if asked for
     runs/<name>/checkpoints/000108/                     the team after 108 steps: safetensors and JSON
     runs/<name>/training.lock                           locked by the process that trains here
     runs/<name>.tmp/                                    a folder that a start has not finished
@@ -43,14 +42,14 @@ from mas_lab.team import Team, describe_team
 
 FORMAT = 5
 """The format of a run, which run.json records."""
-MACHINE = ("save_every", "workers", "check", "uphill")
+MACHINE = ("save_every", "workers", "check")
 """Settings that change neither a training nor its scores."""
 KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
 TABLES, SCORES = ("turns", "stats"), "scores"
 """Folders of the tables of training steps, and of held-out scores, see `scores.keep_scores`."""
-UPHILL, EXPORTED = "uphill", "exported.json"
+EXPORTED = "exported.json"
 
 
 def runs_dir() -> Path:
@@ -187,12 +186,6 @@ class Run:
         """Return what `update` returned at each step, with the column `step`."""
         return self.read("stats")
 
-    @property
-    def uphill(self) -> pd.DataFrame | None:
-        """Return the table of `lab.uphill` before the first step; `None` if the training did not ask for it."""
-        parts = self.parts(UPHILL)
-        return read_table(parts[0]) if parts else None
-
     def step_turns(self, step: int, columns: list[str] | None = None) -> pd.DataFrame:
         """Return the turns of one training step (from 0), or only some `columns`, without reading others."""
         return read_table(self.part(step), columns)
@@ -204,7 +197,7 @@ class Run:
         raise RunError(f"{self.folder}: there is no step {step}; the run holds {self.steps} steps, from 0")
 
     def parts(self, name: str) -> list[Files]:
-        """Return the files of one table ("turns", "stats", "scores" or "uphill"), in the order of their steps.
+        """Return the files of one table ("turns", "stats" or "scores"), in the order of their steps.
 
         Raises:
             RunError: A file of a step is missing, before the newest one or the newest checkpoint.

@@ -37,8 +37,6 @@ def check_training(
         raise TypeError(f"train: score_every={every} is a share of a budget; give budget=, or whole steps")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
-    if settings.uphill and run is None:
-        raise TypeError("train: uphill= keeps a table with the run; give run=, or call lab.uphill(team, env)")
     _check_recipe(recipe, settings)
     learning({**vars(recipe), "curriculum": curriculum})
     check_update(team, recipe.loss, recipe.aggregate, settings.max_norm, watch, "train")

@@ -8,8 +8,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mas_lab.env import with_max_turns
-from mas_lab.explain.uphill import uphill
 from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
@@ -60,9 +58,6 @@ class Keeping(Hook):
                 f"train: the run {recorder.folder} is already complete: {reason}; nothing is trained. Pass more steps, "
                 "or keep the new run in another folder", stacklevel=3,
             )  # fmt: skip
-        if now.settings.uphill and not now.done and recorder.uphill is None:
-            env, tasks = with_max_turns(now.env, now.settings.max_turns), now.settings.tasks
-            recorder.keep_uphill(uphill(now.team, env, now.settings.uphill, tasks=tasks, seed=now.seed))
 
     def before(self, now: Progress) -> None:
         if self.recorder.is_superseded():

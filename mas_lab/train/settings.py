@@ -26,7 +26,7 @@ class Settings:
     """Settings of a training step besides the recipe.
 
     They are recorded with a run, and a resumed run must have the same ones. Only `save_every`, `workers`,
-    `check`, `uphill` and the settings of held-out scores may differ, because they do not change the training.
+    `check` and the settings of held-out scores may differ, because they do not change the training.
 
     Raises:
         ValueError: A setting is out of range, or a schedule has no `horizon`.
@@ -65,9 +65,6 @@ class Settings:
     impossible between the optimizer steps of one update; the run then goes on from the newest checkpoint."""
     check: bool = True
     """Play a few tasks through `check_env` first."""
-    uphill: Sequence[str] = ()
-    """Names of recipes whose gradients `lab.uphill` compares before the first step, with `tasks` tasks per rollout. The
-    run keeps the table (`Run.uphill`), and the inspectors show it. It costs the sampling of twelve steps."""
     score_every: float | None = None
     """Steps between scores on held-out tasks; they are also scored before the first step and after the last. A number
     below 1 is a share of the budget: 0.25 scores after each quarter of it. `None`: only the scores of `score_at`."""

@@ -11,7 +11,6 @@ import pandas as pd
 
 from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.cells.update import nonzero
-from mas_lab.explain.uphill import UNTOLD, cosine_of
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.runs.scores import episode_success
@@ -47,8 +46,7 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         - no valid answer, or no advantage, in the last third of the steps, with the step since which this holds;
         - the success of the first and of the last third of the steps, if it fell;
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
-          than under `own_robust` on the same rows;
-        - which recipe pointed uphill for this agent, if the run recorded `lab.uphill`.
+          than under `own_robust` on the same rows.
 
     Raises:
         RunError: There is no readable run.
@@ -57,7 +55,7 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     if isinstance(run, pd.DataFrame):
         return verdict_of_table(run)
     run = run if isinstance(run, Run) else load_run(run)
-    return verdict_of_table(turns_of(run), run.config["team"]["frozen"], run.uphill)
+    return verdict_of_table(turns_of(run), run.config["team"]["frozen"])
 
 
 def turns_of(run: Run) -> pd.DataFrame:
@@ -67,8 +65,8 @@ def turns_of(run: Run) -> pd.DataFrame:
     return pd.concat([run.step_turns(step) for step in spread(range(run.steps), MOST)], ignore_index=True)
 
 
-def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: pd.DataFrame | None = None) -> str:
-    """Return the verdict on a table of turns, `frozen` agents left out, and on the table of `lab.uphill` if known."""
+def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
+    """Return the verdict on a table of turns, `frozen` agents left out."""
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not learns(turns):
         return f"Nothing was learned: {why_silent(turns)}."
@@ -77,7 +75,6 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), uphill: 
         told += [
             f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, "
             f"or right ones less); under {OTHER} it would have been {worst['there']:.0%}.",
-            *_direction(worst.name, uphill),
         ]
     return " ".join(told[:2]).replace("%", " %") or NOTHING
 
@@ -164,16 +161,3 @@ def why_silent(turns: pd.DataFrame) -> str:
     if "credit" in rows.columns and (rows.groupby("group")["credit"].agg(np.ptp) > 0).any():
         return "no row has a peer that earned something else"
     return "all groups are flat, their rows earned the same"
-
-
-def _direction(agent: str, uphill: pd.DataFrame | None) -> list[str]:
-    """Return a sentence on which recipe pointed uphill for an agent most, and which least, if that is known."""
-    known = uphill[(uphill["agent"] == agent) & (uphill["verdict"] != UNTOLD)] if uphill is not None else ()
-    if len(known) < 2:
-        return []
-    known = known.assign(cosine=cosine_of(known)).sort_values("cosine")
-    least, most = known.iloc[0], known.iloc[-1]
-    return [
-        f"Before training {most['recipe']} pointed {most['verdict']} for it ({most['cosine']:+.2f}), and "
-        f"{least['recipe']} {least['verdict']} ({least['cosine']:+.2f})."
-    ]

@@ -24,7 +24,7 @@ from mas_lab.recipes import RECIPES
 from mas_lab.table import TableError, ages, require, trained
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, uphill_dots
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.live import interact
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import for_plotly
@@ -127,7 +127,6 @@ WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
 OWN = ("the agent in the task", "the agent in the task")
 """Whose mean and whose deviation are compared with the global ones at first: those of `dr_mas`."""
-UPHILL = "Cosine of each recipe's gradient with the direction in which an agent's own reward grows, before training"
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 CALLED = "In how many turns of an episode each agent is called, over training steps"
 
@@ -219,8 +218,6 @@ class RewardInspector:
         self.turns = self.source.turns(self.step)
         self.table = reward_table(self.turns, agents=self.source.agents)
         """One row per agent, see `reward_table`."""
-        self.uphill = self.source.uphill
-        """The table of `lab.uphill` if the run recorded it; `None` otherwise."""
 
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
@@ -329,8 +326,6 @@ class RewardInspector:
         if {"local_reward", "advantage"} <= set(self.turns.columns):
             wrong = self.wrong()
             yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong, 60 + 170 * min(4, len(self.source.agents))
-        if self.uphill is not None:
-            yield uphill_dots(self.uphill), UPHILL, self.uphill, 480
 
     def _numbers(self) -> str:
         """Return the tables of the step as HTML: per agent, per turn if there are turns, and by another baseline."""

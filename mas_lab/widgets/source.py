@@ -47,11 +47,6 @@ class Source:
             return "turns in memory" if self._turns is not None else "statistics in memory"
         return f"run {Path(str(self.run.folder)).name}, {self.run.recipe_name}"
 
-    @property
-    def uphill(self) -> pd.DataFrame | None:
-        """Return the table of `lab.uphill` that a run recorded before its first step; `None` without one."""
-        return self.run.uphill if self.run else None
-
     @cached_property
     def judged(self) -> tuple[pd.DataFrame, Collection[str]] | None:
         """Return the turns that a verdict is about, and the agents that do not learn; `None` without advantages."""
@@ -64,7 +59,7 @@ class Source:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
         if not self.judged:
             return ""
-        return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged, self.uphill))}</b></p>'
+        return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged))}</b></p>'
 
     @property
     def steps(self) -> list[int]:

@@ -15,7 +15,7 @@ from mas_lab.runs.scores import keep_scores, run_curve, score_curve
 FLIPS = 50
 """Enough for every kind of file."""
 STEPS = 5
-SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes": 1, "uphill": ["grpo"]}
+SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
 
 
 def train(models, run: Path, steps: int) -> list[int]:
@@ -28,7 +28,7 @@ def train(models, run: Path, steps: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def kept(models, tmp_path_factory):
-    """Five steps with scores, and what recipes point uphill."""
+    """Five steps with scores."""
     train(models, run := tmp_path_factory.mktemp("kept") / "run", STEPS)
     return run
 
@@ -43,7 +43,7 @@ def opened(folder: Path, with_team: bool = False) -> dict[str, object]:
     run = lab.load_run(folder)
     found = {"config": run.config, "turns": run.turns, "stats": run.stats, "watched": run.watched()}
     found |= {"step": run.step_turns(1), "curve": run_curve(run), "scores": score_curve(run)}
-    found |= {"texts": run.token_texts(), "uphill": run.uphill}
+    found |= {"texts": run.token_texts()}
     if with_team:
         weights = run.team().policies["shared"].parameters
         found |= {"weights": {name: value.tolist() for name, value in weights.items()}}

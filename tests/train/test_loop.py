@@ -7,7 +7,6 @@ import itertools
 import math
 from dataclasses import dataclass
 
-import pandas as pd
 import pytest
 import small
 import torch
@@ -100,23 +99,6 @@ def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen
     assert set(reports[0].stats["agent"]) == set(small.AGENTS) - set(frozen)
     assert {agent for agent in team if same(before[agent], weights(team[agent]))} == set(frozen)
     assert lab.load_run(tmp_path / "run").steps == 2
-
-
-def test_a_run_keeps_which_recipe_pointed_uphill_and_trains_as_without_it(models, tmp_path):
-    asked = {"run": tmp_path / "asked", "uphill": ("grpo", "own_robust")}
-    for options in ({"run": tmp_path / "plain"}, asked):
-        list(lab.train(small.Relay(), small.make_team("per_agent", models), small.RECIPE, 1, **QUICK | options))
-    assert small.bits(tmp_path / "plain") == small.bits(tmp_path / "asked")
-    run = lab.load_run(tmp_path / "asked")
-    found = lab.uphill(small.make_team("per_agent", models), small.Relay(), ["grpo", "own_robust"], tasks=2)
-    pd.testing.assert_frame_equal(run.uphill, pd.DataFrame(found))
-    assert lab.load_run(tmp_path / "plain").uphill is None
-    list(lab.train(small.Relay(), small.make_team("per_agent", models), small.RECIPE, 2, **QUICK | asked))
-    shared = lab.load_run(lab.export(run, tmp_path / "run.zip"))
-    pd.testing.assert_frame_equal(shared.uphill, pd.DataFrame(found))
-    assert "before training" in lab.RewardInspector(shared).to_html(tmp_path / "page.html").read_text()
-    with pytest.raises(TypeError, match="uphill= keeps a table with the run; give run="):
-        lab.train(small.Relay(), small.make_team("per_agent", models), small.RECIPE, 1, uphill=("grpo",))
 
 
 @dataclass(frozen=True)

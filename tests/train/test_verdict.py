@@ -76,16 +76,6 @@ def test_a_success_that_fell_is_told_first_and_noise_is_not():
     assert "fell" not in verdict_of_table(played(*[1, 0.4, 1, 0.4], *[0.4] * 4, *[0.8, 0.2, 0.8, 0.2])), "noise"
 
 
-def test_it_says_which_recipe_pointed_uphill_if_the_run_knows():
-    known = pd.DataFrame({
-        "agent": ["helper", "helper", "solver"], "recipe": ["grpo", "own_robust", "grpo"], "cos_team": 0.5,
-        "cos_own": [-0.1, 0.4, 0.2], "verdict": ["across", "uphill", "uphill"],
-    })  # fmt: skip
-    second = "Before training own_robust pointed uphill for it (+0.40), and grpo across (-0.10)."
-    assert verdict_of_table(rows(0.5), uphill=known).endswith(second)
-    assert "Before training" not in verdict_of_table(rows(0.5), uphill=known.assign(verdict="untold"))
-
-
 @pytest.mark.parametrize(("change", "reason"), [
     ({"advantage": 0.0, "credit": 1.0}, "all groups are flat"),
     ({"advantage": 0.0}, "no row has a peer that earned something else"),
