@@ -126,7 +126,9 @@ class Design:
     @property
     def score(self) -> str:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
-        return self.data.get("score", "success")
+        if (score := self.data.get("score", "success")) not in ("success", "return"):
+            raise ConfigError(f"{self.place.to('score')}: {score!r}; known are success, return")
+        return score
 
     def seeds_of(self, task: str) -> list[int]:
         return _seeds(self.tasks[task]["seeds"])
