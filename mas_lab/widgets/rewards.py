@@ -151,7 +151,8 @@ def reward_table(
     size, flat = groups.transform("size"), is_flat(groups.transform("min"), groups.transform("max"))
     rows = rows.assign(
         lone=(size == 1).astype(float), flat=((size > 1) & flat).astype(float),
-        valid=column(rows, "valid").astype(float), episode=rows.groupby([*step, "episode"], sort=False, observed=True).ngroup(),
+        valid=column(rows, "valid").astype(float),
+        episode=rows.groupby([*step, "episode"], sort=False, observed=True).ngroup(),
     )  # fmt: skip
     if "call_status" in rows:
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
