@@ -21,7 +21,7 @@ from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, po
 from mas_lab.explain.rejudge import rejudge
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.recipes import RECIPES
-from mas_lab.table import TableError, ages, require, trained
+from mas_lab.table import TableError, ages, column, require, trained
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
@@ -143,13 +143,14 @@ def reward_table(
     its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
-    require(turns, ["task", "episode", "credit", "group", "valid", *by], "RewardInspector")
+    require(turns, ["task", "episode", "credit", "group", *by], "RewardInspector")
     rows = turns[trained(turns)]
     step = ["step"] if "step" in rows.columns else []
     groups = rows.groupby([*step, "group"], sort=False, observed=True)["credit"]
     size, flat = groups.transform("size"), is_flat(groups.transform("min"), groups.transform("max"))
     rows = rows.assign(
-        lone=(size == 1).astype(float), flat=((size > 1) & flat).astype(float), valid=rows["valid"].astype(float),
+        lone=(size == 1).astype(float), flat=((size > 1) & flat).astype(float),
+        valid=column(rows, "valid").astype(float),
         episode=rows.groupby([*step, "episode"], sort=False, observed=True).ngroup(),
     )  # fmt: skip
     if "call_status" in rows:

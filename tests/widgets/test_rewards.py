@@ -38,6 +38,7 @@ def test_the_table_by_hand(turns):
     assert found.loc["fixer", ["b", "v", "F", "signal"]].tolist() == pytest.approx(counted)
     assert found.loc["solver", ["b", "v", "F", "signal"]].tolist() == pytest.approx([0, 4 / 6, 4 / 6, 1])
     assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
+    assert set(reward_table(turns.drop(columns="valid"))["valid"]) == {1.0}, "a table by hand may lack it"
 
 
 def test_the_age_of_rows_is_their_step_minus_their_version(turns):
