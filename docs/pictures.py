@@ -132,7 +132,6 @@ def baselines() -> None:
 
 def curves() -> None:
     """Held-out success of the quickstart's recipes."""
-    draw(learning_curves(pd.read_csv(RESULTS / "quickstart" / "curves.csv")), "quickstart_curves.png", 400)
 
 
 def forest(name: str, arms: list[str] | None = None, paired: bool = False):
