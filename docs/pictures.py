@@ -26,7 +26,7 @@ from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.figures import LAYOUT, colors, dialogue, learning_curves, mazes, recipe_colors
+from mas_lab.widgets.figures import LAYOUT, colors, dialogue, mazes, recipe_colors
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
@@ -128,10 +128,6 @@ def baselines() -> None:
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     turns = lab.rollout(env, team, env.tasks(32, "train", SEED), lab.episodes(8), seed=SEED)
     draw(two_baselines(lab.RECIPES["dr_mas"].advantages(turns), env.agents), "baselines.png", 520)
-
-
-def curves() -> None:
-    """Held-out success of the quickstart's recipes."""
 
 
 def forest(name: str, arms: list[str] | None = None, paired: bool = False):
