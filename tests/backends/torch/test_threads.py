@@ -7,10 +7,10 @@ import sys
 import pytest
 import torch
 
+import mas_lab as lab
 from mas_lab.backends.loading import restore_policies
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
-from mas_lab.child import usable_cores
 from mas_lab.policy import PolicyError
 
 
@@ -44,10 +44,9 @@ def test_the_probe_takes_the_fastest_count_and_ends(monkeypatch, costs, best):
     assert probe_threads(seconds=0.01) in [2**i for i in range(12)]  # real passes on this machine
     monkeypatch.setenv("MAS_LAB_THREADS", "3")
     assert probe_threads() == 3
-    for text in ("0", "two", "-1"):
-        monkeypatch.setenv("MAS_LAB_THREADS", text)
-        with pytest.raises(PolicyError, match="MAS_LAB_THREADS"):
-            probe_threads()
+    monkeypatch.setenv("MAS_LAB_THREADS", "two")
+    with pytest.raises(PolicyError, match="MAS_LAB_THREADS"):
+        probe_threads()
 
 
 @pytest.fixture
@@ -65,8 +64,6 @@ def fresh(monkeypatch):
 
 
 def test_the_first_policy_settles_the_threads_and_says_so_once(fresh, models, capfd):
-    import mas_lab as lab
-
     lab.load_policy(models / "a")
     assert torch.get_num_threads() == 3
     told = "mas_lab: torch uses 3 threads of 8 cores (measured); lab.set_threads(n) sets another number\n"
@@ -78,8 +75,6 @@ def test_the_first_policy_settles_the_threads_and_says_so_once(fresh, models, ca
 
 @pytest.mark.parametrize(("speedup", "dtype"), [(1.6, "bfloat16"), (1.4, "float32")])
 def test_a_large_model_computes_in_bfloat16_where_that_is_faster(speedup, dtype, models, tmp_path, monkeypatch, capfd):
-    import mas_lab as lab
-
     monkeypatch.setattr(threads, "_speedup", None)
     monkeypatch.setattr(threads, "probe_bfloat16", lambda: speedup)
     assert lab.load_policy(models / "a").shared.dtype == torch.float32 and "large" not in capfd.readouterr().err
@@ -102,7 +97,7 @@ def test_the_probe_of_bfloat16_keeps_the_threads():
     assert 0 < threads.probe_bfloat16(rounds=2) < 1000 and torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize("how", ["set_threads", "torch", *threads.OTHERS])
+@pytest.mark.parametrize("how", ["set_threads", "torch", threads.OTHERS[0]])
 def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
     deciding = {"set_threads": lambda: set_threads(6), "torch": lambda: torch.set_num_threads(6)}
     deciding.get(how, lambda: fresh.setenv(how, "2"))()
@@ -112,22 +107,14 @@ def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
         set_threads(0)
 
 
-@pytest.mark.slow
-def test_a_new_process_is_settled_by_its_first_policy_and_the_variable_is_heard(models):
-    code = f"import mas_lab as lab, torch; lab.load_policy({str(models / 'a')!r}); print(torch.get_num_threads())"
-    environment = os.environ | {threads.VARIABLE: "3", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout == "3\n"
-    assert f"torch uses 3 threads of {usable_cores()} cores ({threads.VARIABLE})" in done.stderr
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="torch waits by libgomp on Linux alone")
-@pytest.mark.parametrize(
-    ("said", "count"), [({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")]
-)
-def test_waiting_threads_spin_briefly_unless_somebody_has_decided(said, count):
+def test_waiting_threads_spin_briefly_unless_somebody_has_decided():
     names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-    env = {name: value for name, value in os.environ.items() if name not in names} | said
-    code, env["OMP_DISPLAY_ENV"] = "import mas_lab as lab; lab.set_threads", "VERBOSE"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env).stderr
-    assert f"GOMP_SPINCOUNT = '{count}'" in told
+    env = {name: value for name, value in os.environ.items() if name not in names} | {"OMP_DISPLAY_ENV": "VERBOSE"}
+
+    def told(code, **said):
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env | said)
+
+    assert "GOMP_SPINCOUNT = '10000'" in told("import mas_lab as lab; lab.set_threads").stderr
+    names = "import os, mas_lab; print('GOMP_SPINCOUNT' in os.environ)"
+    assert told(names, OMP_WAIT_POLICY="PASSIVE").stdout == "False\n"
