@@ -96,26 +96,17 @@ def test_policies_of_a_server_are_restored_as_they_were(served, tmp_path):
     assert restored["a"].shared.eos_ids() == load_policy(base.source.name).shared.eos_ids() == {1, 2, 7}
 
 
-@pytest.fixture
-def own_model(qwen3, tmp_path):
-    """A folder of one's own that is a pocket model by its provenance."""
-    folder = shutil.copytree(qwen3, tmp_path / "own")
-    (folder / "provenance.json").write_text(json.dumps({"learning_rate": {"full": 4e-4, "lora": 3e-3}}))
-    return folder
-
-
-def test_a_rate_is_the_one_passed_or_kept_or_of_the_provenance_or_that_of_large_models(qwen3, own_model, tmp_path):
+def test_a_rate_is_the_one_passed_or_kept_or_of_the_provenance_or_that_of_large_models(qwen3, tmp_path):
+    own_model = shutil.copytree(qwen3, tmp_path / "own")
+    (own_model / "provenance.json").write_text(json.dumps({"learning_rate": {"full": 4e-4, "lora": 3e-3}}))
     assert load_policy(own_model).lr == 4e-4 and load_policy(own_model, lora=2).lr == 3e-3
     assert load_policy(own_model, lr=0.5).lr == 0.5 and load_policy(own_model, lora=2, lr=0.25).lr == 0.25
     assert load_policy(qwen3).lr == 1e-6 and load_policy(qwen3, lora=2).lr == 2e-5
     load_policy(own_model, lr=2e-4).save(tmp_path / "saved")
     assert load_policy(tmp_path / "saved").lr == 2e-4 and load_policy(tmp_path / "saved", lora=2).lr == 3e-3
-
-
-def test_a_pocket_model_names_its_rates_or_is_refused_unless_one_is_passed(own_model):
-    for source in map(Source.find, ("plan_path", "math", "math_small", "tldr")):
-        assert (source.default_lr(lora=False), source.default_lr(lora=True)) == (1e-3, 5e-3)
-    for broken in ("{}", "[1]", "not json", '{"learning_rate": {"full": "fast"}}', '{"learning_rate": {"full": 0}}'):
+    pocket = Source.find("plan_path")
+    assert (pocket.default_lr(lora=False), pocket.default_lr(lora=True)) == (1e-3, 5e-3)
+    for broken in ("not json", '{"learning_rate": {"full": 0}}'):
         (own_model / "provenance.json").write_text(broken)
         with pytest.raises(PolicyError, match=r"own/provenance.json names no learning rate; write .* or pass lr="):
             load_policy(own_model)
@@ -127,8 +118,11 @@ def test_code_that_comes_with_a_model_is_not_run_and_nobody_is_asked(qwen3, tmp_
     folder = shutil.copytree(qwen3, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Net"}
+    config |= {"_attn_implementation": "eager", "linear_conv_kernel_dim": 4}  # which name none
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    (folder / "custom_generate").mkdir()
+    for name in ("theirs.py", "custom_generate/generate.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     load_policy(folder).sample(requests()[:1])
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "theirs"}))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked"))

@@ -16,7 +16,7 @@ CLIPPED, BONUS, PENALTY = lab.clipped(0.2), lab.clipped(0.2, entropy=0.1), lab.c
 
 
 def draw(policy):
-    return drawn(policy, temperatures=(0.6, 1.0))
+    return drawn(policy, temperatures=(0.6, 1.0), each=2)
 
 
 def gradients(policy):
@@ -59,7 +59,7 @@ def assert_close(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", [CLIPPED, BONUS, PENALTY])
+@pytest.mark.parametrize("loss", [CLIPPED, lab.clipped(0.2, entropy=0.1, kl=0.1)])
 def test_gradients_are_those_of_plain_rows(model_dirs, kind, loss):
     policy = load_policy(model_dirs[kind])
     samples = draw(policy)
@@ -78,7 +78,7 @@ def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
     assert len(packing_module.pack_prefix_trees(samples, "packed", policy.shared.cost, 4096)) < 2 * 3
     first, *others = (
         accumulated(load_policy(model_dirs[kind], train_tokens=tokens, **options), samples)
-        for tokens in (4096, 40, 20)
+        for tokens in (4096, 25)
         for options in ({"packing": "packed"}, {"packing": "padded"}, {"plain": True})
     )
     for other in others:
@@ -89,8 +89,8 @@ def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
 def test_trained_logprobs_are_the_sampled_ones(model_dirs, kind):
     """Traps 4-6: ids as sampled, at any temperature, whatever the pad token is."""
     policy = load_policy(model_dirs[kind], train_tokens=40)
-    samples = drawn(policy, temperatures=(0.4, 1.0, 2.5), each=20)
-    assert any(s.completion_ids[-1] == 2 for s in samples)
+    samples = drawn(policy, temperatures=(0.4, 1.0, 2.5), each=6)
+    assert any(s.completion_ids[-1] == policy.tokenizer.eos_token_id for s in samples)
     for logprobs_N in (policy.forward_backward(samples, CLIPPED).logprobs_N, policy.logprobs(samples)):
         assert ((logprobs_N.detach() - old_logprobs(samples)).exp() - 1).abs().max() < 1e-4
     policy.set_gradients(None)
@@ -98,19 +98,18 @@ def test_trained_logprobs_are_the_sampled_ones(model_dirs, kind):
     assert all(p.grad is not None for p in policy.parameters.values())
 
 
-@pytest.mark.parametrize("loss", [CLIPPED, BONUS])
 @pytest.mark.parametrize("kind", ["qwen3", "gemma2"])
-def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, loss, monkeypatch):
-    samples = draw(load_policy(model_dirs[kind]))
-    whole = accumulated(load_policy(model_dirs[kind]), samples, loss)
+def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, monkeypatch):
+    policy = load_policy(model_dirs[kind])
+    samples = draw(policy)
+    whole = accumulated(policy, samples, BONUS)
     monkeypatch.setattr(packing_module, "LARGE_LOGITS", 64 * 7)
-    assert_same(whole, accumulated(load_policy(model_dirs[kind]), samples, loss))
+    assert_same(whole, accumulated(policy, samples, BONUS))
 
 
-@pytest.mark.parametrize("loss", [CLIPPED, lab.clipped(0.2, entropy=0.1, kl=0.1)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind, loss):
-    policy = load_policy(model_dirs[kind], train_tokens=30)
+def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind):
+    policy, loss = load_policy(model_dirs[kind], train_tokens=30), lab.clipped(0.2, entropy=0.1, kl=0.1)
     samples = draw(policy)
     tokens, found = accumulated(policy, samples, loss)
     slopes_N = policy.directional_derivatives(samples, loss, list(found.values()))
