@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from backends.drawn import KINDS, gap, requests
+from backends.drawn import KINDS, requests
 
 from mas_lab.backends.loading import load_policy
 from mas_lab.backends.torch import padded
@@ -25,15 +25,6 @@ def assert_equal(answers, expected):
     for one, other in zip(answers, expected, strict=True):
         assert (one.ids, one.text, one.finish) == (other.ids, other.text, other.finish)
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=3e-5)
-
-
-@pytest.mark.parametrize("packing", ["auto", "padded"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_sampled_logprobs_are_the_models_own(model_dirs, kind, packing):
-    policy = load_policy(model_dirs[kind], packing=packing)
-    assert policy.shared.ways.tree == (packing == "auto")
-    asked = requests(temperatures=(0.5, 1.0, 1.7))
-    assert gap(policy, asked, policy.sample(asked)) < 1e-4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -62,10 +53,9 @@ def test_draws_follow_the_distribution_and_temperature_0_is_greedy_with_logprob_
     assert often.sum() > 3 and chi2 < often.sum() + 5 * np.sqrt(2 * often.sum())
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "pad=eos"])
-def test_eos_is_kept_and_nothing_follows_it(model_dirs, kind):
-    """Trap 3, also where the pad token is the end token (trap 4), and where it is the last allowed token."""
-    policy = load_policy(model_dirs[kind])
+def test_eos_is_kept_and_nothing_follows_it(model_dirs):
+    """Trap 3, where the pad token is the end token (trap 4), and where it is the last allowed token."""
+    policy = load_policy(model_dirs["pad=eos"])
     eos = policy.tokenizer.eos_token_id
     answers = policy.sample(requests(each=40, max_tokens=12, temperatures=(3.0,)))
     ended = [a for a in answers if a.finish == "eos"]
@@ -84,8 +74,6 @@ def test_a_request_beyond_the_context_is_refused_with_its_lengths(qwen3):
     assert policy.sample([Request((5,) * 60, 4, 1.0, 0)])
     with pytest.raises(PolicyError, match=r"60 prompt tokens \+ max_tokens 5 = 65 exceed the context of 64"):
         policy.sample([Request((5,) * 60, 5, 1.0, 0)])
-    with pytest.raises(PolicyError, match="both must be"):
-        policy.engine.submit(policy, [Request((), 5, 1.0, 0)])
 
 
 def test_a_completion_ends_with_the_token_that_completes_a_stop_string(qwen3):

@@ -1,8 +1,6 @@
 """The thread probe measures and leaves the setting alone; the first policy on a CPU settles it, once, for a process."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -42,11 +40,9 @@ def test_the_probe_takes_the_fastest_count_and_ends(monkeypatch, costs, best):
     monkeypatch.undo()
     monkeypatch.delenv("MAS_LAB_THREADS", raising=False)
     assert probe_threads(seconds=0.01) in [2**i for i in range(12)]  # real passes on this machine
+    assert 0 < threads.probe_bfloat16(rounds=2) < 1000 and torch.get_num_threads() == before
     monkeypatch.setenv("MAS_LAB_THREADS", "3")
     assert probe_threads() == 3
-    monkeypatch.setenv("MAS_LAB_THREADS", "two")
-    with pytest.raises(PolicyError, match="MAS_LAB_THREADS"):
-        probe_threads()
 
 
 @pytest.fixture
@@ -88,13 +84,6 @@ def test_a_large_model_computes_in_bfloat16_where_that_is_faster(speedup, dtype,
     monkeypatch.setattr(threads, "_speedup", 3.0 - speedup)  # another machine
     restored = restore_policies({"b": tmp_path / "saved"})["b"]
     assert restored.shared.dtype == getattr(torch, dtype) and restored.describe() == policies[1].describe()
-    asked = lab.load_base(models / "a", adapters=1, rank=2, dtype=dtype).adapter("b")
-    assert asked.describe() == policies[1].describe()
-
-
-def test_the_probe_of_bfloat16_keeps_the_threads():
-    before = torch.get_num_threads()
-    assert 0 < threads.probe_bfloat16(rounds=2) < 1000 and torch.get_num_threads() == before
 
 
 @pytest.mark.parametrize("how", ["set_threads", "torch", threads.OTHERS[0]])
@@ -105,16 +94,3 @@ def test_who_has_decided_keeps_what_he_has(fresh, how, capfd):
     assert torch.get_num_threads() == (6 if how in deciding else 8) and capfd.readouterr().err == ""
     with pytest.raises(PolicyError, match="from 1 to 1024"):
         set_threads(0)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="torch waits by libgomp on Linux alone")
-def test_waiting_threads_spin_briefly_unless_somebody_has_decided():
-    names = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-    env = {name: value for name, value in os.environ.items() if name not in names} | {"OMP_DISPLAY_ENV": "VERBOSE"}
-
-    def told(code, **said):
-        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env | said)
-
-    assert "GOMP_SPINCOUNT = '10000'" in told("import mas_lab as lab; lab.set_threads").stderr
-    names = "import os, mas_lab; print('GOMP_SPINCOUNT' in os.environ)"
-    assert told(names, OMP_WAIT_POLICY="PASSIVE").stdout == "False\n"

@@ -9,8 +9,6 @@ import json
 import pytest
 from talking import call, exchange, last, make_tokenizer
 
-from mas_lab.contrib.programs.responses import as_chat
-
 USER = [{"role": "user", "content": "1 + 2"}]
 SCHEMA = {"type": "object", "properties": {"expression": {"type": "string"}}, "required": ["expression"]}
 ADD = {"type": "function", "function": {"name": "add", "description": "A sum.", "parameters": SCHEMA}}
@@ -210,15 +208,3 @@ def test_a_response_is_the_chat_completion_of_its_messages_and_tools():
     assert f"{TWO}<|im_end|>" in prompts(turns)[2]
     assert prompts(turns)[2].count("<tool_response>\n3\n</tool_response>") == 2
     assert cut["incomplete_details"] == {"reason": "max_output_tokens"}
-
-
-@pytest.mark.parametrize(("ids", "sizes"), [
-    (("msg_0", "call_1_0", "call_1_1"), [0, 2]), (("msg_0", "call_0_0", "call_1_0"), [1, 1]),
-    ((None, "call_1_0", "call_1_1"), [2]),
-])  # fmt: skip
-def test_a_call_joins_the_message_of_its_own_response_alone(ids, sizes):
-    """A client that leaves out ids sends a message just before the calls of its response."""
-    said = {"type": "message", "id": ids[0], "role": "assistant", "content": "It is 4."}
-    made = [{"type": "function_call", "call_id": name, "name": "add", "arguments": "{}"} for name in ids[1:]]
-    found = as_chat({"model": "solver", "input": [said, *made]})["messages"]
-    assert [len(message.get("tool_calls", ())) for message in found] == sizes and found[0]["content"] == "It is 4."
