@@ -9,7 +9,7 @@ from transformers import GPT2Config, Qwen3Config
 import mas_lab as lab
 from mas_lab import ModelSpec, Placement
 from mas_lab.backends.devices import GIB
-from mas_lab.backends.placement import CONTEXT, NF4, PlacementError, budget, count_weights, known_shapes
+from mas_lab.backends.placement import CONTEXT, NF4, PlacementError, count_weights, known_shapes
 from mas_lab.backends.torch.source import model_config
 from mas_lab.paths import data_dir
 
@@ -65,15 +65,6 @@ def test_activations_grow_with_tokens_logits_are_bounded_and_unknown_sizes_are_r
     for why, spec in {"4 under": ModelSpec(QWEN3_06B, bits=4), "gpt2": ModelSpec(GPT2Config())}.items():
         with pytest.raises(ValueError, match=why):
             spec.memory()
-
-
-def test_the_budget_has_every_shape_and_way():
-    table = budget(agents=3, rank=8, sample_tokens=20_000)
-    assert len(table) == 6 and list(table.columns)[-1] == "peak"
-    quantized = ModelSpec("Qwen3-1.7B", bits=4, adapters=3, lora=8, sample_tokens=20_000)
-    assert table.loc[("Qwen3-1.7B", "4-bit + LoRA")].to_dict() == quantized.memory().gib()
-    peak = table["peak"].unstack("trained")
-    assert (peak["4-bit + LoRA"] < peak["16-bit + LoRA"]).all() and (peak["16-bit + LoRA"] < peak["all weights"]).all()
 
 
 def test_the_largest_goes_first_to_most_room_or_where_it_is_wanted_and_a_base_of_three_adapters_is_one_model():

@@ -149,7 +149,7 @@ def logits_of(net, request, ids) -> torch.Tensor:
 def require_equal(policy, net, asked, answers) -> None:
     """Assert that tokens, log-probabilities and gradient of `policy` are those of plain passes of `net`."""
     policy.activate()
-    greedy = requests(lengths=(1, 4, 11), each=1, temperatures=(0.0,))
+    greedy = requests(lengths=(11,), each=1, max_tokens=5, temperatures=(0.0,))
     for request, answer in zip(greedy, policy.sample(greedy), strict=True):
         assert logits_of(net, request, answer.ids).argmax(-1).tolist() == list(answer.ids)
     samples = samples_of(asked, answers)
@@ -193,7 +193,7 @@ def test_all_weights(folder_of, name):
         how = policy.shared.net.config._attn_implementation
         net = hf.AutoModelForCausalLM.from_pretrained(folder_of(name), dtype="float32", attn_implementation=how).eval()
         net.get_input_embeddings().padding_idx = None
-        asked = requests(lengths=(1, 11), each=2)
+        asked = requests(lengths=(1, 11), each=2, max_tokens=5)
         require_equal(policy, net, asked, policy.sample(asked))
     if ways.eager:  # a forward-mode derivative takes this attention
         row = {"input_ids": torch.tensor([asked[0].prompt_ids]), "use_cache": False}
@@ -207,7 +207,7 @@ def test_all_weights(folder_of, name):
 def test_two_adapters(folder_of, name):
     base = load_base(folder_of(name), adapters=2, rank=2, lr=1e-2)
     policies = [base.adapter(agent) for agent in ("solver", "verifier")]
-    asked = requests(lengths=(1, 4, 11), each=1)
+    asked = requests(lengths=(1, 11), each=1, max_tokens=5)
     for policy in policies:  # an adapter starts as zero; a step makes it another model
         policy.forward_backward(samples_of(asked, policy.sample(asked)), reinforce())
         policy.optim_step(None)
@@ -230,7 +230,7 @@ def test_a_model_that_the_table_does_not_name_is_run_plainly_with_a_warning(fold
     with pytest.warns(UserWarning, match=words):
         policy = load_policy(folder, lr=1e-3)
     assert policy.shared.ways == PLAIN
-    asked = requests(lengths=(1, 4, 11), each=2)
+    asked = requests(lengths=(1, 11), each=2, max_tokens=5)
     require_equal(policy, policy.shared.net, asked, policy.sample(asked))
     with pytest.raises(PolicyError, match="no forward-mode derivative was tested"):
         policy.directional_derivatives([], reinforce(), [])
