@@ -1,7 +1,6 @@
 """Prompts that a model could not read are refused with the words; a policy says what it is."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -35,9 +34,7 @@ def test_a_prompt_of_unknown_words_is_refused_with_the_words(maze_policy):
 
 def test_a_word_that_is_spelled_like_the_mark_is_known_and_a_policy_says_what_it_is(qwen3, maze_policy):
     assert repr(maze_policy) == "TorchPolicy(model='plan_path', lr=0.001, device='cpu')"
-    policy = load_policy(qwen3, lora=2, lr=0.02)
-    named = Path(qwen3).name
-    assert repr(policy) == f"TorchPolicy(model={qwen3!r}, adapter={named!r}, lr=0.02, device='cpu')"
+    policy = load_policy(qwen3)
     assert unknown_mark(policy.tokenizer) == ("w1", 5)
     assert policy.encode(said("w1 w1 w1 w1")) == [4, 5, 5, 5, 5, 3]
     with pytest.raises(PolicyError, match=r"3 of the 7 tokens .* 'x' 'y';"):
