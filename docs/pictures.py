@@ -325,7 +325,7 @@ FORESTS = {
     "at_grpo": "study_at_grpo.png", "magrpo": "study_magrpo.png",
 }  # fmt: skip
 PICTURES = {
-    "cells": cells, "baselines": baselines, "curves": curves, "whose_baseline": baselines_study, "maze": maze,
+    "cells": cells, "baselines": baselines, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
     "staleness": staleness, "carries": carries,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Tiny random models of four architectures, with a tokenizer of their own, made here and never downloaded."""
+"""Tiny random models of three architectures, with a tokenizer of their own, made here and never downloaded."""
 
 import pytest
 import torch
@@ -16,8 +16,6 @@ def _config(kind: str):
     llama = SHAPE | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 64}
     if kind == "qwen3":
         return hf.Qwen3Config(**llama, head_dim=8, tie_word_embeddings=True)
-    if kind == "llama":
-        return hf.LlamaConfig(**llama)
     if kind == "gemma2":
         return hf.Gemma2Config(**llama, head_dim=8, sliding_window=6, attn_logit_softcapping=2.0,
                                final_logit_softcapping=3.0, query_pre_attn_scalar=8)  # fmt: skip
@@ -50,7 +48,7 @@ def build(directory, kind, pad_is_eos=False):
 @pytest.fixture(scope="session")
 def model_dirs(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
-    dirs = {kind: str(build(root / kind, kind)) for kind in ("qwen3", "llama", "gpt2", "gemma2")}
+    dirs = {kind: str(build(root / kind, kind)) for kind in ("qwen3", "gpt2", "gemma2")}
     return dirs | {"pad=eos": str(build(root / "pad_eos", "qwen3", pad_is_eos=True))}
 
 

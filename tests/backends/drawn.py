@@ -6,7 +6,7 @@ import torch
 import mas_lab as lab
 from mas_lab.policy import Request, Sample
 
-KINDS = ("qwen3", "llama", "gpt2", "gemma2")
+KINDS = ("qwen3", "gpt2", "gemma2")
 
 
 def requests(lengths=(4, 11, 6), each=4, max_tokens=7, temperatures=(1.0,), seed=0):

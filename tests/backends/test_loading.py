@@ -1,9 +1,11 @@
-"""Rank and learning rate of each adapter, the rate of a model for which none is named, and SGD."""
+"""Rank and learning rate of each adapter, the rate of a model for which none is named, and SGD; model folders that are
+broken, or that name code of a hub, are refused with the file and the remedy."""
 
 import json
 import shutil
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 import torch
@@ -12,7 +14,8 @@ from backends.drawn import drawn, requests, same, step, weights
 import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch.source import Source
-from mas_lab.policy import PolicyError
+from mas_lab.paths import data_dir
+from mas_lab.policy import PolicyError, Request
 
 
 def ranks(policy) -> set[int]:
@@ -33,8 +36,11 @@ def test_each_adapter_has_its_own_rank_and_rate_and_keeps_them(qwen3, tmp_path):
         policy.save(tmp_path / name)
     assert base.adapter("verifier", rank=2) is verifier
     assert {policy.adapter for policy in policies.values()} == set(verifier.model.peft_config)
-    restored = restore_policies({name: tmp_path / name for name in policies})
-    assert restored["solver"].shared is restored["verifier"].shared
+    shutil.copytree(tmp_path / "solver", tmp_path / "older")
+    restored = restore_policies({name: tmp_path / name for name in (*policies, "older")})
+    assert restored["solver"].shared is restored["verifier"].shared is not restored["older"].shared
+    assert restored["solver"].engine is restored["verifier"].engine
+    assert restored["older"].name == "solver" and same(weights(restored["older"]), weights(policies["solver"]))
     for name, policy in policies.items():
         again = restored[name]
         assert ranks(again) == ranks(policy) and again.lr == policy.lr and again.describe() == policy.describe()
@@ -52,32 +58,15 @@ def test_ranks_and_adapters_that_cannot_be_had_are_refused(qwen3):
         base.adapter("c")
 
 
-class Client:
-    """What a Tinker server answers to the calls of loading, saving and restoring."""
-
-    def __init__(self, *where):
-        self.client = self
-
-    def of(self, what, call, *arguments, **options):
-        return call(*arguments, **options)
-
-    def get_server_capabilities(self):
-        return SimpleNamespace(supported_models=[SimpleNamespace(model_name="served")])
-
-    def create_lora_training_client(self, name, rank, seed):
-        return self
-
-    def save_state(self, name):
-        return SimpleNamespace(path=f"tinker://{name}")
-
-    def load_state_with_optimizer(self, path):
-        pass
-
-
 @pytest.fixture
 def served(qwen3, tmp_path, monkeypatch):
     """A loader of adapters of a model that a Tinker server has; two tokens end its turns."""
-    monkeypatch.setattr("mas_lab.contrib.tinker.policy.Service", Client)
+    client = MagicMock()
+    client.get_server_capabilities.return_value.supported_models = [SimpleNamespace(model_name="served")]
+    client.create_lora_training_client.return_value = client
+    client.save_state.side_effect = lambda name: SimpleNamespace(path=f"tinker://{name}")
+    service = SimpleNamespace(client=client, of=lambda what, call, *arguments, **options: call(*arguments, **options))
+    monkeypatch.setattr("mas_lab.contrib.tinker.policy.Service", lambda *where: service)
     folder = shutil.copytree(qwen3, tmp_path / "served")
     (folder / "generation_config.json").write_text('{"eos_token_id": [1, 7]}')
     return partial(load_base, folder, backend="tinker", model="served", rank=2)
@@ -96,26 +85,17 @@ def test_policies_of_a_server_are_restored_as_they_were(served, tmp_path):
     assert restored["a"].shared.eos_ids() == load_policy(base.source.name).shared.eos_ids() == {1, 2, 7}
 
 
-@pytest.fixture
-def own_model(qwen3, tmp_path):
-    """A folder of one's own that is a pocket model by its provenance."""
-    folder = shutil.copytree(qwen3, tmp_path / "own")
-    (folder / "provenance.json").write_text(json.dumps({"learning_rate": {"full": 4e-4, "lora": 3e-3}}))
-    return folder
-
-
-def test_a_rate_is_the_one_passed_or_kept_or_of_the_provenance_or_that_of_large_models(qwen3, own_model, tmp_path):
+def test_a_rate_is_the_one_passed_or_kept_or_of_the_provenance_or_that_of_large_models(qwen3, tmp_path):
+    own_model = shutil.copytree(qwen3, tmp_path / "own")
+    (own_model / "provenance.json").write_text(json.dumps({"learning_rate": {"full": 4e-4, "lora": 3e-3}}))
     assert load_policy(own_model).lr == 4e-4 and load_policy(own_model, lora=2).lr == 3e-3
     assert load_policy(own_model, lr=0.5).lr == 0.5 and load_policy(own_model, lora=2, lr=0.25).lr == 0.25
     assert load_policy(qwen3).lr == 1e-6 and load_policy(qwen3, lora=2).lr == 2e-5
     load_policy(own_model, lr=2e-4).save(tmp_path / "saved")
     assert load_policy(tmp_path / "saved").lr == 2e-4 and load_policy(tmp_path / "saved", lora=2).lr == 3e-3
-
-
-def test_a_pocket_model_names_its_rates_or_is_refused_unless_one_is_passed(own_model):
-    for source in map(Source.find, ("plan_path", "math", "math_small", "tldr")):
-        assert (source.default_lr(lora=False), source.default_lr(lora=True)) == (1e-3, 5e-3)
-    for broken in ("{}", "[1]", "not json", '{"learning_rate": {"full": "fast"}}', '{"learning_rate": {"full": 0}}'):
+    pocket = Source.find("plan_path")
+    assert (pocket.default_lr(lora=False), pocket.default_lr(lora=True)) == (1e-3, 5e-3)
+    for broken in ("not json", '{"learning_rate": {"full": 0}}'):
         (own_model / "provenance.json").write_text(broken)
         with pytest.raises(PolicyError, match=r"own/provenance.json names no learning rate; write .* or pass lr="):
             load_policy(own_model)
@@ -127,8 +107,11 @@ def test_code_that_comes_with_a_model_is_not_run_and_nobody_is_asked(qwen3, tmp_
     folder = shutil.copytree(qwen3, tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     config["auto_map"] = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Net"}
+    config |= {"_attn_implementation": "eager", "linear_conv_kernel_dim": 4}  # which name none
     (folder / "config.json").write_text(json.dumps(config))
-    (folder / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
+    (folder / "custom_generate").mkdir()
+    for name in ("theirs.py", "custom_generate/generate.py"):
+        (folder / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nraise SystemExit\n")
     load_policy(folder).sample(requests()[:1])
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "theirs"}))
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked"))
@@ -149,3 +132,79 @@ def test_sgd_steps_against_the_clipped_gradient_and_by_nothing_else(qwen3):
     for name, parameter in policy.parameters.items():
         expected = before[name] - 0.05 * gradients[name] / 2
         torch.testing.assert_close(parameter.detach(), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A copy of a pocket model with 49 tokens."""
+    return shutil.copytree(data_dir() / "pocket" / "plan_path", tmp_path / "model")
+
+
+def written(name, text):
+    return lambda folder: (folder / name).write_text(text, encoding="utf-8")
+
+
+def cut(name):
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:100])
+
+
+def removed(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def entry(key, value):
+    def change(folder):
+        data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        (folder / "config.json").write_text(json.dumps(data | {key: value}), encoding="utf-8")
+
+    return change
+
+
+BROKEN = {
+    "config is no object": (written("config.json", "[]"), r"config\.json cannot be read"),
+    "config is cut": (cut("config.json"), r"config\.json cannot be read"),
+    "unknown type": (entry("model_type", "zork"), r"config\.json cannot be read .*zork"),
+    "type of no text": (entry("model_type", "vit"), r"config\.json or the weights"),
+    "other vocabulary": (entry("vocab_size", 7), "1 weights are of another shape, the first is 'model.embed_tokens"),
+    "no weights": (removed("model.safetensors"), r"model\.safetensors\) cannot be read"),
+    "weights are cut": (cut("model.safetensors"), r"model\.safetensors\) cannot be read"),
+    "no tokenizer": (removed("tokenizer.json"), r"tokenizer\.json or tokenizer_config\.json cannot be read"),
+    "tokenizer is cut": (cut("tokenizer.json"), r"tokenizer\.json cannot be read"),
+    "generation config is cut": (cut("generation_config.json"), r"generation_config\.json cannot be read"),
+    "record of another hand": (written("policy.json", "{}"), r"policy\.json was not written by `policy\.save`"),
+    "adapter": (written("adapter_config.json", '{"base_model_name_or_path": "a/b"}'), "load that one with lora="),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "sentence"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_folder_is_refused_with_the_file_and_a_remedy(folder, change, sentence):
+    change(folder)
+    with pytest.raises(PolicyError, match=sentence):
+        lab.load_policy(folder)
+
+
+def test_a_token_without_an_embedding_is_refused_where_a_prompt_has_it(folder):
+    """Gemma 3's tokenizer has a token for images beyond the embeddings of the models without images."""
+    path = folder / "tokenizer.json"
+    data = json.loads(path.read_text(encoding="utf-8"))
+    added = data["added_tokens"][0] | {"id": 49, "content": "<image>", "special": False}
+    path.write_text(json.dumps(data | {"added_tokens": [*data["added_tokens"], added]}), encoding="utf-8")
+    policy = lab.load_policy(folder)
+    assert policy.sample([Request((1, 2), 2, 1.0, 0)])[0].ids
+    with pytest.raises(PolicyError, match=r"a prompt has the token 49 \('<image>'\), and the model has 49 embeddings"):
+        policy.sample([Request((1, 49, 2), 2, 1.0, 0)])
+
+
+CODE = {
+    "attn_implementation": {"": "owner/kernel@v1:function"},
+    "_attn_implementation_internal": "paged|owner/kernel",
+    "text_config": {"vision": [{"_experts_implementation": "owner/kernel"}]},
+    "kernel_config": {"RMSNorm": {"cuda": "owner/kernel:Norm"}},
+}
+
+
+@pytest.mark.parametrize("key", CODE)
+def test_a_config_that_names_code_of_a_hub_is_refused(folder, key):
+    entry(key, CODE[key])(folder)
+    with pytest.raises(PolicyError, match=r"config\.json .* it names '.*owner/kernel.*', which is code from a hub"):
+        lab.load_policy(folder)

@@ -42,27 +42,8 @@ def test_a_mixed_batch_is_what_each_adapter_says_alone_and_what_peft_says(base):
     assert said[0] != said[1] != said[2] != said[0]
 
 
-def test_a_step_moves_its_own_adapter_and_nothing_else(base):
-    first, second, third = (base.adapter(agent) for agent in AGENTS)
-    own, others = weights(first), [weights(second), weights(third)]
-    frozen = {n: p.detach().clone() for n, p in base.shared.net.named_parameters() if "lora_" not in n}
-    second.forward_backward(drawn(second), lab.reinforce())
-    pending = {name: gradient.clone() for name, gradient in second.gradients()}
-    first.forward_backward(drawn(first), lab.reinforce())
-    first.optim_step(max_norm=1.0)
-    assert all(not torch.equal(p, own[name]) for name, p in first.parameters.items())
-    assert same(weights(second), others[0]) and same(weights(third), others[1])
-    assert all(torch.equal(p, frozen[n]) for n, p in base.shared.net.named_parameters() if n in frozen)
-    assert same(dict(second.gradients()), pending)
-    second.optim_step(max_norm=1.0)
-    assert not same(weights(second), others[0])
-
-
-def test_every_lora_parameter_is_in_exactly_one_optimizer_and_gets_a_gradient_that_slopes_add_up_to(base):
+def test_every_lora_parameter_gets_a_gradient_that_slopes_add_up_to(base):
     """Also after another adapter was the last to train."""
-    owned = [id(p) for agent in AGENTS for group in base.adapter(agent).optimizer.param_groups for p in group["params"]]
-    lora = [id(p) for name, p in base.shared.net.named_parameters() if "lora_" in name]
-    assert sorted(owned) == sorted(lora) and len(set(owned)) == len(owned) == 3 * 2 * 7 * 2
     for agent in (*AGENTS, AGENTS[0]):
         policy = base.adapter(agent)
         samples = drawn(policy)
@@ -72,14 +53,6 @@ def test_every_lora_parameter_is_in_exactly_one_optimizer_and_gets_a_gradient_th
         total = policy.directional_derivatives(samples, lab.reinforce(), gradient).double().sum()
         torch.testing.assert_close(total, sum(part.double().square().sum() for part in gradient), rtol=1e-4, atol=0)
         policy.set_gradients(None)
-
-
-def test_the_reference_is_the_base_without_adapters(base, qwen3):
-    policy = base.adapter("solver")
-    samples = drawn(policy)
-    reference_N = policy.forward_backward(samples, lab.reinforce(kl=0.1)).reference_N
-    torch.testing.assert_close(reference_N, load_policy(qwen3).logprobs(samples).detach(), atol=1e-5, rtol=0)
-    assert (reference_N - policy.logprobs(samples).detach()).abs().max() > 0.1
 
 
 def test_seeds_decide_how_adapters_start(qwen3):
@@ -103,11 +76,10 @@ def test_plain_peft_loads_a_saved_adapter(base, qwen3, tmp_path):
     assert gap(plain, requests(), policy.sample(requests())) < 1e-4
 
 
-def flat(tensors):
-    return torch.cat([tensor.detach().flatten() for tensor in tensors.values()])
-
-
 def test_adapters_start_from_saved_ones(qwen3, tmp_path):
+    def alike(tensors, policy):
+        return all(map(torch.equal, tensors.values(), policy.parameters.values()))
+
     first = load_policy(qwen3, lora=4, seed=1)
     with torch.no_grad():
         for parameter in first.parameters.values():
@@ -116,31 +88,23 @@ def test_adapters_start_from_saved_ones(qwen3, tmp_path):
     base = load_base(qwen3, adapters=2, rank=4, start=tmp_path / "warm")
     for agent in ("solver", "verifier"):
         policy = base.adapter(agent)
-        assert torch.equal(flat(policy.parameters), flat(first.parameters))
-        assert torch.equal(flat(policy.first_weights), flat(first.parameters))
+        assert alike(policy.parameters, first) and alike(policy.first_weights, first)
         assert policy.describe()["lora"]["start"] != load_policy(qwen3, lora=4).describe()["lora"].get("start")
     for agent in base.policies:
         base.adapter(agent).save(tmp_path / agent)
     shutil.rmtree(tmp_path / "warm")
     for agent, again in restore_policies({agent: tmp_path / agent for agent in base.policies}).items():
-        assert torch.equal(flat(again.parameters), flat(first.parameters))
+        assert alike(again.parameters, first)
         assert again.describe() == base.adapter(agent).describe()
 
 
 def test_a_start_that_does_not_fit_is_refused(qwen3, models, tmp_path):
     load_policy(qwen3, lora=4).save(tmp_path / "warm")
-    for start, words in [
-        (tmp_path / "nowhere", r"start='.*nowhere' is no folder of an adapter that policy.save wrote"),
-        ("../warm", r"start='../warm' is no folder of an adapter"),
-        (qwen3, r"is no folder of an adapter"),
-    ]:
-        with pytest.raises(PolicyError, match=words):
-            load_base(qwen3, start=start)
+    with pytest.raises(PolicyError, match=r"start='.*nowhere' is no folder of an adapter that policy.save wrote"):
+        load_base(qwen3, start=tmp_path / "nowhere")
     with pytest.raises(PolicyError, match=r"is an adapter of '.*', and the base is '.*'"):
         load_base(models / "a", start=tmp_path / "warm")
     with pytest.raises(PolicyError, match=r"'rank': 4, .*, and this one has {'rank': 2"):
         load_policy(qwen3, lora=2, start=tmp_path / "warm")
-    with pytest.raises(PolicyError, match=r"lora_alpha': 8.0}, and this one has .*'lora_alpha': 2.0}; .* alpha="):
-        load_policy(qwen3, lora=4, alpha=0.5, start=tmp_path / "warm")
     with pytest.raises(PolicyError, match="holds weights of an adapter; give lora="):
         load_policy(qwen3, start=tmp_path / "warm")

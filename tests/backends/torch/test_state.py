@@ -31,38 +31,33 @@ def make(kind, model_dirs):
     return load_policy(model_dirs["qwen3" if kind == "sgd" else kind], lr=1e-2, **options)
 
 
-@pytest.mark.parametrize("longer", [8, 24])
-def test_where_a_file_put_the_weights_does_not_show(model_dirs, tmp_path, longer):
+def test_where_a_file_put_the_weights_does_not_show(qwen3, tmp_path):
     """The same numbers behind a longer header: mapped into memory, they would begin elsewhere."""
-    moved = shutil.copytree(model_dirs["qwen3"], tmp_path / "moved")
-    save_file(load_file(moved / "model.safetensors"), moved / "model.safetensors", {"format": "pt", "x": "x" * longer})
-    one, other = load_policy(model_dirs["qwen3"], lr=1e-2), load_policy(moved, lr=1e-2)
-    for seed in range(3):
+    moved = shutil.copytree(qwen3, tmp_path / "moved")
+    save_file(load_file(moved / "model.safetensors"), moved / "model.safetensors", {"format": "pt", "x": "x" * 24})
+    one, other = load_policy(qwen3, lr=1e-2), load_policy(moved, lr=1e-2)
+    for seed in range(2):
         assert step(one, seed) == step(other, seed)
         assert same(weights(one), weights(other))
     assert {parameter.data_ptr() % 64 for parameter in other.parameters.values()} == {0}
 
 
-@pytest.mark.parametrize("how", ["load", "restore"])
-@pytest.mark.parametrize("kind", ["qwen3", "llama", "gpt2", "lora", "sgd"])
-def test_a_step_after_loading_is_the_step_without(model_dirs, tmp_path, kind, how):
+@pytest.mark.parametrize("kind", ["qwen3", "gpt2", "lora", "sgd"])
+def test_a_step_after_loading_is_the_step_without(model_dirs, tmp_path, kind):
     policy = make(kind, model_dirs)
     policy.save(tmp_path / "new")  # one that never stepped can be kept too
     first = step(policy, 0), step(policy, 1)
     policy.save(tmp_path / "kept")
     saved = weights(policy)
     expected = step(policy, 2), step(policy, 3), weights(policy)
-    if how == "load":
-        again = make(kind, model_dirs)
-        step(again, 9)
-        again.load(tmp_path / "kept")
-    else:
-        again = restore_policy(tmp_path / "new")
-        assert (step(again, 0), step(again, 1)) == first
-        again = restore_policy(tmp_path / "kept")
-    assert same(weights(again), saved) and again.describe() == policy.describe()
-    assert (step(again, 2), step(again, 3)) == expected[:2]
-    assert same(weights(again), expected[2])
+    other, new = make(kind, model_dirs), restore_policy(tmp_path / "new")
+    assert (step(new, 0), step(new, 1)) == first
+    step(other, 9)
+    other.load(tmp_path / "kept")
+    for again in (other, restore_policy(tmp_path / "kept")):
+        assert same(weights(again), saved) and again.describe() == policy.describe()
+        assert (step(again, 2), step(again, 3)) == expected[:2]
+        assert same(weights(again), expected[2])
 
 
 def test_what_is_kept_is_safetensors_and_json(qwen3, tmp_path):
@@ -72,19 +67,6 @@ def test_what_is_kept_is_safetensors_and_json(qwen3, tmp_path):
     assert [path.name for path in tmp_path.glob("*.safetensors")] == ["model.safetensors"]  # vLLM would load others too
     plain = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert same(dict(plain.named_parameters()), weights(policy))
-
-
-def test_adapters_that_shared_a_base_share_it_again(qwen3, tmp_path):
-    base = load_base(qwen3, adapters=2, rank=4, lr=1e-2)
-    for seed, agent in enumerate(("a", "b")):
-        step(base.adapter(agent), seed)
-        base.adapter(agent).save(tmp_path / agent)
-    shutil.copytree(tmp_path / "a", tmp_path / "older")
-    found = restore_policies({"one": tmp_path / "b", "two": tmp_path / "a", "three": tmp_path / "older"})
-    assert found["one"].shared is found["two"].shared and found["one"].engine is found["two"].engine
-    assert found["three"].shared is not found["one"].shared
-    for name, agent in (("one", "b"), ("two", "a"), ("three", "a")):
-        assert found[name].name == agent and same(weights(found[name]), weights(base.adapter(agent)))
 
 
 @pytest.mark.parametrize("kind", ["safetensors", "bin"])
@@ -113,9 +95,6 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
     start_N = policy.logprobs([SAMPLE]).detach()
     step(policy)
     policy.save(tmp_path / "kept")
-    shutil.copytree(tmp_path / "kept", tmp_path / "hub")  # full weights that began on the hub need nothing of it
-    hub = recorded(tmp_path / "hub", source={"kind": "hub", "name": "owner/model", "digest": "0" * 40})
-    assert same(weights(restore_policy(hub)), weights(policy))
     found = restore_policy(tmp_path / "kept").forward_backward([SAMPLE], TO_REFERENCE).reference_N
     torch.testing.assert_close(found, start_N, atol=1e-6, rtol=0)
     shutil.rmtree(moved)
@@ -140,7 +119,7 @@ def test_a_folder_that_was_used_keeps_nothing_and_one_that_is_cut_changes_nothin
     assert same(weights(policy), before)
 
 
-def test_a_description_names_no_place_and_an_adapter_of_another_make_is_refused(qwen3, tmp_path):
+def test_a_description_names_no_place_and_records_of_another_make_are_refused(qwen3, tmp_path):
     text = json.dumps(load_policy(qwen3, template={"enable_thinking": False}).describe())
     assert qwen3 not in text and "enable_thinking" in text
     four, eight = (load_policy(qwen3, lora=rank) for rank in (4, 8))
@@ -148,18 +127,21 @@ def test_a_description_names_no_place_and_an_adapter_of_another_make_is_refused(
     assert four.describe() != eight.describe()
     with pytest.raises(PolicyError, match="of another make"):
         eight.load(tmp_path)
+    with pytest.raises(PolicyError, match=r"policy\.json: lora is 7; it was not written"):
+        restore_policy(recorded(tmp_path, lora=7))
+    (tmp_path / "policy.json").unlink()
+    with pytest.raises(PolicyError, match=r"policy\.json is not there"):
+        restore_policy(tmp_path)
 
 
-def test_unknown_names_list_the_known_ones(qwen3):
-    for options, why in (
-        ({"backend": "jax"}, "unknown back end 'jax'; known: torch, unsloth, vllm, tinker"),
-        ({"name": "nowhere"}, r"no model 'nowhere'.*pocket models"),
-        ({"budget": 3}, "no option 'budget'; it has: device"),
-        ({"packing": "tight"}, "packing 'tight'; known: auto, packed, padded"),
-        ({"optimizer": "adam"}, "optimizer 'adam'; known: adamw, sgd"),
-    ):
-        with pytest.raises(PolicyError, match=why):
-            load_policy(**{"name": qwen3} | options)
+@pytest.mark.parametrize(("options", "why"), [
+    ({"backend": "jax"}, "unknown back end 'jax'; known: torch, unsloth, vllm, tinker"),
+    ({"name": "nowhere"}, r"no model 'nowhere'.*pocket models"),
+    ({"budget": 3}, "no option 'budget'; it has: device"),
+])  # fmt: skip
+def test_unknown_names_list_the_known_ones(qwen3, options, why):
+    with pytest.raises(PolicyError, match=why):
+        load_policy(**{"name": qwen3} | options)
 
 
 def recorded(directory, **changes):
@@ -198,11 +180,9 @@ def test_a_model_of_the_hub_is_that_of_its_commit(hub, tmp_path):
     torch.testing.assert_close(restored.logprobs([SAMPLE]).detach(), expected_N, atol=0, rtol=0)
     with pytest.raises(PolicyError, match=f"the base is 'own/model' .*commit: {OLD} and {NEW}"):
         load_policy("own/model", lora=4, start=tmp_path / "adapter")
-    unknown = {"kind": "hub", "name": "own/model", "digest": None}
-    with pytest.raises(PolicyError, match=f"commit: None and {NEW}"):
-        load_policy("own/model", lora=4, start=recorded(tmp_path / "adapter", source=unknown))
+    unknown = {"kind": "hub", "name": "own/model", "digest": "refs/pr/1"}
     with pytest.raises(PolicyError, match="'refs/pr/1', which is no commit"):
-        restore_policy(recorded(tmp_path / "adapter", source=unknown | {"digest": "refs/pr/1"}), "own/model")
+        restore_policy(recorded(tmp_path / "adapter", source=unknown), "own/model")
 
 
 @pytest.mark.parametrize("digest", [OLD, None])
@@ -220,18 +200,6 @@ def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, 
     with pytest.raises(ZeroDivisionError):  # once it is asked for, it is loaded
         restore_policy(tmp_path, "stranger/model")
     assert asked
-
-
-def test_a_record_of_another_hand_is_named(qwen3, tmp_path):
-    with pytest.raises(PolicyError, match=r"policy\.json is not there"):
-        restore_policy(tmp_path)
-    for text in ("", "{", "[]", "{}", '{"source": 3}', '{"source": {"kind": "hub"}}', "[" * 100_000):
-        (tmp_path / "policy.json").write_text(text)
-        with pytest.raises(PolicyError, match=r"policy\.json.*was not written by `policy\.save`"):
-            restore_policy(tmp_path)
-    load_policy(qwen3).save(tmp_path)
-    with pytest.raises(PolicyError, match=r"policy\.json: lora is 7; it was not written"):
-        restore_policy(recorded(tmp_path, lora=7))
 
 
 def test_the_reference_of_an_adapter_is_its_first_weights(qwen3, tmp_path):

@@ -12,7 +12,16 @@ from mas_lab.backends.unsloth.importing import import_unsloth, refuse_broken_gpu
 from mas_lab.policy import PolicyError
 
 
-def test_why_it_cannot_be_used_is_told_and_a_late_import_where_it_costs(stand_in, monkeypatch):
+def test_why_it_cannot_be_used_is_told_and_a_late_import_where_it_costs(tmp_path, monkeypatch):
+    def stand_in(source: str) -> None:
+        """Make a package called unsloth that does no more than what the real one does on some machine."""
+        (tmp_path / "unsloth.py").write_text(source)
+        monkeypatch.setitem(sys.modules, "unsloth", None)  # so that what is there now comes back at the end
+        del sys.modules["unsloth"]
+        importlib.invalidate_caches()
+        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
+
+    monkeypatch.syspath_prepend(tmp_path)
     for source, answer in (
         ("raise ModuleNotFoundError('No module named triton')", "imported here: ModuleNotFoundError: No .*pip check"),
         ("DEVICE_TYPE = 'mlx'", "chose the device 'mlx'.*use backend=\"torch\""),
@@ -28,21 +37,6 @@ def test_why_it_cannot_be_used_is_told_and_a_late_import_where_it_costs(stand_in
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert import_unsloth().DEVICE_TYPE == "cpu"
-
-
-@pytest.fixture
-def stand_in(tmp_path, monkeypatch):
-    """Makes a package called unsloth that does no more than what the real one does on some machine."""
-
-    def make(source: str) -> None:
-        (tmp_path / "unsloth.py").write_text(source)
-        monkeypatch.setitem(sys.modules, "unsloth", None)  # so that what is there now comes back at the end
-        del sys.modules["unsloth"]
-        importlib.invalidate_caches()
-        shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-
-    monkeypatch.syspath_prepend(tmp_path)
-    return make
 
 
 def test_a_gpu_that_fails_at_its_first_product_is_refused(monkeypatch):

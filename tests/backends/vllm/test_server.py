@@ -138,14 +138,6 @@ def test_a_run_whose_server_was_killed_goes_on_with_a_new_one(team, tmp_path):
     assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != victim
 
 
-def test_an_address_where_nothing_answers_is_named(model):
-    policy = lab.load_policy(model, backend="vllm", where="http://127.0.0.1:9", patience=5)
-    with pytest.raises(
-        EngineError, match=r"policy '\w+': the vLLM server at http://127\.0\.0\.1:9 does not answer .* start it again"
-    ):
-        policy.sample([Request((4, 9), 2, 1.0, 0)])
-
-
 @pytest.mark.full
 def test_a_server_that_cannot_start_shows_its_log(model, tmp_path):
     policy = lab.load_policy(model, backend="vllm", where="server")

@@ -124,8 +124,8 @@ def test_a_completion_says_how_it_ended(models):
     request = lab.policy.Request((5, 6), 3, 1.0, 0, ("w1",))
     with pytest.raises(ValueError, match="3 tokens with 2 log-probabilities"):
         completion([5, 6, 7], [-1.0, -1.0], request, policy.tokenizer)
-    ends = {(word,): "stop", (7, 7, eos): "eos", (7, 7, 7): "length", (7, pad): "eos",  # another end token
-            (7, 7): "length"}  # the engine's context is full  # fmt: skip
+    # another end token; and a context of the engine that is full
+    ends = {(word,): "stop", (7, 7, eos): "eos", (7, 7, 7): "length", (7, pad): "eos", (7, 7): "length"}
     for ids, finish in ends.items():
         assert completion(ids, [-1.0] * len(ids), request, policy.tokenizer).finish == finish
 
@@ -140,24 +140,10 @@ def asked(recipe=None, policies=ONE, sampling=WARM, curriculum=None, **settings)
     return RunFacts(RECIPE.replace(**(recipe or {})), settings, policies, sampling, 20, 5, curriculum)
 
 
-class Own(lab.Loss):
-    """A loss of somebody's own."""
-
-
-class NeedsTeam:
-    needs_team = True
-
-    def __call__(self, turns, team):
-        return turns["credit"]
-
-
 @pytest.mark.parametrize(("changed", "reason"), [
     ({"recipe": {"center": lab.running_mean()}}, "its center, .* learns from step to step"),
-    ({"recipe": {"center": NeedsTeam()}}, "its center, .* needs the team"),
     ({"recipe": {"loss": lab.clipped(ratio="action"), "aggregate": "turn"}}, "one ratio per action"),
-    ({"recipe": {"loss": Own()}}, "its loss, Own, is none that verl has"),
-    ({"recipe": {"aggregate": "agent"}}, "aggregate='agent'"),
-    ({"recipe": {"select": lab.not_flat()}}, "verl keeps every row in its means"),
+    ({"recipe": {"loss": lab.Loss()}}, "its loss, Loss, is none that verl has"),
     ({"rounds": 3}, "rounds=3 draws more tasks"),
     ({"learn": {0: ["asker"]}}, "learn=.* trains agents in stages"),
     ({"curriculum": "mine"}, "drawn by a curriculum"),
@@ -181,8 +167,6 @@ def test_verls_configuration_says_recipe_and_settings(folder):
     assert said["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
     model = verl_settings(asked(policies={"shared": POLICY | {"lora": {"rank": 8}}}))["actor_rollout_ref"]["model"]
     assert model == {"path": "a/b", "lora_rank": 8, "lora_alpha": 16}
-    hostile = asked(policies={"shared": POLICY | {"source": {"kind": "hub", "name": "${oc.env:HOME}"}}})
-    assert verl_settings(hostile)["actor_rollout_ref"]["model"]["path"] == "${oc.env:MAS_LAB_MODEL}"
     said = verl_settings(asked({"loss": lab.reinforce(tis=2.0, entropy=0.1)}, epochs=2))
     actor = said["actor_rollout_ref"]["actor"]
     assert actor["ppo_epochs"] == 2 and actor["policy_loss"]["loss_mode"] == "gpg" and actor["entropy_coeff"] == 0.1
@@ -203,9 +187,7 @@ BOTH = describe(RECIPE.replace(aggregate="agent", select=lab.not_flat()))
 
 
 @pytest.mark.parametrize(("config", "env", "sentence"), [
-    ({"env": {"name": "program", "agents": []}}, None, "'program'"),
     ({"recipe": {**describe(RECIPE), "credit": {"is": "my_file.my_credit"}}}, Relay(), "my_credit.*cannot be made"),
-    ({"recipe": describe(RECIPE.replace(scale="none"))}, Relay(), "do not train"),
     ({"recipe": BOTH}, Relay(), r"cannot be handed over to verl:\n- select=.*\n- aggregate='agent'"),
     ({}, None, "is your own: give it, as env="),
     ({}, Relay(together=True), "the run was made on"),

@@ -1,13 +1,20 @@
-"""Trees of samples: what shares a node, what is cut, and when a tree costs less (with `fast.tree_attention`)."""
+"""Trees of samples: what shares a node, what is cut, and when a tree costs less; lean norms and the forward pass in few
+operations are the model's own, and other models keep theirs."""
 
 import numpy as np
 import pytest
 import torch
-from transformers import GraniteConfig, GraniteForCausalLM, Qwen3Config, Qwen3ForCausalLM
+from backends.drawn import gap, requests
+from torch.autograd import forward_ad
+from transformers import AutoModelForCausalLM, LlamaConfig, Qwen3Config
+from transformers.models.gemma2.modeling_gemma2 import Gemma2RMSNorm
+from transformers.models.qwen3.modeling_qwen3 import Qwen3RMSNorm
 
 import mas_lab.backends.torch.fast.packing as packing_module
+from mas_lab.backends.loading import load_policy
 from mas_lab.backends.torch.fast import tree_attention
-from mas_lab.backends.torch.fast.tree_attention import Trie, merge_prefixes
+from mas_lab.backends.torch.fast.fused import FusedForward, lean_norms
+from mas_lab.backends.torch.fast.tree_attention import Trie, forward_mode, merge_prefixes
 from mas_lab.policy import Sample
 
 LINEAR, SQUARE = packing_module.Cost(linear=1.0, attention=0.0), packing_module.Cost(linear=0.0, attention=1.0)
@@ -34,25 +41,6 @@ def test_a_tree_above_the_budget_is_cut_between_completions():
         assert (layout.visible_PQW is None) == chains
 
 
-def test_a_head_that_scales_its_logits_is_computed_from_hidden_states():
-    torch.manual_seed(0)
-    net = GraniteForCausalLM(GraniteConfig(vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=1,
-                                           num_attention_heads=2, logits_scaling=3.0)).eval()  # fmt: skip
-    ids = torch.arange(4)[None]
-    hidden = net.base_model(input_ids=ids, use_cache=False)[0][0]
-    torch.testing.assert_close(packing_module.head_of(net)(hidden), net(input_ids=ids).logits[0])
-    assert net.base_model is net.model
-
-
-def test_each_distinct_beginning_is_one_node():
-    tree = Trie()
-    assert tree.walk((4, 9, 7, 5)) == [-1, 0, 1, 2, 3] and tree.walk((4, 9, 6)) == [-1, 0, 1, 4]
-    assert tree.walk((8,), start=2) == [2, 5] and tree.walk((8, 9)) == [-1, 6, 7], "another root"
-    assert tree.ids == [4, 9, 7, 5, 6, 8, 8, 9] and tree.parents == [-1, 0, 1, 2, 1, 2, -1, 6]
-    assert tree.positions == [0, 1, 2, 3, 2, 3, 0, 1]
-    assert [np.flatnonzero(tree.visible()[node]).tolist() for node in (5, 7)] == [[0, 1, 2, 5], [6, 7]]
-
-
 def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     sizes = {prompt: len(prompt) + 2 for prompt in FEW}
     assert list(merge_prefixes(sizes, LINEAR)) == [[(4, 8, 3, 3, 5), (4, 9, 6), (4, 9, 7), (4, 9, 7, 5)], [(8, 9, 6)]]
@@ -62,13 +50,18 @@ def test_prompts_share_a_tree_where_that_costs_less(monkeypatch):
     assert list(merge_prefixes({}, LINEAR)) == []
 
 
-@pytest.mark.parametrize("kind", ["full_attention", "sliding_attention"])
-def test_a_row_for_each_branch_gives_the_same_logits(kind):
+SIZES = {"vocab_size": 16, "hidden_size": 12, "intermediate_size": 20, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "head_dim": 6}  # fmt: skip
+WINDOW = {"sliding_window": 3, "use_sliding_window": True, "layer_types": ["full_attention", "sliding_attention"]}
+
+
+@pytest.mark.parametrize("config", [
+    Qwen3Config(**SIZES), Qwen3Config(**SIZES, **WINDOW),
+    LlamaConfig(**SIZES, attention_bias=True, mlp_bias=True, tie_word_embeddings=True),
+])  # fmt: skip
+def test_a_row_for_each_branch_and_fewer_operations_give_the_same_logits(config):
     torch.manual_seed(0)
-    config = Qwen3Config(vocab_size=16, hidden_size=12, intermediate_size=20, num_hidden_layers=2, head_dim=6,
-                         num_attention_heads=4, num_key_value_heads=2, layer_types=["full_attention", kind],
-                         sliding_window=3, use_sliding_window=True)  # fmt: skip
-    net = Qwen3ForCausalLM(config).eval()
+    net = AutoModelForCausalLM.from_config(config).eval()
     for parameter in net.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     texts = [[1, 2, 3, 4, 5, 6], [1, 2, 7, 8], [1, 2, 7, 8, 9, 9, 9], [1, 2, 3, 4, 5, 6, 1]], [[9, 3]], [[1], [2, 4, 4]]
@@ -78,13 +71,12 @@ def test_a_row_for_each_branch_gives_the_same_logits(kind):
             trie.walk(branch)
     put = lambda values: torch.from_numpy(np.ascontiguousarray(values))  # noqa: E731
     ids_M, at_M, layout = tree_attention.laid_out(tries, put)
-    branched = tree_attention.by_branches(layout, tries, put)
+    branched, keep_U = tree_attention.by_branches(layout, tries, put), torch.arange(len(ids_M))
     assert branched.key_PW is not None and branched.grid_PQ.shape == (7, 5)
-    logits = [
-        tree_attention.forward(net, net.config, ids_M, at_M, one, torch.arange(len(ids_M)))
-        for one in (layout, branched)
-    ]
-    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+    with torch.inference_mode():
+        own, found = (tree_attention.forward(net, config, ids_M, at_M, one, keep_U) for one in (layout, branched))
+        torch.testing.assert_close(found, own, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(FusedForward(net)(ids_M, at_M, layout, keep_U), own, atol=1e-5, rtol=1e-5)
 
 
 def test_tokens_are_picked_from_16_bits_a_few_rows_at_a_time(monkeypatch):
@@ -99,3 +91,39 @@ def test_tokens_are_picked_from_16_bits_a_few_rows_at_a_time(monkeypatch):
     for logprobs_N, _ in found:
         (logprobs_N * slope_N).sum().backward()
     torch.testing.assert_close(logits_UV.grad.float(), known_UV.grad, atol=1e-3, rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind, fuses", [("qwen3", True), ("gemma2", False)])
+def test_other_models_and_adapters_in_32_bits_keep_their_own(model_dirs, kind, fuses):
+    assert load_policy(model_dirs[kind], lora=2, dtype="bfloat16").shared.ways.fused == fuses
+    assert not load_policy(model_dirs[kind], lora=2).shared.ways.fused
+
+
+def test_it_uses_the_weights_of_now(qwen3, monkeypatch):
+    policy, made = load_policy(qwen3), []
+    init = FusedForward.__init__
+    monkeypatch.setattr(FusedForward, "__init__", lambda self, net, dtype: made.append(net) or init(self, net, dtype))
+    for _ in range(2):
+        asked = requests(temperatures=(1.0,))
+        assert gap(policy, asked, policy.sample(asked)) < 1e-4 and policy.shared.net in made
+        with torch.no_grad():
+            for parameter in policy.parameters.values():
+                parameter.mul_(1.5)
+
+
+def test_other_norms_and_forward_mode_keep_their_own():
+    """What lean norms compute, and their gradients, are compared in `test_architectures`."""
+    layer, plain, x = Qwen3RMSNorm(8, eps=1e-3), Qwen3RMSNorm(8, eps=1e-3), torch.randn(3, 8)
+    torch.nn.init.normal_(layer.weight)
+    plain.load_state_dict(layer.state_dict())
+    assert lean_norms(layer) == 1
+    torch.testing.assert_close(layer(x), plain(x))
+    with forward_mode():
+        ours, own = (forward_ad.unpack_dual(one(forward_ad.make_dual(x, torch.ones_like(x)))).tangent
+                     for one in (layer, plain))  # fmt: skip
+        torch.testing.assert_close(ours, own)
+    gemma = Gemma2RMSNorm(8)
+    torch.nn.init.normal_(gemma.weight)
+    assert lean_norms(gemma) == 0 and "forward" not in vars(gemma)
+    assert lean_norms(Qwen3RMSNorm(8).bfloat16()) == 0
+    assert lean_norms(torch.nn.LayerNorm(8)) == 0
