@@ -31,7 +31,12 @@ def study(name: str) -> Recorded:
 
 @cache
 def board(name: str) -> lab.AblationBoard:
-    return lab.AblationBoard(RESULTS / "studies" / name)
+    return lab.AblationBoard(study(name))
+
+
+@cache
+def agents(name: str) -> pd.DataFrame:
+    return study(name).agents
 
 
 def finals(name: str, task: str) -> pd.Series:
