@@ -82,7 +82,7 @@ def test_every_column_has_its_meaning(found, spiky, models):
         "inflation": found, "group_stats": lab.group_stats(run.turns),
         "rewards": inspector.table, "update": report.stats,
         "dialogue": dialogue(report.turns, report.turns["episode"].iloc[0]),
-        "uphill": lab.uphill(team, env, ["grpo"], rollouts=2, tasks=2), "wrong_way": lab.wrong_way(report.turns),
+        "uphill": lab.uphill(team, env, ["grpo"], rollouts=2, tasks=1), "wrong_way": lab.wrong_way(report.turns),
         "rejudge": lab.rejudge(report.turns, ["grpo"]),
         "evaluate": lab.evaluate(env, team, env.tasks(2, "test", 0), k=2),
         "imitate": lab.imitate(lab.Team.shared(lab.load_policy("math"), ("solver",)), lab.make_env("math"), 2, 1, 2),
