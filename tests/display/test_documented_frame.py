@@ -49,7 +49,6 @@ def test_a_dialogue_is_whole_with_its_line_breaks(spiky):
 
 
 def test_the_key_tells_of_the_columns_that_are_shown(found):
-    assert all(f"<b>{name}</b>: " in found._repr_html_() for name in COLUMN_DOCS["inflation"] if name != "step")
     few = found[["agent", "F_k"]].round(2).head(1)
     assert "<b>F_k</b>: v_k + b_k²" in few._repr_html_() and "<b>signal</b>" not in few._repr_html_()
     assert "<b>F_k</b>" not in found.rename(columns={"F_k": "inflated"})._repr_html_()
