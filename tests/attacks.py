@@ -73,25 +73,16 @@ def f():
                 pass
     os._exit(0)
 """),
-    attack("prints an answer", f"print({LINE!r})\nprint({TOLD!r})\ndef f(): return 1", ok=True),
     # Ends before it is asked
     attack("exits hard", f"import os\n_mas_lab_result = {LINE!r}\nos._exit(0)"),
     # Values that claim to be equal to everything
     attack("is an int that equals everything", f"class Any(int):\n{EQUAL}def f(): return Any(FORGED)"),
-    attack("hides it in a dict", f"class Any:\n{EQUAL}def f(): return {{'a': [(1, Any())]}}"),
     attack("returns a generator", "def f():\n    yield FORGED"),
     attack("returns itself inside itself", "def f():\n    x = []\n    x.append(x)\n    return x"),
     attack("returns what is nested deeply",
            "def f():\n    x = []\n    for _ in range(100_000):\n        x = [x]\n    return x"),
     attack("returns a huge text", "def f(): return 'x' * (40 << 20)"),
     # Tampering with what runs beside it
-    attack("rebinds the harness's function", """
-def f():
-    global _mas_lab_plain, _mas_lab_result
-    _mas_lab_plain = None
-    _mas_lab_result = '[[FORGED, null]]'
-    return 1
-""", ok=True),
     attack("answers for more calls",
            "import json\njson.dumps = lambda *a, **k: '[1, null], [2, null]'\ndef f(): return 1"),
     attack("replaces builtins", """
@@ -112,9 +103,7 @@ def f():
     attack("unpickles", "import pickle\ndef f(): return pickle.loads(b\"cos\\nsystem\\n(S'touch MARK'\\ntR.\")"),
     # Texts that would swallow what follows them
     attack("leaves a quote open", "def f(): return FORGED\nx = '''"),
-    attack("ends in a decorator", "def f(): return 1\n@(lambda g: lambda *a: '[FORGED, null]')"),
     attack("has a NUL", "def f(): return FORGED\n\0"),
-    attack("returns a lone surrogate", "def f(): return '\\ud800'", ok=True),
     attack("prints control characters", "print('\\x00\\x1b]0;x\\x07\\r\\n\\x1b[2J')\ndef f(): return 1", ok=True),
     # An error's text chooses what the host makes of it
     attack("has the host import a module",
@@ -129,14 +118,11 @@ def f():
         except BaseException:
             pass
 """, seconds=1),
-    attack("sleeps", "import time\ndef f():\n    while True: time.sleep(1000)", seconds=1),
     attack("prints without end", "while True: print('x' * 10_000)", seconds=1),
     attack("fills the memory", "def f():\n    x = []\n    while True: x.append('x' * 1_000_000 + str(len(x)))"),
     attack("fills the disk in memory",
            "def f():\n    with open('/tmp/x', 'wb') as file:\n        while True: file.write(bytes(1 << 20))"),
     attack("computes a number without end", "def f(): return 9 ** 9 ** 9 % 7", seconds=1),
-    attack("searches without end",
-           "import re\ndef f(): return re.match(r'(a|aa)+$', 'a' * 60 + 'b') is not None", ok=True, seconds=1),
     attack("recurses", "def f(): return f()"),
     attack("nests brackets", "def f(): return " + "(" * 5000 + ")" * 5000),
 ]  # fmt: skip

@@ -57,18 +57,14 @@ class Judge:
         return turns["team_reward"]
 
 
-class Stateless:
-    """A curriculum without attributes."""
+class Easy:
+    """A curriculum with an attribute."""
+
+    def __init__(self):
+        self.easy = False
 
     def __call__(self, env, n, split, seed):
         return env.tasks(n, split, seed)
-
-
-class Easy(Stateless):
-    """A curriculum with an attribute."""
-
-    def __init__(self, easy=True):
-        self.easy = easy
 
 
 class Own:
@@ -107,7 +103,7 @@ def start(models, run, env=None, recipe=small.RECIPE, **settings) -> None:
 
 
 CHANGED = {
-    "env.by differs": [{"env": Scored(by=by), "curriculum": Stateless()} for by in (bonus, closure)],
+    "env.by differs": [{"env": Scored(by=by)} for by in (bonus, closure)],
     "recipe.credit.holds.keywords.per_word differs: the run has 0.5, this call has 1": [
         with_part(credit=partial(bonus, per_word=one)) for one in (0.5, 1)],
     "recipe.credit.holds.of.strict differs: the run has true, this call has false": [

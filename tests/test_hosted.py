@@ -130,10 +130,7 @@ def test_a_conflict_is_told_and_changes_nothing_and_no_network_names_the_switch(
 
 @pytest.mark.slow
 def test_the_install_cell_works_before_the_kit_is_there(tmp_path):
-    """In an environment that holds pip alone, beside the built wheel, with the repository's address, or with neither.
-
-    There is no index. The repository is a bare copy of this one, and hatchling is borrowed from the tests.
-    """
+    """In an environment that holds pip alone, beside the built wheel, or without it; there is no index."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "dist")]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     venv.create(tmp_path / "venv", with_pip=True)
@@ -148,24 +145,6 @@ def test_the_install_cell_works_before_the_kit_is_there(tmp_path):
 
     none = first_cell(tmp_path)
     assert none.returncode and "mas_lab-*.whl is not here: upload it" in none.stderr
-    bare = tmp_path / "kit.git"
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
-    kit = subprocess.check_output(["git", *who, "commit-tree", "HEAD^{tree}", "-m", "kit"], cwd=ROOT, text=True).strip()
-    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", bare], check=True)
-    subprocess.run(["git", "push", "--quiet", bare, f"{kit}:refs/heads/main"], cwd=ROOT, check=True)
-    for option in ("allowFilter", "allowAnySHA1InWant"):  # as hosts have it; pip asks for a clone without old files
-        subprocess.run(["git", "-C", bare, "config", f"uploadpack.{option}", "true"], check=True)
-    remote = cell.replace('SOURCE = ""', f'SOURCE = "git+{bare.as_uri()}"')
-    borrowed = tmp_path / "borrowed"
-    borrowed.mkdir()
-    for name in ("hatchling", "packaging", "pathspec", "pluggy", "trove_classifiers"):
-        (borrowed / name).symlink_to(Path(importlib.util.find_spec(name).origin).parent)
-    clone = {"PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": str(borrowed), "KAGGLE_KERNEL_RUN_TYPE": "Interactive"}
-    cloned = first_cell(tmp_path, remote, **clone)
-    assert "kaggle: " in cloned.stdout and "Nothing was installed: pip cannot add mas-lab" in cloned.stderr
-    listed = [tmp_path / "venv" / PYTHON, "-m", "pip", "list", "--format=freeze"]
-    assert "mas-lab" in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
-    subprocess.run([tmp_path / "venv" / PYTHON, "-m", "pip", "uninstall", "-qy", "mas-lab"], check=True)
     wrong = first_cell(tmp_path, cell.replace('SOURCE = ""', 'SOURCE = "absent.whl"'))
     assert wrong.returncode and "pip cannot install absent.whl" in wrong.stderr
     asked = first_cell(tmp_path / "dist", KAGGLE_KERNEL_RUN_TYPE="Interactive")

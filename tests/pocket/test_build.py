@@ -195,12 +195,9 @@ def shows(answer, **changes):
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of at most max_tokens=1 words with one space between"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
 ])  # fmt: skip
-def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
+def test_a_demonstration_or_a_message_that_cannot_be_learned_names_its_place(answer, why, tmp_path):
     with pytest.raises(EnvError, match=rf"env '.*Mine', task 'train \d', agent 'left', turn 0: {why}"):
         demonstrations([(1.0, shows(answer))], Stage(1, 1e-3), 4, seed=0)
-
-
-def test_messages_that_cannot_be_read_name_their_place(tmp_path):
     calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
     env = shows(lambda *_: "1", observe=lambda *_: calls)
     with pytest.raises(EnvError, match=r"env '.*Mine', .*, turn 0: a message has 'tool_calls', and a pocket"):
@@ -230,5 +227,3 @@ def test_an_env_of_prose_is_told_to_say_less():
     prose = [Demonstration([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
     with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
-    with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):
-        custom._context(Agree(), prose, "agree")
