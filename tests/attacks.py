@@ -35,11 +35,8 @@ EQUAL = """    def __eq__(self, other): return True
 ATTACKS = [
     # Files, environment, network, processes
     attack("reads a file", "def f(): return open('FILE').read()"),
-    attack("reads a file through os", "import os\ndef f(): return os.read(os.open('FILE', 0), 999).decode()"),
-    attack("climbs out of its folder", "def f(): return open('../' * 20 + 'FILE'[1:]).read()"),
     attack("follows a link", "import os\nos.symlink('FILE', '/tmp/l')\ndef f(): return open('/tmp/l').read()"),
     attack("reads /proc", "def f(): return open('/proc/self/environ', 'rb').read().decode()"),
-    attack("reads the parent's memory", "import os\ndef f(): return open(f'/proc/{os.getppid()}/mem', 'rb').read(9)"),
     attack("reads the environment", "import os\ndef f(): return dict(os.environ)", ok=True),
     attack("reads every descriptor", """
 import os
@@ -60,15 +57,8 @@ def f():
     s.sendall(b'x')
     return 1
 """),
-    attack("starts a shell", "import os\ndef f(): return os.system('touch MARK')"),
     attack("starts a process", "import subprocess\ndef f(): return subprocess.run(['touch', 'MARK']).returncode"),
     attack("forks without end", "import os\ndef f():\n    while True:\n        os.fork()"),
-    attack("starts threads without end", """
-import threading
-def f():
-    while True:
-        threading.Thread(target=f, daemon=True).start()
-"""),
     attack("calls C", "import ctypes\ndef f(): return ctypes.CDLL(None).system(b'touch MARK')"),
     attack("kills its parent", "import os, signal\ndef f(): os.kill(os.getppid(), signal.SIGKILL)"),
     # Output that looks like an answer
@@ -83,35 +73,16 @@ def f():
                 pass
     os._exit(0)
 """),
-    attack("prints an answer", f"print({LINE!r})\nprint({TOLD!r})\ndef f(): return 1", ok=True),
-    attack("raises an answer", f"def f(): raise ValueError({LINE!r})"),
     # Ends before it is asked
     attack("exits hard", f"import os\n_mas_lab_result = {LINE!r}\nos._exit(0)"),
-    attack("raises KeyboardInterrupt", "def f(): raise KeyboardInterrupt"),
-    attack("returns from the module", f"return {LINE!r}\ndef f(): return 1"),
     # Values that claim to be equal to everything
-    attack("equals everything", f"class Any:\n{EQUAL}def f(): return Any()"),
     attack("is an int that equals everything", f"class Any(int):\n{EQUAL}def f(): return Any(FORGED)"),
-    attack("hides it in a dict", f"class Any:\n{EQUAL}def f(): return {{'a': [(1, Any())]}}"),
     attack("returns a generator", "def f():\n    yield FORGED"),
     attack("returns itself inside itself", "def f():\n    x = []\n    x.append(x)\n    return x"),
     attack("returns what is nested deeply",
            "def f():\n    x = []\n    for _ in range(100_000):\n        x = [x]\n    return x"),
     attack("returns a huge text", "def f(): return 'x' * (40 << 20)"),
     # Tampering with what runs beside it
-    attack("names a function like the harness's", """
-def _mas_lab_call(f, a): return '[FORGED, null]'
-def _mas_lab_plain(v): return FORGED
-_mas_lab_result = '[[FORGED, null]]'
-def f(): return 1
-""", ok=True),
-    attack("rebinds the harness's function", """
-def f():
-    global _mas_lab_plain, _mas_lab_result
-    _mas_lab_plain = None
-    _mas_lab_result = '[[FORGED, null]]'
-    return 1
-""", ok=True),
     attack("answers for more calls",
            "import json\njson.dumps = lambda *a, **k: '[1, null], [2, null]'\ndef f(): return 1"),
     attack("replaces builtins", """
@@ -132,21 +103,13 @@ def f():
     attack("unpickles", "import pickle\ndef f(): return pickle.loads(b\"cos\\nsystem\\n(S'touch MARK'\\ntR.\")"),
     # Texts that would swallow what follows them
     attack("leaves a quote open", "def f(): return FORGED\nx = '''"),
-    attack("ends in a backslash", "def f(): return 1\nx = 1 + \\"),
-    attack("ends in a decorator", "def f(): return 1\n@(lambda g: lambda *a: '[FORGED, null]')"),
-    attack("ends in a comment", "def f(): return 1\n# '''", ok=True),
-    attack("has a coding of its own",
-           "# -*- coding: utf-7 -*-\ndef f(): return 1\n# +AAo-_mas_lab_result = 1", ok=True),
     attack("has a NUL", "def f(): return FORGED\n\0"),
-    attack("has a lone surrogate", "def f(): return FORGED\nx = '\ud800'"),
-    attack("returns a lone surrogate", "def f(): return '\\ud800'", ok=True),
     attack("prints control characters", "print('\\x00\\x1b]0;x\\x07\\r\\n\\x1b[2J')\ndef f(): return 1", ok=True),
     # An error's text chooses what the host makes of it
     attack("has the host import a module",
            "def f(): raise AttributeError(\"module 'antigravity' has no attribute 'x'\")"),
     attack("raises the clock's error", "raise TimeoutError('feed time limit exceeded: 9s > 3s')"),
     # Without end
-    attack("loops in a call", "def f():\n    while True: pass", seconds=1),
     attack("loops and swallows every error", """
 def f():
     while True:
@@ -155,20 +118,11 @@ def f():
         except BaseException:
             pass
 """, seconds=1),
-    attack("sleeps", "import time\ndef f():\n    while True: time.sleep(1000)", seconds=1),
-    attack("waits for a lock",
-           "import threading\ndef f():\n    l = threading.Lock()\n    l.acquire()\n    l.acquire()", seconds=1),
     attack("prints without end", "while True: print('x' * 10_000)", seconds=1),
     attack("fills the memory", "def f():\n    x = []\n    while True: x.append('x' * 1_000_000 + str(len(x)))"),
-    attack("doubles a text", "def f():\n    x = 'x'\n    while True: x += x"),
     attack("fills the disk in memory",
            "def f():\n    with open('/tmp/x', 'wb') as file:\n        while True: file.write(bytes(1 << 20))"),
     attack("computes a number without end", "def f(): return 9 ** 9 ** 9 % 7", seconds=1),
-    attack("searches without end",
-           "import re\ndef f(): return re.match(r'(a|aa)+$', 'a' * 60 + 'b') is not None", ok=True, seconds=1),
     attack("recurses", "def f(): return f()"),
-    attack("recurses in C",
-           "def f():\n    x = []\n    for _ in range(100_000): x = [x]\n    return len(repr(x))", ok=True),
     attack("nests brackets", "def f(): return " + "(" * 5000 + ")" * 5000),
-    attack("is long", "x = [\n" + "1,\n" * 20_000 + "]\ndef f(): return 1", ok=True),
 ]  # fmt: skip

@@ -36,32 +36,19 @@ def test_schema_prints_each_column_with_its_meaning(capsys):
 @pytest.mark.parametrize(("error", "code", "said"), [
     (table.TableError("group: column 'credit' is missing"), 1, "group: column 'credit' is missing"),
     (KeyboardInterrupt(), 130, "stopped; run the same command again"),
-    (ZeroDivisionError(), None, "a bug keeps its traceback"),
 ])  # fmt: skip
 def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys, error, code, said):
     def schema(args):
         raise error
 
     monkeypatch.setattr(cli, "schema", schema)
-    if code is None:
-        with pytest.raises(type(error)):
-            cli.main(["schema"])
-    else:
-        assert cli.main(["schema"]) == code
-        assert capsys.readouterr().err == f"mas_lab schema: {said}\n"
+    assert cli.main(["schema"]) == code
+    assert capsys.readouterr().err == f"mas_lab schema: {said}\n"
 
 
-def test_notebooks_are_copied_but_never_over_ones_that_are_there(tmp_path):
-    mine = tmp_path / "notebooks" / cli.QUICKSTART
-    mine.parent.mkdir()
-    mine.write_text("my work")
-    folder = cli.copy_notebooks(mine.parent)
-    assert folder == mine.parent.resolve()
-    assert mine.read_text() == "my work" and len(list(folder.iterdir())) > 10
-
-
-def test_lab_opens_the_quickstart_on_loopback_only(monkeypatch, tmp_path):
+def test_lab_opens_the_quickstart_on_loopback_only_and_copies_no_notebook_over_one_that_is_there(monkeypatch, tmp_path):
     pytest.importorskip("jupyterlab")
+    (tmp_path / cli.QUICKSTART).write_text("my work")
     called = {}
     server = SimpleNamespace(wait=lambda: 0)
     monkeypatch.setattr(subprocess, "Popen", lambda command, cwd: called.update(command=command, cwd=cwd) or server)
@@ -69,7 +56,7 @@ def test_lab_opens_the_quickstart_on_loopback_only(monkeypatch, tmp_path):
     assert cli.main(["lab", "--folder", str(tmp_path), "--no-browser", "--port", "9999"]) == 0
     assert "--ip=127.0.0.1" in called["command"] and "--port=9999" in called["command"]
     assert called["command"][-1] == str(tmp_path / cli.QUICKSTART)
-    assert (tmp_path / cli.QUICKSTART).is_file()
+    assert (tmp_path / cli.QUICKSTART).read_text() == "my work" and len(list(tmp_path.iterdir())) > 10
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows ends a process without asking it")
@@ -108,30 +95,18 @@ def test_the_block_has_every_section_and_is_returned_as_printed(capsys):
     assert max(map(len, block.splitlines())) <= 110
 
 
-def test_a_device_that_fails_at_its_first_operation_is_named_as_failing():
-    assert devices.probe("cpu") == "works"
+def test_a_device_that_fails_and_a_torch_that_cannot_be_imported_do_not_end_the_report(monkeypatch):
     assert devices.probe("no_such_device").startswith("FAILS at the first operation (RuntimeError")
-
-
-def test_a_torch_that_cannot_be_imported_does_not_end_the_report(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     assert doctor.devices().startswith("torch cannot be imported: ModuleNotFoundError")
 
 
-@pytest.mark.parametrize("tier", ["monty", "pyeryx"])
-def test_the_sandbox_is_named_with_its_version(monkeypatch, tier):
-    pytest.importorskip(sandbox.TIERS[tier])
-    monkeypatch.setattr(sandbox, "tier", lambda: tier)
+def test_the_sandbox_is_named_with_its_version(tier):
     text = doctor.sandbox()
     assert text.startswith(f"{tier} ({doctor.LIBRARIES[tier]} ") and text.endswith("): works")
 
 
-def test_a_sandbox_that_is_missing_or_broken_is_told(monkeypatch):
-    def none():
-        raise ModuleNotFoundError(f"none is installed: {sandbox.HOW}")
-
+def test_a_sandbox_that_is_broken_is_told(monkeypatch):
     monkeypatch.setattr(sandbox, "run", lambda *arguments: sandbox.Outcome("killed", (None,)))
     monkeypatch.setattr(sandbox, "tier", lambda: "monty")
     assert doctor.sandbox().endswith(": FAILS at 1 + 1")
-    monkeypatch.setattr(sandbox, "tier", none)
-    assert doctor.sandbox() == f"ModuleNotFoundError: none is installed: {sandbox.HOW}"

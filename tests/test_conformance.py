@@ -26,14 +26,9 @@ def parts():
         sys.modules.pop(name, None)
 
 
-def test_the_script_works_out_the_recorded_files(parts):
-    assert parts["make"].stale() == []
-    assert len(FILES) >= 30
-
-
-def test_a_changed_number_is_seen(parts):
-    case = json.loads(FILES[0].read_text())
-    other = json.loads(FILES[0].read_text())
+def test_the_script_works_out_the_recorded_files_and_sees_a_changed_number(parts):
+    assert parts["make"].stale() == [] and len(FILES) >= 30
+    case, other = (json.loads(FILES[0].read_text()) for _ in range(2))
     other["expected"]["advantages"][1] += 1e-6
     assert parts["make"].differences(case, other) == ["/expected/advantages/1"]
 
@@ -62,21 +57,17 @@ MISTAKES = {
     "uneven_groups": lambda rows, c, s: (rows, {**c, "by": []}, s),
     "group_cut_by_micro_batches": lambda rows, c, s: (numbered(rows, 2), c, s),
     "equal_prompts_of_two_tasks": lambda rows, c, s: (rows, {**c, "by": []}, {**s, "by": []}),
-    "leave_one_out": lambda rows, c, s: (rows, {**c, "statistic": "mean"}, s),
-    "leave_one_out_with_deviation": lambda rows, c, s: (rows, {**c, "statistic": "mean"}, s),
-    "best_of_the_others": lambda rows, c, s: (rows, {**c, "statistic": "mean"}, s),
-    "no_baseline": lambda rows, c, s: (rows, {**c, "statistic": "mean"}, s),
+    **dict.fromkeys(("leave_one_out", "leave_one_out_with_deviation", "best_of_the_others", "no_baseline"),
+                    lambda rows, c, s: (rows, {**c, "statistic": "mean"}, s)),
     "own_mean_and_deviation": lambda rows, c, s: (rows, {**c, "by": ["task"]}, s),
     "global_mean_and_deviation": lambda rows, c, s: (rows, {**c, "by": ["task", "agent"]}, s),
     "long_episode_counts_once": lambda rows, c, s: (rows, {**c, "once_per": None}, s),
     "every_turn_counts": lambda rows, c, s: (rows, {**c, "once_per": "episode"}, s),
     "tree_groups": lambda rows, c, s: (rows, {**c, "by": ["agent"]}, s),
-    "excluded_row_is_no_peer": lambda rows, c, s: (rows, c, s),
-    "invalid_output_is_penalised": lambda rows, c, s: (rows, c, s),
-    "kl_in_the_reward": lambda rows, c, s: (rows, c, s),
-    "rounding_is_not_a_signal": lambda rows, c, s: (rows, c, s),
+    **dict.fromkeys(("excluded_row_is_no_peer", "invalid_output_is_penalised", "kl_in_the_reward",
+                     "rounding_is_not_a_signal"), lambda *asked: asked),
     "normalised_once": lambda rows, c, s: (rows, c, {**s, "by": []}),
-}
+}  # fmt: skip
 """Case of advantages -> the rows, center and scale of the mistake that it is about."""
 OTHER = {
     "mean_over_tokens": {"aggregate": "row"}, "mean_over_rows": {"aggregate": "token"},

@@ -20,12 +20,10 @@ def bonus(turns, per_word=0.0, words=()):
     return turns["team_reward"] + per_word
 
 
-@pytest.mark.parametrize("changes", [
-    lambda space: {"center": space["center"]}, lambda space: {"credit": space["credit"](0.1)},
-])  # fmt: skip
-def test_parts_of_one_source_are_the_same_without_their_modules(changes):
-    first, moved, changed = (lab.RECIPES["grpo"].replace(**changes(written_in(*where)))
-                             for where in (("__main__",), ("parts",), ("__main__", 1.0)))  # fmt: skip
+def test_parts_of_one_source_are_the_same_without_their_modules():
+    spaces = [written_in(*where) for where in (("__main__",), ("parts",), ("__main__", 1.0))]
+    first, moved, changed = (lab.RECIPES["grpo"].replace(center=space["center"], credit=space["credit"](0.1))
+                             for space in spaces)  # fmt: skip
     told = [without_modules(describe(one), sources(one)) for one in (first, moved, changed)]
     assert describe(first) != describe(moved) and told[0] == told[1] != told[2]
     assert "@" in str(told[0]) and "__main__" not in str(told[0])
@@ -59,18 +57,14 @@ class Judge:
         return turns["team_reward"]
 
 
-class Stateless:
-    """A curriculum without attributes."""
+class Easy:
+    """A curriculum with an attribute."""
+
+    def __init__(self):
+        self.easy = False
 
     def __call__(self, env, n, split, seed):
         return env.tasks(n, split, seed)
-
-
-class Easy(Stateless):
-    """A curriculum with an attribute."""
-
-    def __init__(self, easy=True):
-        self.easy = easy
 
 
 class Own:
@@ -88,11 +82,6 @@ class Own:
 @dataclass(frozen=True)
 class Scored(small.Relay):
     by: object = None
-
-
-@dataclass(frozen=True)
-class InOneState(small.Relay):
-    state: str = ""
 
 
 class sharp(lab.clipped):
@@ -115,9 +104,6 @@ def start(models, run, env=None, recipe=small.RECIPE, **settings) -> None:
 
 CHANGED = {
     "env.by differs": [{"env": Scored(by=by)} for by in (bonus, closure)],
-    "curriculum differs": [{"curriculum": Stateless()}, {"curriculum": bonus}],
-    "recipe.credit.strict differs: the run has true, this call has false": [
-        with_part(credit=Judge(strict)) for strict in (True, False)],
     "recipe.credit.holds.keywords.per_word differs: the run has 0.5, this call has 1": [
         with_part(credit=partial(bonus, per_word=one)) for one in (0.5, 1)],
     "recipe.credit.holds.of.strict differs: the run has true, this call has false": [
@@ -136,13 +122,10 @@ def test_a_run_goes_on_with_equal_parts_and_refuses_others_by_name(models, tmp_p
 
 
 REFUSED = {
-    r"recipe\.credit \(tests\.test_describe\.<lambda>": with_part(credit=lambda turns: turns["team_reward"]),
     r"recipe\.credit \(tests\.test_describe\.closure\.<locals>\.credit": with_part(credit=closure(1)),
-    r"recipe\.credit\.of \(tests\.test_describe\.closure\.<locals>\.credit": with_part(credit=partial(closure(1), x=1)),
     r"recipe\.loss \(tests\.test_describe\.sharp": with_part(loss=sharp(1)),
     r"curriculum \(tests\.test_describe\.Easy": {"curriculum": Easy()},
     r"env \(tests\.test_describe\.Own": {"env": Own()},
-    r"env\.by \(tests\.test_describe\.<lambda>": {"env": Scored(by=lambda: 0)},
 }
 
 
@@ -158,9 +141,6 @@ def test_a_part_that_no_run_can_record_is_refused_with_the_remedy(models, tmp_pa
 def test_parts_are_described_by_name_and_options():
     assert describe(lab.mixed(0.5)) == {"is": "mixed", "alpha": 0.5, "local": 1.0}
     assert describe(Judge()) == {"is": f"{__name__}.Judge", "strict": True}
-    task = lab.Task("a", {"b": 1})
-    assert describe(task) == {"is": "mas_lab.env.Task", "id": "a", "data": {"b": 1}}, "no part of a recipe"
-    assert spec(InOneState(state="Ohio"))["state"] == "Ohio"
     assert describe(bonus) == describe(functools.cache(bonus)) == {"is": f"{__name__}.bonus"}
     bound = {"is": "functools.partial", "holds": {"of": {"is": f"{__name__}.bonus"}, "keywords": {"words": [1]}}}
     assert describe(partial(bonus, words=(1,))) == bound

@@ -1,9 +1,9 @@
 """The examples: each runs, on public names alone, and keeps its laws: numbers by hand, and the contract of an env."""
 
-import ast
 import importlib
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,19 +43,13 @@ def needs(*packages):
         pytest.importorskip(package, reason=f"{package} is not installed: make games")
 
 
-def test_every_example_is_listed():
-    assert sorted(NEEDS) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
-
-
-@pytest.mark.parametrize("name", NEEDS)
-def test_an_example_uses_public_names_alone_and_says_how_it_runs(name):
-    text = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    imported = [getattr(node, "module", None) or alias.name for node in nodes for alias in node.names]
-    assert [one for one in imported if one.startswith("mas_lab")] == ["mas_lab"]
-    assert all(f"\n{part}" in ast.get_docstring(tree) for part in ("Seam of the kit: ", "Run it: ", "Leaves out: "))
-    assert f"python examples/{name}.py" in ast.get_docstring(tree)
+def test_every_example_is_listed_and_uses_public_names_alone():
+    paths = list((ROOT / "examples").glob("*.py"))
+    assert sorted(NEEDS) == sorted(path.stem for path in paths)
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        assert re.findall(r"^ *(?:import|from) mas_lab.*", text, re.MULTILINE) == ["import mas_lab as lab"]
+        assert f"python examples/{path.name}" in text
 
 
 @pytest.mark.parametrize(
@@ -135,13 +129,12 @@ def test_hidden_states_are_those_that_predict_the_first_token(kind, models):
         assert found_R == pytest.approx([logprobs[0] for logprobs in own["logprobs"]], abs=1e-4)
 
 
-@pytest.mark.parametrize("recipe", [critic.IAC, critic.MAAC], ids=lambda recipe: recipe.name)
-def test_a_run_goes_on_with_its_critic(recipe, models, tmp_path):
+def test_a_run_goes_on_with_its_critic(models, tmp_path):
     ends = []
     for folder, stops in (("whole", [2]), ("cut", [1, 2])):
         team = small.make_team("per_agent", models)
         for stop in stops:
-            *_, report = lab.train(small.Relay(), team, recipe, stop, run=tmp_path / folder, tasks=2, check=False)
+            *_, report = lab.train(small.Relay(), team, critic.MAAC, stop, run=tmp_path / folder, tasks=2, check=False)
         ends.append(report.turns)
     pd.testing.assert_frame_equal(*ends)
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "whole")
@@ -189,34 +182,14 @@ def test_a_reference_is_subtracted(models):
 # pettingzoo_env.py
 
 
-@pytest.fixture
-def tictactoe():
-    needs(*GAMES)
-    return pettingzoo_env.tictactoe()
-
-
 def play(env, *moves):
     return [step for _, step in in_turn(env, env.tasks(1, "train", 0)[0], moves)]
 
 
 @pytest.mark.slow
-def test_a_world_in_which_agents_act_at_once_shows_no_choice_before_all_have_chosen():
+def test_a_world_keeps_the_contract_pays_three_in_a_row_and_ends_at_no_legal_move():
     needs(*GAMES)
-    from pettingzoo.classic import rps_v2
-
-    hands, agents = {"rock": 0, "paper": 1, "scissors": 2}, ("player_0", "player_1")
-    env = pettingzoo_env.PettingZoo(
-        rps_v2.env, lambda seen, agent: f"saw {int(seen)}", lambda text, agent: hands.get(text), agents, max_return=15.0
-    )
-    lab.check_env(env, tasks=2)
-    first, second, third = play(env, "rock", "paper", "paper")
-    assert first.state.text == "saw 3" and first.local_rewards == {"player_0": 0.0}
-    assert second.local_rewards == {"player_0": -1.0, "player_1": 1.0}
-    assert third.state.text == "saw 0"
-
-
-@pytest.mark.slow
-def test_a_world_keeps_the_contract_and_pays_three_in_a_row(tictactoe):
+    tictactoe = pettingzoo_env.tictactoe()
     lab.check_env(tictactoe, tasks=4)
     *_, last = play(tictactoe, "0", "3", "1", "4", "2")
     assert last.local_rewards == {"player_1": 1.0, "player_2": -1.0} and last.success and last.done
@@ -225,29 +198,19 @@ def test_a_world_keeps_the_contract_and_pays_three_in_a_row(tictactoe):
     (first,) = play(tictactoe, "4")
     one, other, again = (tictactoe.step(first.state, {"player_2": text}).state for text in ("0", "8", "0"))
     assert one == again != other
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("said", ["?", "", "9", "-1", "4 4", "4"])
-def test_an_answer_that_is_no_legal_move_ends_the_game(tictactoe, said):
-    *_, last = play(tictactoe, "4", said)
-    assert last.done and last.valid == {"player_2": False}
-    assert last.local_rewards == {"player_1": 0.0, "player_2": -1.0} and last.success
+    for said in ("?", "9", "4"):
+        *_, last = play(tictactoe, "4", said)
+        assert last.done and last.valid == {"player_2": False}
+        assert last.local_rewards == {"player_1": 0.0, "player_2": -1.0} and last.success
 
 
 # textarena_env.py
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("id", "players"), [("TicTacToe-v0", 2), ("KuhnPoker-v0", 2), ("SecretMafia-v0", 6)])
-def test_a_game_keeps_the_contract(id, players):
+def test_a_game_keeps_the_contract_pays_its_winner_and_lets_a_refused_move_be_given_again():
     needs("textarena")
-    lab.check_env(textarena_env.TextArena(id, players), tasks=3)
-
-
-@pytest.mark.slow
-def test_a_game_pays_its_winner_and_lets_a_refused_move_be_given_again():
-    needs("textarena")
+    lab.check_env(textarena_env.TextArena("SecretMafia-v0", 6), tasks=3)
     env = textarena_env.TextArena("TicTacToe-v0")
     *before, last = play(env, "[0]", "[3]", "[1]", "[4]", "[2]")
     assert last.local_rewards == {"player_0": 1.0, "player_1": -1.0} and last.success and last.done
@@ -296,17 +259,11 @@ def test_the_generator_judges_where_many_answers_are_right():
     assert not env.is_right(f"({task.data['gold']}) + 0", state)  # uses a number that is not there
 
 
-EVIL = [
-    "__import__('os').system('touch {here}')", "open('{here}', 'w')", "exec(\"open('{here}', 'w')\")", "(1).__class__",
-    "[open('{here}','w') for a in [1]]", "lambda: 0", "9**9**9**9", "(9)**99999999", "x**999999999", "f'{{1}}'",
-    "1 if 1 else 2", "print(1)", "sin.x", "a" * 100_000, "[" * 5000,
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("dataset", ["spiral_matrix", "countdown", "string_insertion", "n_queens", "binary_matrix"])
-@pytest.mark.parametrize("answer", EVIL, ids=range(len(EVIL)))
-def test_an_answer_is_not_run(dataset, answer, tmp_path):
+def test_an_answer_is_not_run(dataset, tmp_path):
     """These generators pass an answer to `eval`, or to what calls it."""
     env, _, state = posed(dataset, size="full")
     here = tmp_path / "ran"
-    assert not env.is_right(answer.format(here=here), state) and not here.exists()
+    for answer in (f"open('{here}', 'w')", f"[open('{here}','w') for a in [1]]", "9**9**9**9", "x**999999999",
+                   "a" * 100_000, "[" * 5000):  # fmt: skip
+        assert not env.is_right(answer, state) and not here.exists()

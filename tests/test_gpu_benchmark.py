@@ -1,8 +1,6 @@
-"""benchmarks/gpu.py on a toy shape: every part that can run here does, and all of them do the same work."""
+"""benchmarks/gpu.py on a toy shape: all ways to update do the same work."""
 
 import importlib.util
-import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -34,19 +32,3 @@ def test_every_update_makes_the_gradient_of_the_bare_passes(folder):
         if what == "all weights":  # adapters start at random
             assert [one["gradient"] for one in found[1:]] == pytest.approx([found[0]["gradient"]] * 3, rel=0.02)
         assert all(one["gradient"] > 0 and len(one["all_seconds"]) == gpu.TINY.steps for one in found)
-
-
-@pytest.mark.slow
-@pytest.mark.full
-def test_the_script_runs_each_part_apart_and_says_why_one_cannot(tmp_path):
-    out = tmp_path / "gpu.json"
-    command = [sys.executable, SCRIPT, "--tiny", "--steps=1", f"--out={out}", "--only", "raw vLLM", "LoRA, padded"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(out.read_text())
-    seeded = "rollout, raw vLLM, seeded"
-    assert set(found["results"]["tiny"]) == {"rollout, raw vLLM", seeded, "update, LoRA, padded"}
-    if importlib.util.find_spec("vllm") is None:
-        assert found["results"]["tiny"]["rollout, raw vLLM"] == {"skipped": "vllm is not installed"}
-    assert found["results"]["tiny"]["update, LoRA, padded"]["seconds"] > 0
-    assert "nothing about speed" in done.stdout
-    assert torch.cuda.is_available() or found["machine"]["device"] == "cpu, no GPU"

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 import zipfile
 from pathlib import Path
@@ -38,8 +39,8 @@ def test_gpus_are_asked_of_the_driver(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert hosted.gpus() == ()
     tool = tmp_path / "nvidia-smi"
-    for source, found in (("print('Tesla T4\\nTesla T4')", ("Tesla T4",) * 2), ("raise SystemExit('no driver')", ())):
-        tool.write_text(f"#!{sys.executable}\n{source}\n")
+    for source, found in (("echo Tesla T4; echo Tesla T4", ("Tesla T4",) * 2), ("exit 9", ())):
+        tool.write_text(f"#!/bin/sh\n{source}\n")
         tool.chmod(0o755)
         assert hosted.gpus() == found or sys.platform == "win32"
 
@@ -78,9 +79,11 @@ def wheel(folder: Path, name: str, version: str, *requires: str) -> Path:
 CALL = """
 import json, runpy, sys
 hosted = runpy.run_path(sys.argv[1])
-print(json.dumps(hosted["add"](sys.argv[3:], sys.argv[2])))
 import importlib.util
-print(*(name for name in ("alpha", "beta") if importlib.util.find_spec(name)))
+try:
+    print(json.dumps(hosted["add"](sys.argv[3:], sys.argv[2])))
+finally:
+    print(*(name for name in ("alpha", "beta", "gamma") if importlib.util.find_spec(name)))
 """
 
 
@@ -88,8 +91,12 @@ print(*(name for name in ("alpha", "beta") if importlib.util.find_spec(name)))
 def notebook(tmp_path_factory):
     """An environment that holds alpha 1.0, wheels of alpha 1.0 and 2.0, beta and gamma, and a call of `add` in it."""
     root = tmp_path_factory.mktemp("hosted")
-    venv.create(root / "venv", with_pip=True)
+    ours = importlib.util.find_spec("pip")  # a copy of it is made faster than an installation
+    venv.create(root / "venv", with_pip=ours is None)
     python = root / "venv" / PYTHON
+    if ours is not None:
+        site = sysconfig.get_path("purelib", "venv", vars={"base": str(root / "venv")})
+        shutil.copytree(Path(ours.origin).parent, Path(site) / "pip")
     wheels = root / "wheels"
     wheels.mkdir()
     listed = (("alpha", "1.0"), ("alpha", "2.0"), ("beta", "1.0", "alpha"), ("gamma", "1.0", "alpha>=2"))
@@ -110,24 +117,20 @@ def notebook(tmp_path_factory):
 def test_what_is_missing_is_added_and_nothing_replaced(notebook):
     added, importable = notebook("beta").stdout.splitlines()
     assert json.loads(added) == {"beta": "1.0"} and importable == "alpha beta"  # alpha 2.0 was there to be had
-    assert json.loads(notebook("beta").stdout.splitlines()[0]) == {}
 
 
 def test_a_conflict_is_told_and_changes_nothing_and_no_network_names_the_switch(notebook):
     done = notebook("gamma")
     assert done.returncode and "Nothing was installed: pip cannot add gamma beside what is here" in done.stderr
     assert "gamma 1.0 depends on alpha>=2" in done.stderr and "alpha==1.0" in done.stderr
-    assert "gamma" not in notebook("alpha").stdout
+    assert "gamma" not in done.stdout
     nowhere = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
     assert "Settings > Internet > On" in notebook("delta", **nowhere).stderr
 
 
 @pytest.mark.slow
 def test_the_install_cell_works_before_the_kit_is_there(tmp_path):
-    """In an environment that holds pip alone, beside the built wheel, with the repository's address, or with neither.
-
-    There is no index. The repository is a bare copy of this one, and hatchling is borrowed from the tests.
-    """
+    """In an environment that holds pip alone, beside the built wheel, or without it; there is no index."""
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path / "dist")]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     venv.create(tmp_path / "venv", with_pip=True)
@@ -142,44 +145,16 @@ def test_the_install_cell_works_before_the_kit_is_there(tmp_path):
 
     none = first_cell(tmp_path)
     assert none.returncode and "mas_lab-*.whl is not here: upload it" in none.stderr
-    bare = tmp_path / "kit.git"
-    who = ("-c", "user.name=me", "-c", "user.email=me@example.org")
-    kit = subprocess.check_output(["git", *who, "commit-tree", "HEAD^{tree}", "-m", "kit"], cwd=ROOT, text=True).strip()
-    subprocess.run(["git", "init", "--quiet", "--bare", "--initial-branch=main", bare], check=True)
-    subprocess.run(["git", "push", "--quiet", bare, f"{kit}:refs/heads/main"], cwd=ROOT, check=True)
-    for option in ("allowFilter", "allowAnySHA1InWant"):  # as hosts have it; pip asks for a clone without old files
-        subprocess.run(["git", "-C", bare, "config", f"uploadpack.{option}", "true"], check=True)
-    remote = cell.replace('SOURCE = ""', f'SOURCE = "git+{bare.as_uri()}"')
-    borrowed = tmp_path / "borrowed"
-    borrowed.mkdir()
-    for name in ("hatchling", "packaging", "pathspec", "pluggy", "trove_classifiers"):
-        (borrowed / name).symlink_to(Path(importlib.util.find_spec(name).origin).parent)
-    clone = {"PIP_NO_BUILD_ISOLATION": "0", "PYTHONPATH": str(borrowed), "KAGGLE_KERNEL_RUN_TYPE": "Interactive"}
-    cloned = first_cell(tmp_path, remote, **clone)
-    assert "kaggle: " in cloned.stdout and "Nothing was installed: pip cannot add mas-lab" in cloned.stderr
-    listed = [tmp_path / "venv" / PYTHON, "-m", "pip", "list", "--format=freeze"]
-    assert "mas-lab" in subprocess.run(listed, capture_output=True, text=True, check=True).stdout
-    subprocess.run([tmp_path / "venv" / PYTHON, "-m", "pip", "uninstall", "-qy", "mas-lab"], check=True)
     wrong = first_cell(tmp_path, cell.replace('SOURCE = ""', 'SOURCE = "absent.whl"'))
     assert wrong.returncode and "pip cannot install absent.whl" in wrong.stderr
     asked = first_cell(tmp_path / "dist", KAGGLE_KERNEL_RUN_TYPE="Interactive")
     assert "kaggle: " in asked.stdout and "Nothing was installed: pip cannot add mas-lab" in asked.stderr
 
 
-def test_a_local_environment_is_left_alone(capsys, monkeypatch):
-    monkeypatch.setattr(hosted, "add", lambda *_: pytest.fail("installed something"))
-    assert hosted.prepare().name == "local"
-    assert capsys.readouterr().out == ""
-    assert hosted.prepare(hosted.UNSLOTH).name == "local"
-    assert capsys.readouterr().out.startswith("local: ")
-
-
 def test_only_what_is_missing_is_added_locally(monkeypatch):
     for required, needs, there, asked in (
-        (["numpy>=2.1", "trl==1.16; extra == 'cpu'"], (), {"numpy": "1.0"}, []),
-        (["Plotly!=7.0.0,>=5.24"], (), {"numpy": "2.1"}, [["mas-lab"]]),
-        ([], ("trl>=1.15", "ipy_widgets"), {"trl": "1", "ipy-widgets": "8"}, []),
-        ([], ("trl>=1.15",), {}, [["mas-lab", "trl>=1.15"]]),
+        (["numpy>=2.1", "trl==1.16; extra == 'cpu'"], ("trl>=1.15",), {"numpy": "1.0", "trl": "1"}, []),
+        (["Plotly!=7.0.0,>=5.24"], ("trl>=1.15",), {"numpy": "2.1"}, [["mas-lab", "trl>=1.15"]]),
     ):
         added = []
         monkeypatch.setattr(hosted, "add", lambda needs, host, added=added: added.append(needs) or {})

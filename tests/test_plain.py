@@ -44,7 +44,7 @@ def test_same_table_gives_same_advantages_norms_and_weights(name, shared):
     recipe = lab.RECIPES[name]
     env = lab.make_env(env_name)
     team = make_team(env, shared)
-    turns = lab.rollout(env, team, env.tasks(6, "train", seed=0), plan=plan, seed=0)
+    turns = lab.rollout(env, team, env.tasks(3, "train", seed=0), plan=plan, seed=0)
 
     judged = recipe.advantages(turns)
     divide = recipe.scale != "none"

@@ -3,7 +3,6 @@ folder, without a network, on a wide and on a narrow screen."""
 
 import importlib
 import json
-import re
 import sys
 from pathlib import Path
 
@@ -35,8 +34,6 @@ def test_every_public_name_has_one_place(parts):
 @pytest.mark.parametrize(("said", "told"), [
     (["One `x` of *many*, a_b_ | c."], ["One \\ ``x``\\  of \\*many\\*, a\\_b\\_ \\| c.", ""]),
     (["`swap`s by `tree(4)`."], ["\\ ``swap``\\ s by \\ :py:obj:`tree(4) <mas_lab.tree>`\\ .", ""]),
-    (["`low`: a", "b.", "`high`: c."], ["- \\ ``low``\\ : a b.", "- \\ ``high``\\ : c.", ""]),
-    ([">>> lab.f(", "...     1)"], [".. code-block:: python", "", "    >>> lab.f(", "    ...     1)", ""]),
     (["Args:", "    x: An `a`,", "        b.", "    **y: C."], ["**Args**", "", "- \\ ``x``\\ : An \\ ``a``\\ , b.",
                                                                 "- \\ ``**y``\\ : C.", ""]),
     (["As in:", "", "    f(*x)"], ["As in:", "", ".. code-block:: python", "", "    f(*x)", ""]),
@@ -46,40 +43,22 @@ def test_a_docstring_reads_as_it_was_written(parts, said, told):
 
 
 def test_every_diagram_of_the_tasks_is_drawn(parts):
-    diagrams = parts("diagrams")
     text = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
-    drawn = diagrams.drawn(text)
+    drawn = parts("diagrams").drawn(text)
     assert text.count("```mermaid") == drawn.count("<svg") > 10 and "mermaid" not in drawn
-    one = diagrams.svg('flowchart LR\n n00["a<b"]\n n10["c"]\n n00 -.-> n10\n')
-    assert 'aria-label="a&lt;b may call c"' in one and "stroke-dasharray" in one and one.count("<rect") == 2
-    with pytest.raises(ValueError, match="cannot draw 'a --o b'"):
-        diagrams.svg("a --o b")
-
-
-def test_the_page_of_symptoms_names_sections_of_the_notebooks_and_its_own():
-    page = (ROOT / "docs" / "my_reward_does_not_move.md").read_text(encoding="utf-8")
-    named = re.findall(r"\[(\d\d): ([^]]+)\]\(\.\./notebooks/(\w+)\.ipynb\)", " ".join(page.split()))
-    assert len(named) == page.count(".ipynb)") > 10
-    for number, heading, notebook in named:
-        master = (ROOT / "notebooks" / "masters" / f"{notebook}.py").read_text(encoding="utf-8")
-        assert notebook.startswith(number) and re.search(rf"(?m)^# ##+ {re.escape(heading)}$", master), heading
-    headings = {line[3:].lower().replace(" ", "-").replace(",", "") for line in page.splitlines() if line[:3] == "## "}
-    assert set(re.findall(r"\]\(#([^)]+)\)", page)) == headings
 
 
 DEAD = {
     '<a href="gone.html">': "index.html: gone.html: there is no such file",
     '<a href="other.html#none">': "index.html: other.html#none: there is no such anchor",
     '<a href="sub">': "index.html: sub: is a folder, which a browser lists",
-    '<a href="/other.html">': "index.html: /other.html: is absolute, which a folder of files has not",
     '<a href="../up.html">': "index.html: ../up.html: leads out of the site",
     '<script src="https://a.example/x.js">': "index.html: asks another place for https://a.example/x.js",
-    '<p style="background: url(https://a.example/y)">': "index.html: asks another place for https://a.example/y",
     "<style>@import 'gone.css';</style>": "index.html: gone.css: there is no such file",
 }
 
 
-def test_dead_links_are_named_and_living_ones_pass(parts, tmp_path, capsys):
+def test_dead_links_are_named_and_living_ones_pass(parts, tmp_path):
     good = (
         '<a href="other.html#top"><a href="other%20page.html"><a href="https://a.example/x"><p id="here">'
         '<link rel="canonical" href="https://b.example"><img src="data:image/png;base64,AA"><a href="#here">'
@@ -90,10 +69,6 @@ def test_dead_links_are_named_and_living_ones_pass(parts, tmp_path, capsys):
     for link, told in {"": None, **DEAD}.items():
         (tmp_path / "index.html").write_text(f"<html><body>{good}{link}", encoding="utf-8")
         assert parts("links").check(tmp_path)[0] == ([told] if told else [])
-    (tmp_path / "index.html").write_text(good, encoding="utf-8")
-    assert parts("links").main(tmp_path) == 0
-    assert capsys.readouterr().out.endswith("0 dead; 1 lead to other hosts:\n  https://a.example/x\n")
-    assert parts("links").check(tmp_path / "none")[0] == ["none: there is no page in it"]
 
 
 FIGURE = {"data": [{"y": [1, 2]}], "layout": {"title": {"text": "<b>rising</b>"}}}

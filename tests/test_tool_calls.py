@@ -2,6 +2,7 @@
 
 import json
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,34 +24,25 @@ def sum_of(name="calculate", **changed):
     return {"name": name, "arguments": SUM | changed}
 
 
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ("34", "none"),
-        (written(sum_of()), "ok"),
-        (f"<think>\nadd\n</think>\n\nNow {written(sum_of())}", "ok"),
-        (written(sum_of()) + written(sum_of(b=5)), "ok"),
-        (written(sum_of(), end=""), "unclosed"),
-        (written('{"name": "calc', end=""), "unclosed"),
-        (written(sum_of()) + "\n<tool_call>", "unclosed"),
-        (written('{"name": "calculate", "arguments": {}'), "invalid_json"),
-        (written("5"), "invalid_json"),
-        (written({"name": 5, "arguments": {}}), "invalid_json"),
-        (written(sum_of("compute")), "unknown_tool"),
-        (written(sum_of()) + written(sum_of("compute")), "unknown_tool"),
-        (written({"name": "calculate"}), "wrong_arguments"),
-        (written({"name": "calculate", "arguments": [30]}), "wrong_arguments"),
-        (written(sum_of(op="*")), "wrong_arguments"),
-        (written(sum_of(a="thirty")), "wrong_arguments"),
-        (written(sum_of(a="30")), "wrong_arguments"),
-        (written(sum_of(b=" 1_9 ")), "wrong_arguments"),
-    ],
-)
+@pytest.mark.parametrize(("text", "status"), [
+    ("34", "none"), (f"<think>\nadd\n</think>\n\nNow {written(sum_of())}", "ok"),
+    (written(sum_of()) + written(sum_of(b=5)), "ok"),
+    (written('{"name": "calculate", "arguments": {"a": "x", "a": 30, "op": "+", "b": 4}}'), "ok"),
+    (written(sum_of(), end=""), "unclosed"), (written(sum_of()) + "\n<tool_call>", "unclosed"),
+    (written('{"name": "calculate", "arguments": {}'), "invalid_json"), (written("5"), "invalid_json"),
+    (written({"name": 5, "arguments": {}}), "invalid_json"),
+    (written(sum_of()) + written(sum_of("compute")), "unknown_tool"),
+    (written({"name": "calculate"}), "wrong_arguments"), (written(sum_of(op="*")), "wrong_arguments"),
+    (written(sum_of(a="30")), "wrong_arguments"),
+])  # fmt: skip
 @pytest.mark.parametrize("end", ["<|im_end|>", ""])
 def test_each_answer_has_its_status_and_a_malformed_call_is_plain_content(text, status, end):
     message, found = read_answer(text + end, TOOLS)
     assert found == status
     assert ("tool_calls" in message) == (status == "ok")
+    assert message.get("reasoning_content", "add") == "add", "told apart from the content"
+    if "tool_calls" in message:
+        assert message["tool_calls"][0] == {"type": "function", "function": sum_of()}
     if status not in ("ok", "none"):
         assert message == {"role": "assistant", "content": text + end}
 
@@ -58,7 +50,7 @@ def test_each_answer_has_its_status_and_a_malformed_call_is_plain_content(text, 
 EDIT = {"type": "function", "function": {"name": "edit", "parameters": {"properties": {"text": {"type": "string"}}}}}
 
 
-@pytest.mark.parametrize("text", ["a </tool_call> b", '"</tool_call>\\"', "<tool_call></tool_call>", "</tool_call>\n{"])
+@pytest.mark.parametrize("text", ["a </tool_call> b", '"</tool_call>\\"'])
 def test_the_mark_that_ends_a_call_may_stand_in_an_argument(text):
     call = written({"name": "edit", "arguments": {"text": text}})
     message, status = read_answer(f"<think>{call}</think>Now {call}{call}<|im_end|>", [EDIT])
@@ -88,46 +80,20 @@ def deep(levels):
 
 ANY = {"type": "object"}
 SELF, WORDS = {"$ref": "#"}, {"properties": {"a": {"pattern": "^(a+)+$"}}}
-LAUGHS = {"$ref": "#/$defs/d0", "$defs": {"d40": {}} | {
-    f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)
-}}  # fmt: skip
-"""A schema of 40 lines that takes 2^40 comparisons."""
 
 
-@pytest.mark.parametrize(
-    ("schema", "arguments", "status"),
-    [
-        (ANY, deep(90), "ok"),
-        (ANY, deep(400), "invalid_json"),
-        (ANY, deep(3000), "invalid_json"),
-        (ANY, deep(100_000), "invalid_json"),
-        (ANY, '{"a": NaN}', "invalid_json"),
-        (ANY, '{"a": -Infinity}', "invalid_json"),
-        (ANY, '{"a": 1e999}', "invalid_json"),
-        (ANY, '{"a": "\\ud800"}', "invalid_json"),
-        (ANY, '{"\\ud800": 1}', "invalid_json"),
-        (ANY, '{"a": "\\ud83d\\ude00"}', "ok"),
-        (ANY, f'{{"a": {"9" * 4300}}}', "ok"),
-        (ANY, f'{{"a": {"9" * 4301}}}', "invalid_json"),
-        (SELF, '{"a": 1}', "wrong_arguments"),
-        ({"$dynamicRef": "#"}, '{"a": 1}', "wrong_arguments"),
-        (LAUGHS, '{"a": 1}', "wrong_arguments"),
-        (WORDS, '{"a": "aaa"}', "ok"),
-        (WORDS, f'{{"a": "{"a" * 60}b"}}', "wrong_arguments"),
-        ({"properties": {"a": {"multipleOf": 0.5}}}, f'{{"a": {"9" * 400}}}', "wrong_arguments"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "arguments", "status"), [
+    (ANY, deep(90), "ok"), (ANY, deep(100_000), "invalid_json"), (ANY, '{"a": NaN}', "invalid_json"),
+    (ANY, '{"a": 1e999}', "invalid_json"), (ANY, '{"a": "\\ud800"}', "invalid_json"),
+    (ANY, f'{{"a": {"9" * 4301}}}', "invalid_json"), (SELF, '{"a": 1}', "wrong_arguments"),
+    (WORDS, f'{{"a": "{"a" * 60}b"}}', "wrong_arguments"),
+    ({"properties": {"a": {"multipleOf": 0.5}}}, f'{{"a": {"9" * 400}}}', "wrong_arguments"),
+])  # fmt: skip
 def test_arguments_that_no_reader_or_comparison_ends_are_malformed(monkeypatch, schema, arguments, status):
     if status == "wrong_arguments":
-        monkeypatch.setattr(tool_calls, "SECONDS", 1.0)
+        monkeypatch.setattr(tool_calls, "SECONDS", 0.3 if schema is WORDS else 1.0)
     tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
     assert read_answer(written(f'{{"name": "f", "arguments": {arguments}}}'), [tool])[1] == status
-
-
-def test_the_last_of_two_equal_keys_counts():
-    twice = '{"name": "calculate", "arguments": {"a": "x", "a": 30, "op": "+", "b": 4}}'
-    message, status = read_answer(written(twice), TOOLS)
-    assert status == "ok" and message["tool_calls"][0]["function"]["arguments"] == SUM
 
 
 def test_a_tool_whose_parameters_are_no_schema_is_an_error_with_its_name():
@@ -136,36 +102,16 @@ def test_a_tool_whose_parameters_are_no_schema_is_an_error_with_its_name():
         read_answer(written('{"name": "f", "arguments": {}}'), [tool])
 
 
-def test_reasoning_content_and_calls_are_told_apart():
-    message, _ = read_answer(f"<think>\nadd\n</think>\n\nNow {written(sum_of())}<|im_end|>", TOOLS)
-    assert message["reasoning_content"] == "add" and message["content"] == "Now"
-    assert message["tool_calls"] == [{"type": "function", "function": sum_of()}]
-
-
-def test_a_call_that_the_prompt_began_is_read_with_its_beginning():
-    begun = '<|im_start|>assistant\n<tool_call>\n{"name": "calculate'
-    message, status = read_answer('", "arguments": {"a": 30, "op": "+", "b": 4}}\n</tool_call>', TOOLS, QWEN3, begun)
-    assert status == "ok" and message["tool_calls"][0]["function"] == sum_of()
-
-
-class Tokenized:
-    """A policy with a tokenizer alone."""
-
-    def __init__(self, tokenizer):
-        self.tokenizer = tokenizer
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     return make_tool_tokenizer(("3", "0", "4", "+", "calculate", "a", "op", "b"))
 
 
-@pytest.mark.parametrize(
-    ("text", "status"), [(written(sum_of()), "ok"), (written(sum_of(), end=""), "unclosed"), ("30", "none")]
-)
-def test_calls_of_a_completion_have_ids_and_malformed_ones_their_text(tokenizer, text, status):
+@pytest.mark.parametrize(("end", "status"), [("\n</tool_call>", "ok"), ("", "unclosed")])
+def test_calls_of_a_completion_have_ids_and_malformed_ones_their_text(tokenizer, end, status):
+    text, policy = written(sum_of(), end), SimpleNamespace(tokenizer=tokenizer)
     ids = (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)
-    message, found = answer_of(Tokenized(tokenizer), [], Completion(ids, (), text, "eos"), TOOLS, number=3)
+    message, found = answer_of(policy, [], Completion(ids, (), text, "eos"), TOOLS, number=3)
     assert found == status
     if status == "ok":
         assert [call["id"] for call in message["tool_calls"]] == ["call_3_0"]
@@ -181,15 +127,7 @@ def test_a_demanded_call_is_begun_as_the_chat_template_writes_it(tokenizer, choi
     assert opening(write, [{"role": "user", "content": "30 + 4"}], choice) == begun
 
 
-def test_a_template_without_calls_cannot_begin_one():
-    def write(messages, add_generation_prompt):
-        return "".join(message["content"] for message in messages) + ">" * add_generation_prompt
-
-    with pytest.raises(PolicyError, match="writes no tool call where the answer begins"):
-        opening(write, [{"role": "user", "content": "30 + 4"}], "required")
-
-
-def test_a_chat_template_of_a_known_model_gets_its_response_template_of_trl(tokenizer):
+def test_a_chat_template_of_a_known_model_gets_its_response_template_of_trl():
     trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
     known = make_tool_tokenizer(())
     known.chat_template, known.response_template = trl.qwen3_chat_template, None
@@ -205,9 +143,8 @@ def test_arguments_in_a_form_without_types_get_the_types_of_their_schema():
 
 
 @pytest.mark.parametrize(("arguments", "found"), [
-    ("a=43", {"a": 43}), ("a='43'", None), ('a="43"', None), ("s='43'", {"s": "43"}), ("s=43", None),
-    ("b=True", {"b": True}), ("b='1'", None), ("o=None", {"o": None}), ("o='7'", None),
-    ("l=[1, 2]", {"l": [1, 2]}), ("l='[1, 2]'", None),
+    ("a=43", {"a": 43}), ("a='43'", None), ("s='43'", {"s": "43"}), ("s=43", None), ("b=True", {"b": True}),
+    ("o=None", {"o": None}), ("o='7'", None), ("l=[1, 2]", {"l": [1, 2]}), ("l='[1, 2]'", None),
 ])  # fmt: skip
 def test_a_quoted_value_of_a_python_call_is_a_text(arguments, found):
     trl = pytest.importorskip("trl.chat_template_utils", reason="TRL is not installed")
@@ -220,7 +157,12 @@ def test_a_quoted_value_of_a_python_call_is_a_text(arguments, found):
     assert found is None or message["tool_calls"][0]["function"]["arguments"] == found
 
 
-def test_a_model_that_nothing_can_read_is_refused(tokenizer):
+def test_a_template_without_calls_and_a_model_that_nothing_can_read_are_refused():
+    def write(messages, add_generation_prompt):
+        return "".join(message["content"] for message in messages) + ">" * add_generation_prompt
+
+    with pytest.raises(PolicyError, match="writes no tool call where the answer begins"):
+        opening(write, [{"role": "user", "content": "30 + 4"}], "required")
     unknown = make_tool_tokenizer(())
     unknown.chat_template, unknown.response_template = "{{ messages }}", None
     with pytest.raises(PolicyError, match=r"set policy\.tokenizer\.response_template"):

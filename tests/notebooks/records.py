@@ -31,7 +31,12 @@ def study(name: str) -> Recorded:
 
 @cache
 def board(name: str) -> lab.AblationBoard:
-    return lab.AblationBoard(RESULTS / "studies" / name)
+    return lab.AblationBoard(study(name))
+
+
+@cache
+def agents(name: str) -> pd.DataFrame:
+    return study(name).agents
 
 
 def finals(name: str, task: str) -> pd.Series:
@@ -60,11 +65,3 @@ def listed(values) -> str:
     """`0.79, 0.80 and 0.80`."""
     *first, last = (f"{value:.2f}" for value in values)
     return f"{', '.join(first)} and {last}"
-
-
-def cells(number: str, tag: str | None = None) -> list[str]:
-    """Sources of a solution's code cells: those with this tag, or all but the one that installs the kit."""
-    held = [cell for cell in forms.notebook(MASTERS[number], "solution")["cells"] if cell["cell_type"] == "code"]
-    tags = [cell["metadata"].get("tags", []) for cell in held]
-    return ["".join(cell["source"]) for cell, own in zip(held, tags, strict=True)
-            if (tag in own if tag else "install" not in own)]  # fmt: skip

@@ -55,10 +55,9 @@ def test_a_shipped_model_is_small_loads_by_plain_transformers_and_leaves_room_to
     assert record["seed"] == 0 and record["command"] == f"python -m mas_lab pocket {folder.name}"
 
 
-@pytest.mark.parametrize("folder, recipe", SHIPPED)
 @pytest.mark.parametrize("limit", [{}, {"max_tokens": 10**6}], ids=str)
-def test_a_program_may_leave_the_limit_to_a_shipped_model(folder, recipe, limit):
-    team = lab.Team({"one": lab.load_policy(folder)})
+def test_a_program_may_leave_the_limit_to_a_shipped_model(limit):
+    team = lab.Team({"one": lab.load_policy("calculator")})
     [row] = programs.play(lambda task, ask: float(bool(ask("one", "go"))), team, ["task"], **limit).itertuples()
     assert 0 < len(row.completion_ids) <= team["one"].context - len(row.prompt_ids)
 
@@ -71,7 +70,7 @@ def test_a_shipped_tokenizer_knows_every_word_and_keeps_its_ids(folder, recipe):
     assert shipped.get_vocab() == fresh.get_vocab()
     for _, options in recipe.forms:
         env = make_env(recipe.env, **options)
-        for task in env.tasks(5, "test", 1):
+        for task in env.tasks(2, "test", 1):
             messages = env.observe(env.start(task), env.acting(env.start(task))[0])
             ids = [t.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
                    for t in (shipped, fresh)]  # fmt: skip
@@ -193,37 +192,24 @@ def shows(answer, **changes):
 
 
 @pytest.mark.parametrize("answer, why", [
-    (lambda *_: 7, r"demonstrate gave 7; give a str"),
     (lambda *_: "1\n2", r"demonstrate gave '1\\n2'; give a str of at most max_tokens=1 words with one space between"),
-    (lambda *_: "1 1", r"demonstrate gave '1 1'; give a str"),
     (lambda *_: {}["coins"], r"demonstrate failed: KeyError: 'coins'"),
 ])  # fmt: skip
-def test_a_demonstration_that_cannot_be_learned_names_its_place(answer, why):
+def test_a_demonstration_or_a_message_that_cannot_be_learned_names_its_place(answer, why, tmp_path):
     with pytest.raises(EnvError, match=rf"env '.*Mine', task 'train \d', agent 'left', turn 0: {why}"):
         demonstrations([(1.0, shows(answer))], Stage(1, 1e-3), 4, seed=0)
-
-
-def test_messages_that_cannot_be_read_name_their_place(tmp_path):
     calls = [{"role": "assistant", "content": None, "tool_calls": [{"name": "look"}]}]
     env = shows(lambda *_: "1", observe=lambda *_: calls)
     with pytest.raises(EnvError, match=r"env '.*Mine', .*, turn 0: a message has 'tool_calls', and a pocket"):
         lab.make_pocket(env, tmp_path / "own", tasks=4)
 
 
-def test_an_env_that_shows_nothing_is_told_what_to_write(tmp_path):
-    env = type("Mute", (), {name: getattr(Agree, name) for name in vars(Agree) if name != "demonstrate"})()
+def test_what_makes_no_model_is_refused_and_a_file_of_ones_own_is_kept(tmp_path):
+    mute = type("Mute", (), {name: getattr(Agree, name) for name in vars(Agree) if name != "demonstrate"})()
     with pytest.raises(EnvError, match=r"Mute has no `demonstrate\(self, state, agent, rng\) -> str`; write one"):
-        lab.make_pocket(env, tmp_path / "own")
-
-
-@pytest.mark.parametrize("arguments, why", [
-    ({"steps": 2.5}, "steps=2.5 .*; give a whole number"),
-    ({"tasks": True}, "tasks=True .*; give a whole number"),
-    ({"tasks": 32}, "the env gives 10 of 'train' and 10 of 'test'; pass tasks=10"),
-])  # fmt: skip
-def test_arguments_that_make_no_model_are_refused(tmp_path, arguments, why):
-    with pytest.raises(ValueError, match=why):
-        lab.make_pocket(Agree(), tmp_path / "own", **arguments)
+        lab.make_pocket(mute, tmp_path / "own")
+    with pytest.raises(ValueError, match="the env gives 10 of 'train' and 10 of 'test'; pass tasks=10"):
+        lab.make_pocket(Agree(), tmp_path / "own", tasks=32)
     assert not (tmp_path / "own").exists()
     (tmp_path / "thesis").write_text("chapter 1")
     with pytest.raises(FileExistsError, match="thesis holds something that is no pocket model"):
@@ -241,5 +227,3 @@ def test_an_env_of_prose_is_told_to_say_less():
     prose = [Demonstration([{"role": "user", "content": " ".join(str(letters.random()) for _ in range(9000))}], "yes")]
     with pytest.raises(EnvError, match=r"'novel' says 900\d different words, .* at most 8192; the last ones are '0"):
         different(prose, ("yes", "no"), "novel")
-    with pytest.raises(EnvError, match=r"'agree' showed 9004 words in one chat, answer included; .* at most 1024"):
-        custom._context(Agree(), prose, "agree")
