@@ -2,7 +2,7 @@
 
 torchrun --nproc_per_node 2 rank_children.py learn MODELS RUNS KIND..   a run of two steps per kind, in RUNS/KIND
 ... rank_children.py die MODELS RUN RANK WHEN    rank RANK is killed in the third step, while all "sample" or "update"
-... rank_children.py fail MODELS RUN WHY         the environment fails in the second step, or the gradient ("nan")
+... rank_children.py fail MODELS RUN             the environment fails in the second step
 Prints a JSON object per line: what this rank did.
 """
 
@@ -103,17 +103,11 @@ def die(models: Path, run: Path, rank: str, when: str) -> None:
         say(step=report.step)
 
 
-def fail(models: Path, run: Path, why: str) -> None:
+def fail(models: Path, run: Path) -> None:
     team = small.make_team("shared", models, lr=1e-3)
     for report in start("shared", models, run, 4, team):
         say(step=report.step)
-        if why == "env":
-            Counted.breaks_at = Counted.steps + 3
-        else:
-            import torch
-
-            with torch.no_grad():
-                team["doer"].model.get_input_embeddings().weight[5] = float("nan")
+        Counted.breaks_at = Counted.steps + 3
 
 
 def say(**what) -> None:

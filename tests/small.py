@@ -152,6 +152,11 @@ SETTINGS = {"seed": 5, "tasks": 2, "minibatches": 2, "schedule": "cosine", "hori
             "check": False, "workers": 2}  # fmt: skip
 
 
+def judged(team: lab.Team, step: int = 0) -> pd.DataFrame:
+    """Trees of four candidates a turn, with advantages."""
+    return RECIPE.advantages(lab.rollout(Relay(), team, Relay().tasks(4, "train", 0), lab.tree(4), step=step))
+
+
 class Memory:
     """A watch that remembers: the running sum of every gradient norm it saw."""
 

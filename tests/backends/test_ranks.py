@@ -109,7 +109,7 @@ def test_two_ranks_go_on_with_a_run_of_one_process(models, tmp_path):
 
 @pytest.mark.slow
 def test_an_error_on_rank_0_ends_all_ranks_with_the_same_words(models, tmp_path):
-    done = launched("fail", models, tmp_path / "run", "env")
+    done = launched("fail", models, tmp_path / "run")
     assert done.returncode != 0
     assert [one["step"] for one in said(done)] == [0]
     for rank in (0, 1):

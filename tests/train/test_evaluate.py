@@ -1,7 +1,6 @@
 """Scores by enumeration and by hand; evaluation leaves weights and training's random stream alone."""
 
 import itertools
-import math
 import sys
 
 import pandas as pd
@@ -10,10 +9,10 @@ import small
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scripted import Ladder, team_of
 
 import mas_lab as lab
-from mas_lab.cells.rollout import play_tasks
-from mas_lab.env import Step, Task
+from mas_lab.train import Report
 from mas_lab.train.evaluate import pass_at
 
 TIMES = ["latency", "throughput"]
@@ -58,6 +57,7 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         assert score["return"] == pytest.approx(sum(earned) / k)
         assert [score[f"pass@{j}"] for j in (1, 2, 3)] == [pass_at(j, k, sum(ends)) for j in (1, 2, 3)]
         mine = own[own["agent"] == score["agent"]]
+        assert score["own_return"] == pytest.approx(mine["local_reward"].sum() / k)
         assert score["turns"] == pytest.approx(len(mine) / k)
         assert score["tokens"] == pytest.approx(sum(map(len, mine["completion_ids"])) / k)
         assert score["invalid"] == pytest.approx((~mine["valid"].astype(bool)).sum() / k)
@@ -69,57 +69,31 @@ def test_every_number_is_that_of_the_episodes_counted_by_hand(team, together):
         pass_at(5, k, 2)
 
 
-class Script:
-    """Task 0 succeeds on its second step, task 1 never, task 2 at once; the fixer speaks only in task 1."""
-
-    name, pocket, agents, max_turns, max_return, max_tokens = "script", "none", ("solver", "fixer"), 2, 1.0, 2
-
-    def tasks(self, n, split, seed):
-        return [Task(f"t{i}", {"i": i}) for i in range(n)]
-
-    def start(self, task):
-        return (task.data["i"], 0)
-
-    def acting(self, state):
-        return ("fixer",) if state == (1, 1) else ("solver",)
-
-    def observe(self, state, agent):
-        return [{"role": "user", "content": f"w{state[0]} w{state[1]}"}]
-
-    def step(self, state, actions):
-        i, depth = state
-        done = depth == 1 or i == 2
-        only = dict.fromkeys(actions, 0.0)
-        return Step((i, depth + 1), 0.25, only, dict.fromkeys(actions, i != 1), done and i != 1, done)
-
-
-def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all(models, monkeypatch):
+def test_latency_is_from_an_episodes_start_to_its_end_and_throughput_of_them_all(monkeypatch):
     """A clock that moves by a second whenever the world makes a step; all episodes start at once.
 
-    The torch engine answers in waves. The first, of all three, is over at second 3, where task 2 ends; the second at 5.
+    The engine answers in waves. The first, of all three, is over at second 3, where task 2 ends; the second at 5.
     """
     clock = [0.0]
 
-    class Slow(Script):
+    class Slow(Ladder):
         def step(self, state, actions):
             clock[0] += 1.0
             return super().step(state, actions)
 
     monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"].time, "perf_counter", lambda: clock[0])
-    env, policy = Slow(), lab.load_policy(models / "a")
-    team = lab.Team.shared(policy, env.agents, sampling=dict.fromkeys(env.agents, lab.Sampling(max_tokens=1)))
+    env = Slow(max_turns=1)
+    team = team_of(env, lambda prompt, nth, seed: "win" if prompt == "planner hears t2" else "1")
     scores = lab.evaluate(env, team, env.tasks(3, "test", 0))
-    assert scores[scores["agent"] == "solver"]["latency"].tolist() == [5.0, 5.0, 3.0]
+    assert scores[scores["agent"] == "planner"]["latency"].tolist() == [5.0, 5.0, 3.0]
     assert scores["throughput"].tolist() == [3 / 5] * 6
     told = lab.summary(scores)
     assert told["throughput"].tolist() == [3 / 5] * 2 and told["latency"].tolist() == pytest.approx([13 / 3] * 2)
-    assert "throughput_ci" not in told
-    assert told["latency_ci"].tolist() == pytest.approx([1.96 * math.sqrt(4 / 3) / math.sqrt(3)] * 2)
 
 
 def test_swap_exchanges_the_policies(team):
     env = small.Relay()
-    tasks = env.tasks(8, "test", 0)
+    tasks = env.tasks(4, "test", 0)
     swapped = lab.evaluate(env, team, tasks, k=2, swap=("asker", "doer"))
     by_hand = lab.Team({"asker": team["doer"], "doer": team["asker"]})
     assert "cost" not in swapped
@@ -150,29 +124,45 @@ def test_what_evaluate_refuses(team):
         ({"k": 0}, r"evaluate: k=0 \(int\); give a whole number \(1 or more\)"),
         ({"tasks": 8}, r"evaluate: tasks=8 \(int\); give a list of Task, such as env\.tasks\("),
         ({"swap": ("asker", "boss")}, r"unknown agent 'boss'; the env plays asker, doer"),
-        ({"price": {"boss": (1.0, 1.0)}}, r"unknown agent 'boss'; the env plays asker, doer"),
         ({"sampling": {"boss": GREEDY}}, r"sampling names agent 'boss'; the team has \['asker', 'doer'\]"),
+        ({"tasks": []}, "no tasks"),
+        ({"tasks": [tasks[0], tasks[0]]}, r"task 'test-\d+' occurs twice"),
+        ({"team": lab.Team({"asker": team["asker"]})}, r"agent 'doer' has no policy"),
     ]:
         with pytest.raises(ValueError, match=match):
-            lab.evaluate(env, team, **{"tasks": tasks, **options})
-    with pytest.raises(ValueError, match="no tasks"):
-        lab.evaluate(env, team, [])
-    with pytest.raises(ValueError, match=r"task 'test-\d+' occurs twice"):
-        lab.evaluate(env, team, [tasks[0], tasks[0]])
-    with pytest.raises(ValueError, match=r"agent 'doer' has no policy"):
-        lab.evaluate(env, lab.Team({"asker": team["asker"]}), tasks)
+            lab.evaluate(env, **{"team": team, "tasks": tasks, **options})
 
 
-def test_evaluation_does_not_draw_what_training_draws(team, monkeypatch):
-    env, scored = small.Relay(), []
+def table(*rows) -> pd.DataFrame:
+    """(episode, node, parent, agent, action, kept, probe, success) per row."""
+    columns = ["episode", "node", "parent", "agent", "action", "kept", "probe", "success"]
+    return pd.DataFrame(rows, columns=columns)
 
-    def recorded(*arguments, **options):
-        scored.append(play_tasks(*arguments, **options))
-        return scored[-1]
 
-    monkeypatch.setattr(sys.modules["mas_lab.train.evaluate"], "play_tasks", recorded)
-    tasks = env.tasks(6, "train", 0)
-    lab.evaluate(env, team, tasks, k=2, seed=0)
-    for step in range(3):
-        trained = lab.rollout(env, team, tasks, lab.episodes(2), seed=0, step=step)
-        assert trained["completion"].tolist() != scored[0]["completion"].tolist()
+CROSSED = [
+    *(("a", "a/0", "", "p", f"a/0.{i}-*", True, False, True) for i in range(2)),
+    *(("a", "a/0", "", "q", f"a/0.*-{j}", True, False, j == 0) for j in range(2)),
+]
+SUCCESSES = {
+    "of several chains is the mean over episodes": (1 / 2, [
+        ("a", "a/0", "", "p", "a/0.0", True, False, False),
+        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, True),
+        ("b", "b/0", "", "p", "b/0.0", True, False, True),
+        ("b", "b/1", "b/0.0", "e", "b/1.0", True, False, False)]),
+    "of a cross takes each joint action once": (1 / 2, CROSSED),
+    "of a tree of agents together is what the last one saw": (1, [
+        ("a", "a/0", "", "p", "a/0.0-0", True, False, False),
+        ("a", "a/0", "", "p", "a/0.1-0", False, False, False),
+        ("a", "a/0", "", "q", "a/0.0-0", False, False, False),
+        ("a", "a/0", "", "q", "a/0.0-1", True, False, True)]),
+    "does not count continuations": (0, [
+        ("a", "a/0", "", "p", "a/0.0", True, False, False),
+        ("a/0.0+0", "a/0.0+0/1", "a/0.0", "e", "a/0.0+0/1.0", True, True, True),
+        ("a", "a/1", "a/0.0", "e", "a/1.0", True, False, False)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SUCCESSES)
+def test_success_by_hand(case):
+    expected, rows = SUCCESSES[case]
+    assert Report(0, table(*rows), pd.DataFrame()).success == pytest.approx(expected)

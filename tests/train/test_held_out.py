@@ -16,25 +16,27 @@ MADE = ["task", "agent", "success", "return", "turns", "tokens"]
 
 @pytest.fixture(scope="module")
 def scored(models, tmp_path_factory):
-    """Five steps, scored on the way: the run's folder and its reports."""
+    """Three steps, scored on the way: the run's folder and its reports."""
     run = tmp_path_factory.mktemp("scored") / "run"
-    return run, list(start("shared", models, run, 5, **SCORED))
+    return run, list(start("shared", models, run, 3, **SCORED))
 
 
 def test_a_team_is_scored_before_training_on_the_way_and_in_the_end(scored):
     run, reports = scored
     made = [None if report.held_out is None else sorted(set(report.held_out["step"])) for report in reports]
-    assert made == [[0], [2], None, [4], [5]]
+    assert made == [[0], [2], [3]]
     told = pd.concat([report.held_out for report in reports if report.held_out is not None])
-    assert told.groupby("step").size().to_dict() == dict.fromkeys((0, 2, 4, 5), 3 * 2)
+    assert told.groupby("step").size().to_dict() == dict.fromkeys((0, 2, 3), 3 * 2)
     assert all(name.startswith("test-") for name in told["task"])
     kept = score_curve(lab.load_run(run))
     pd.testing.assert_frame_equal(kept[["step", "success", "return"]], mean_scores(told), check_exact=True)
 
 
 def test_training_is_the_same_with_and_without_bit_for_bit(scored, models, tmp_path):
-    list(start("shared", models, tmp_path / "plain", 5))
+    [first, *_] = start("shared", models, tmp_path / "plain", 3)
     assert bits(tmp_path / "plain") == bits(scored[0])
+    success = mean_scores(scored[1][0].held_out)["success"].iloc[-1]
+    assert f"held out {success:.3f}" in line(scored[1][0], 3) and "held out" not in line(first, 3)
 
 
 def test_scores_are_those_of_evaluate_by_the_runs_seed(scored, models):
@@ -46,35 +48,25 @@ def test_scores_are_those_of_evaluate_by_the_runs_seed(scored, models):
 
 def test_a_run_that_was_stopped_is_scored_once_where_it_stopped(scored, models, tmp_path):
     run = tmp_path / "run"
-    list(start("shared", models, run, 3, **SCORED))
-    assert scored_steps(lab.load_run(run)) == [0, 2, 3]
-    reports = list(start("shared", models, run, 5, **SCORED | {"score_every": 4}))
-    assert [None if report.held_out is None else set(report.held_out["step"]) for report in reports] == [{4}, {5}]
-    assert bits(run) == bits(scored[0])
+    list(start("shared", models, run, 2, **SCORED))
+    assert scored_steps(lab.load_run(run)) == [0, 2]
+    [report] = start("shared", models, run, 3, **SCORED | {"score_every": 4})
+    assert set(report.held_out["step"]) == {3} and bits(run) == bits(scored[0])
     both = score_curve(lab.load_run(run)).merge(score_curve(lab.load_run(scored[0])), on="step")
-    assert both["step"].tolist() == [0, 2, 4, 5] and (both["return_x"] == both["return_y"]).all()
+    assert both["step"].tolist() == [0, 2, 3] and (both["return_x"] == both["return_y"]).all()
 
 
 def test_scores_of_steps_that_a_kill_undid_do_not_count_until_they_are_made_again(scored, models, tmp_path):
     run = shutil.copytree(scored[0], tmp_path / "run")
-    shutil.rmtree(max((run / "checkpoints").iterdir()))  # as if killed before the checkpoint after step 5
-    for steps, kept in ((4, [0, 2, 4]), (5, [0, 2, 4, 5])):
+    shutil.rmtree(max((run / "checkpoints").iterdir()))  # as if killed before the checkpoint after step 3
+    for steps, kept in ((2, [0, 2]), (3, [0, 2, 3])):
         list(start("shared", models, run, steps, **SCORED))
         assert score_curve(lab.load_run(run))["step"].tolist() == kept
 
 
-def test_scores_are_told_on_a_line(scored):
-    first, *_, unscored, _, _ = scored[1]
-    success = mean_scores(first.held_out)["success"].iloc[-1]
-    assert f"held out {success:.3f}" in line(first, 5) and "held out" not in line(unscored, 5)
-
-
-SCORES = {"score_tasks": 2, "score_episodes": 1}
-
-
 def test_held_out_tasks_vary_with_the_seed_unless_they_have_one(models):
     def played(seed, **own):
-        [report] = start("shared", models, None, 1, seed=seed, score_every=1, **SCORES, **own)
+        [report] = start("shared", models, None, 1, seed=seed, **SCORED | {"score_episodes": 1}, **own)
         return set(report.held_out["task"])
 
     assert played(1) != played(2) and played(1, score_seed=5) == played(2, score_seed=5)

@@ -8,7 +8,7 @@ import small
 import mas_lab as lab
 from mas_lab.runs.run import Checkpoint
 
-STEPS = 3
+STEPS = 2
 RAE = lab.RECIPES["dr_mas"].replace(name="rae", plan=lab.episodes(3), center=lab.running_mean(), scale="none")
 
 
@@ -53,8 +53,7 @@ class weaker(lab.reinforce):
 
 
 LEARNING = {
-    "a center": RAE, "a credit": RAE.replace(name="surprise", credit=surprise()),
-    "a loss": RAE.replace(name="weaker", loss=weaker()),
+    "credit": RAE.replace(name="surprise", credit=surprise()), "loss": RAE.replace(name="weaker", loss=weaker()),
 }  # fmt: skip
 
 
@@ -66,13 +65,9 @@ def test_a_run_that_learns_goes_on_bit_for_bit(models, tmp_path, what):
         list(start(models, recipe, tmp_path / "cut", steps))
     assert small.bits(tmp_path / "cut") == small.bits(tmp_path / "straight")
     assert states(tmp_path / "cut") == states(tmp_path / "straight")
-    assert set(states(tmp_path / "cut")) == {"center", what.removeprefix("a ")}
-
-
-def test_finished_run_says_that_it_is_complete(models, tmp_path):
-    list(start(models, RAE, tmp_path / "run"))
+    assert set(states(tmp_path / "cut")) == {"center", what}
     with pytest.warns(UserWarning, match=rf"already complete: {STEPS} of {STEPS} steps; nothing is trained"):
-        assert list(start(models, RAE, tmp_path / "run")) == []
+        assert list(start(models, recipe, tmp_path / "cut")) == []
 
 
 def test_a_loop_by_hand_learns_what_a_training_learns(models):
@@ -87,12 +82,12 @@ def test_a_loop_by_hand_learns_what_a_training_learns(models):
 
 
 def test_an_error_in_the_middle_of_a_step_leaves_run_and_states_at_the_last_good_one(models, tmp_path):
-    """The credit raises at the third step; a checkpoint was due after two and ten."""
+    """The credit raises at the third step; a checkpoint was due after ten."""
     broken = RAE.replace(name="surprise", credit=surprise(breaks_at=3))
     complete = RAE.replace(name="surprise", credit=surprise())
     list(start(models, complete, tmp_path / "complete", 2))
     with pytest.raises(lab.TableError, match="failed in step 2: RuntimeError: the judge went home"):
-        list(start(models, broken, tmp_path / "run", save_every=10))
+        list(start(models, broken, tmp_path / "run", 3, save_every=10))
     assert lab.load_run(tmp_path / "run").checkpoint().step == 2
     assert states(tmp_path / "run") == states(tmp_path / "complete")
 
@@ -110,12 +105,8 @@ def test_a_resume_without_the_state_is_refused(models, tmp_path):
     list(start(models, learns, tmp_path / "with", 1))
     with pytest.raises(lab.RunError, match=r"cannot resume, the credit learns .* not in both"):
         list(start(models, does_not, tmp_path / "with"))
-    list(start(models, does_not, tmp_path / "without", 1))
-    with pytest.raises(lab.RunError, match=r"cannot resume, the credit learns .* not in both; pass the one"):
-        list(start(models, learns, tmp_path / "without"))
 
 
-@pytest.mark.parametrize(("state", "words"), [({"a": {1, 2}}, r"\(set\)"), ({3: 1}, "has the key 3; keys are UTF-8")])
-def test_a_state_that_is_no_plain_data_is_refused(models, tmp_path, state, words):
-    with pytest.raises(TypeError, match=rf"train: state\['credit'\].* {words}"):
-        list(start(models, RAE.replace(credit=surprise(state=state)), tmp_path / "run"))
+def test_a_state_that_is_no_plain_data_is_refused(models, tmp_path):
+    with pytest.raises(TypeError, match=r"train: state\['credit'\].* \(set\)"):
+        list(start(models, RAE.replace(credit=surprise(state={"a": {1, 2}})), tmp_path / "run"))

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 import small
-import torch
 from backends.drawn import same, weights
 from scripted import Duel
 
@@ -38,13 +37,14 @@ def test_every_recipe_trains(name, models):
     recipe = smaller(lab.RECIPES[name])
     env, team = small.Relay(together=isinstance(recipe.plan, lab.joint)), small.make_team("per_agent", models)
     before = {agent: weights(team[agent]) for agent in team}
-    check(list(lab.train(env, team, recipe, steps=2, seed=1, tasks=3)), small.AGENTS)
+    twice = name in ("grpo", "c3", "ccpo", "at_grpo", "magrpo")  # one of each plan
+    check(list(lab.train(env, team, recipe, steps=1 + twice, seed=1, tasks=3)), small.AGENTS, 1 + twice)
     assert not any(same(before[agent], weights(team[agent])) for agent in team)
 
 
-def check(reports: list[Report], agents) -> None:
-    """Two whole steps, with every column, on weights that said what they are now trained on."""
-    assert [report.step for report in reports] == [0, 1]
+def check(reports: list[Report], agents, steps: int) -> None:
+    """Whole steps, with every column, on weights that said what they are now trained on."""
+    assert [report.step for report in reports] == list(range(steps))
     for report in reports:
         needed = [name for name, meant in SCHEMA.items() if meant.required]
         assert [name for name in report.turns.columns if name not in ("removed", "value", "target")] == needed
@@ -89,8 +89,7 @@ def test_a_frozen_role_of_shared_weights_adds_nothing_to_their_gradient(models):
     assert same(weights(team["doer"]), weights(alone["doer"]))
 
 
-@pytest.mark.parametrize("kind", ["per_agent", "lora"])
-@pytest.mark.parametrize("frozen", [("asker",), small.AGENTS])
+@pytest.mark.parametrize(("kind", "frozen"), [("per_agent", small.AGENTS), ("lora", ("asker",))])
 def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen):
     team = lab.Team(dict(small.make_team(kind, models)), frozen=frozen)
     before = {agent: weights(team[agent]) for agent in team}
@@ -103,11 +102,8 @@ def test_a_frozen_agent_speaks_and_does_not_learn(models, tmp_path, kind, frozen
 
 @dataclass(frozen=True)
 class broken_loss(lab.clipped):
-    """Not a number for the first token of every batch."""
-
-    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
-        losses_N = super().__call__(logprobs_N, old_N, advantages_N, row_N, entropy_N, reference_N)
-        return torch.cat([losses_N[:1] * math.nan, losses_N[1:]])
+    def __call__(self, *tensors):
+        return super().__call__(*tensors) * math.nan
 
 
 def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
@@ -117,23 +113,6 @@ def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
     assert lab.load_run(tmp_path / "run").steps == 0
     [report] = lab.train(small.Relay(), team, recipe, 1, nonfinite="skip", **QUICK)
     assert report.stats["skipped"].all() and report.stats["culprits"].str.contains("task 'train-").all()
-    assert same(before, weights(team["asker"]))
-
-
-class Flat(small.Relay):
-    """Everything earns nothing."""
-
-    def step(self, state, actions):
-        step = super().step(state, actions)
-        zero = dict.fromkeys(step.local_rewards, 0.0)
-        return lab.Step(step.state, 0.0, zero, step.valid, False, step.done)
-
-
-def test_an_all_flat_batch_is_reported_and_teaches_nothing(team):
-    before = weights(team["asker"])
-    [flat] = lab.train(Flat(), team, small.RECIPE, 1, **QUICK)
-    assert repr(flat) == f"Report(step 0: success 0.00, {len(flat.turns)} turns, {flat.tokens} tokens; {flat.notes[0]})"
-    assert "nothing was learned: all groups are flat" in flat.notes[0]
     assert same(before, weights(team["asker"]))
 
 
@@ -173,13 +152,3 @@ def test_a_player_learns_against_its_frozen_earlier_self(models, tmp_path):
     assert same(weights(learner), before)
     list(lab.train(Words(), second, SELF_PLAY, steps=3, **GAME))
     assert same(weights(earlier), before) and not same(weights(learner), before)
-
-
-def test_evaluation_reports_what_each_player_won(models):
-    team = lab.Team.per_agent(lambda agent: lab.load_policy(models / "a"), Words.agents)
-    env = Words()
-    scores = lab.evaluate(env, team, env.tasks(6, "test", 0), k=8)
-    own = scores.pivot(index="task", columns="agent", values="own_return")
-    assert (own["left"] == -own["right"]).all() and own["left"].any() and (scores["return"] == 0).all()
-    wins = scores[scores["agent"] == "left"].set_index("task")["success"]
-    assert (own["left"] <= wins).all() and wins.max() > 0

@@ -1,10 +1,8 @@
 """Settings: schedules by hand, and what reaches the optimizer."""
 
 import itertools
-import json
 import math
 
-import numpy as np
 import pytest
 import small
 from backends.drawn import same, weights
@@ -20,14 +18,6 @@ def test_schedules_by_hand():
     expected = [1.0, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2, 0.0, 0.0]
     assert [cosine.lr_scale(step) for step in range(6)] == pytest.approx(expected, abs=1e-12)
     assert [Settings().lr_scale(step) for step in (0, 10**6)] == [1.0, 1.0]
-
-
-def test_numbers_of_numpy_become_plain_ones(models, tmp_path):
-    asked = {"tasks": np.int64(2), "max_norm": np.float32(0.5), "check": np.False_}
-    settings = Settings(**asked)
-    assert [type(getattr(settings, name)) for name in asked] == [int, float, bool]
-    policy = lab.load_policy(models / "a", lr=np.float32(0.25))
-    assert json.loads(json.dumps(policy.describe()))["lr"] == 0.25
 
 
 def test_settings_reach_the_optimizer(models):

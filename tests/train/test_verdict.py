@@ -3,21 +3,22 @@
 import pandas as pd
 import pytest
 import small
+from backends.drawn import same, weights
 
 import mas_lab as lab
 from mas_lab.table import TableError
-from mas_lab.train.verdict import FEWEST, verdict_of_table, why_silent
+from mas_lab.train.verdict import FEWEST, verdict_of_table
 
 NOTHING = "Nothing stands out."
 
 
-def rows(wrong_advantage: float, right_advantage: float = 1.0, steps: int = FEWEST):
-    """The helper speaks twice a step in one task: wrong, then right."""
+def rows(wrong_advantage: float, right_advantage: float = 1.0, pairs: int = FEWEST):
+    """The helper speaks ten times a step in one task: wrong, then right."""
     return pd.DataFrame([
-        {"step": step, "task": "t", "episode": f"{step}.{right}", "node": f"{step}.{right}", "agent": "helper",
+        {"step": pair // 5, "task": "t", "episode": f"{pair}.{right}", "node": f"{pair}.{right}", "agent": "helper",
          "turn": 0, "depth": 0, "local_reward": float(right), "team_reward": 0.0, "valid": True, "success": False,
-         "credit": float(right), "group": f"{step}", "advantage": right_advantage if right else wrong_advantage}
-        for step in range(steps) for right in (False, True)
+         "credit": float(right), "group": f"{pair}", "advantage": right_advantage if right else wrong_advantage}
+        for pair in range(pairs) for right in (False, True)
     ])  # fmt: skip
 
 
@@ -34,8 +35,10 @@ def test_wrong_answers_that_are_reinforced_stand_out():
     joined = pd.concat([rows(0.5)[:FEWEST], rows(0.5)[FEWEST:].reset_index(drop=True)])
     assert verdict_of_table(joined) == told, "joined tables repeat their index"
     assert verdict_of_table(rows(-0.5)) == NOTHING
-    assert verdict_of_table(rows(0.5, steps=FEWEST - 1)) == NOTHING, "too few to say"
+    assert verdict_of_table(rows(0.5, pairs=FEWEST - 1)) == NOTHING, "too few to say"
     assert verdict_of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
+    tree = rows(0.5).assign(kept=[True, False] * FEWEST)  # own_robust has no advantage there, which says nothing
+    assert verdict_of_table(tree) == NOTHING
 
 
 def test_right_answers_that_are_punished_stand_out():
@@ -44,25 +47,20 @@ def test_right_answers_that_are_punished_stand_out():
     assert verdict_of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
 
 
-def test_a_tree_is_not_compared_with_episodes():
-    """own_robust has no advantage in a tree of one episode a task, which says nothing about the tree's own."""
-    assert verdict_of_table(rows(0.5).assign(kept=[True, False] * FEWEST)) == NOTHING
-
-
 @pytest.mark.parametrize(("change", "words"), [
     ({"advantage": 0.0}, "no row had an advantage: all groups are flat, their rows earned the same."),
     ({"valid": False}, "no answer was valid."),
     ({"valid": False, "advantage": 0.0}, "no answer was valid: no answer is valid, so none is rewarded."),
 ])  # fmt: skip
 def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
-    late = rows(-0.5, steps=30).query("step >= 20").assign(credit=0.0, **change)
-    assert verdict_of_table(pd.concat([rows(-0.5, steps=20), late])) == f"From step 20 on {words}"
-    assert verdict_of_table(pd.concat([rows(-0.5, steps=30), late.assign(step=30)])) == NOTHING, "a single dead step"
+    late = rows(-0.5, pairs=30).query("step >= 4").assign(credit=0.0, **change)
+    assert verdict_of_table(pd.concat([rows(-0.5, pairs=20), late])) == f"From step 4 on {words}"
+    assert verdict_of_table(pd.concat([rows(-0.5, pairs=30), late.assign(step=6)])) == NOTHING, "a single dead step"
 
 
 def played(*success: float):
     """Twenty episodes a step, of which these shares succeed."""
-    return pd.concat([rows(0.5, steps=10).assign(
+    return pd.concat([rows(0.5, pairs=10).assign(
         step=step, task="t", parent="", action=lambda one: one["episode"], success=lambda one, share=share: (
             one["episode"].map(lambda name: int(name.split(".")[0]) < 10 * share)))
         for step, share in enumerate(success)])  # fmt: skip
@@ -81,14 +79,10 @@ def test_a_success_that_fell_is_told_first_and_noise_is_not():
     ({"advantage": 0.0}, "no row has a peer that earned something else"),
     ({"advantage": 0.0, "valid": False}, "no answer is valid"),
     ({"advantage": 0.0, "selected": False}, "no row is selected"),
+    ({"advantage": 0.0, "group": range(2 * FEWEST)}, "every group has a single row, so nothing is compared"),
 ])  # fmt: skip
 def test_a_silent_table_says_why(change, reason):
     assert verdict_of_table(rows(0.0).assign(**change)).startswith(f"Nothing was learned: {reason}")
-
-
-def test_lone_groups_are_a_reason():
-    lone = rows(0.0).assign(advantage=0.0, group=range(2 * FEWEST))
-    assert why_silent(lone) == "every group has a single row, so nothing is compared"
 
 
 @pytest.mark.parametrize(("name", "recipe", "frozen", "harmed"), [
@@ -124,6 +118,10 @@ def test_a_dead_training_warns_once(models):
     """Credits that are all the same: no row has an advantage in four steps."""
     flat = small.RECIPE.replace(credit=lambda turns: turns["team_reward"] * 0)
     team = small.make_team("per_agent", models)
+    before = {agent: weights(team[agent]) for agent in team}
     with pytest.warns(UserWarning, match="no row had an advantage in the last 3 steps.*all groups are flat") as warned:
-        list(lab.train(small.Relay(), team, flat, 4, tasks=2, check=False))
+        [one, *_] = lab.train(small.Relay(), team, flat, 4, tasks=2, check=False)
+    assert repr(one).endswith(f", {len(one.turns)} turns, {one.tokens} tokens; {one.notes[0]})")
+    assert "nothing was learned: all groups are flat" in one.notes[0]
+    assert all(same(before[agent], weights(team[agent])) for agent in team)
     assert len([one for one in warned if "no row had an advantage" in str(one.message)]) == 1
