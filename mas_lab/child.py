@@ -191,7 +191,9 @@ def equality() -> Callable[[str, str], bool]:
         symbols = one.free_symbols if isinstance(one, Basic) else ()
         return one.subs({symbol: imaginary_unit for symbol in symbols if symbol.name == "i"}) if symbols else one
 
-    def is_value(one: Basic) -> bool:
+    def is_value(one: Basic | str) -> bool:
+        if not isinstance(one, Basic):  # text that has no value, such as that of "\\le 12"
+            return True
         known = all(not part.lhs.free_symbols or part.lhs.find(names) for part in one.atoms(Eq))
         return not is_equation(one) or is_assignment_relation(one) or known
 

@@ -16,6 +16,9 @@ from typing import Any
 
 import numpy as np
 
+PARTS: dict[str, Any] = {}
+"""The parts of a recipe that can be made again from data, by name; `recipes` enters them."""
+
 
 def describe(part: Any, place: str = "part", separator: str = ".") -> Any:
     """Return a part of a training as plain data (JSON types).
@@ -80,8 +83,6 @@ def learns(part: Any) -> bool:
 
 def part_name(part: Any, separator: str = ".") -> str:
     """Return the name of a function or class, or of an object's class: the short name of a recipe's part of the kit."""
-    from mas_lab.recipes import PARTS
-
     named = part if hasattr(part, "__qualname__") else type(part)
     if separator == "." and PARTS.get(named.__name__) is named:
         return named.__name__
@@ -125,8 +126,6 @@ def sources(recipe: Any) -> dict[str, str]:
     The source is that of the function, or of the class and its bases of the same module, without what they call. A part
     whose source is not known, as after `exec`, is left out.
     """
-    from mas_lab.recipes import PARTS
-
     found = {}
     for part in vars(recipe).values():
         named = part if hasattr(part, "__qualname__") else type(part)

@@ -31,7 +31,7 @@ from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import Center, Scale, normalize
 from mas_lab.cells.plans import episodes, joint, tree, without
 from mas_lab.cells.selection import Selector, not_flat, select
-from mas_lab.describe import learns
+from mas_lab.describe import PARTS, learns
 from mas_lab.lazy import Registry
 from mas_lab.losses import Loss, clipped, reinforce
 from mas_lab.table import COMPARED, has_several_steps, step_by_step
@@ -235,8 +235,7 @@ def by_name(recipes: Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
 KNOWN = (Recipe, episodes, tree, joint, without, episode_return, own_return, mixed, return_to_go, counterfactual,
          difference_return, running_mean, group_mean, pooled_deviation, shrunken_mean, not_flat, clipped,
          reinforce)  # fmt: skip
-PARTS = {part.__name__: part for part in KNOWN}
-"""The parts that can be made from data, by name."""
+PARTS |= {part.__name__: part for part in KNOWN}
 
 
 def from_data(data: Any) -> Any:

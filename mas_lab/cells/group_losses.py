@@ -4,7 +4,7 @@ Leaves out: losses of a token (`losses`), and the step itself (`update`).
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,12 +13,9 @@ from mas_lab.losses import Loss, UpdateError, look, reinforce, token_losses
 from mas_lab.policy import Policy
 from mas_lab.table import place
 
-if TYPE_CHECKING:
-    from mas_lab.cells.update import AgentBatch
 
-
-def group_pass(policy: Policy, loss: Loss, own: "AgentBatch") -> "AgentBatch":
-    """Add the gradient of a loss over whole groups, by the chain rule.
+def group_pass(policy: Policy, loss: Loss, own: Any) -> Any:
+    """Add the gradient of a loss over whole groups, by the chain rule; `own` is the `AgentBatch` of its rows.
 
         dL/dw = sum over tokens t of dL/dlog p_t * dlog p_t/dw
 
