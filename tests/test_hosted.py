@@ -1,6 +1,5 @@
 """The install cell's logic, with the real pip in a real environment and wheels made here: no index is asked."""
 
-import importlib.util
 import json
 import os
 import shutil
@@ -9,6 +8,7 @@ import sys
 import sysconfig
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import nbformat
@@ -91,12 +91,12 @@ finally:
 def notebook(tmp_path_factory):
     """An environment that holds alpha 1.0, wheels of alpha 1.0 and 2.0, beta and gamma, and a call of `add` in it."""
     root = tmp_path_factory.mktemp("hosted")
-    ours = importlib.util.find_spec("pip")  # a copy of it is made faster than an installation
-    venv.create(root / "venv", with_pip=ours is None)
+    ours = "pip" in hosted.installed()
+    venv.create(root / "venv", with_pip=not ours)
     python = root / "venv" / PYTHON
-    if ours is not None:
+    if ours:  # a copy of it is made faster than an installation
         site = sysconfig.get_path("purelib", "venv", vars={"base": str(root / "venv")})
-        shutil.copytree(Path(ours.origin).parent, Path(site) / "pip")
+        shutil.copytree(metadata.distribution("pip").locate_file("pip"), Path(site) / "pip")
     wheels = root / "wheels"
     wheels.mkdir()
     listed = (("alpha", "1.0"), ("alpha", "2.0"), ("beta", "1.0", "alpha"), ("gamma", "1.0", "alpha>=2"))
