@@ -61,8 +61,6 @@ def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tm
 
 
 class mutable:
-    """A credit in the former protocol."""
-
     def __call__(self, turns):
         return turns["local_reward"]
 

@@ -99,10 +99,15 @@ def test_a_run_with_rounds_and_a_curriculum_goes_on_bit_for_bit(models, tmp_path
         list(lab.train(small.Relay(), team, recipe, 3, run=tmp_path / "cut", **asked))
 
 
-@pytest.mark.parametrize(("few", "words"), [
-    (lambda env, n, split, seed: env.tasks(n - 1, split, seed), "3 tasks with 3 different ids, and n is 4; a cu"),
-    (lambda env, n, split, seed: env.tasks(1, split, seed) * n, "4 tasks with 1 different ids"),
-])  # fmt: skip
+def few(env, n, split, seed):
+    return env.tasks(n - 1, split, seed)
+
+
+def twice(env, n, split, seed):
+    return env.tasks(1, split, seed) * n
+
+
+@pytest.mark.parametrize(("few", "words"), [(few, "3 tasks with 3 different ids, and n is 4"), (twice, "4 .* 1 diff")])
 def test_what_a_curriculum_may_not_give_is_refused_and_the_run_stays_whole(models, tmp_path, few, words):
     with pytest.raises(ValueError, match=f"gave {words}"):
         list(train(models, curriculum=few, run=tmp_path / "run"))

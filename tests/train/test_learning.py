@@ -82,7 +82,6 @@ def test_a_loop_by_hand_learns_what_a_training_learns(models):
 
 
 def test_an_error_in_the_middle_of_a_step_leaves_run_and_states_at_the_last_good_one(models, tmp_path):
-    """The credit raises at the third step; a checkpoint was due after ten."""
     broken = RAE.replace(name="surprise", credit=surprise(breaks_at=3))
     complete = RAE.replace(name="surprise", credit=surprise())
     list(start(models, complete, tmp_path / "complete", 2))

@@ -219,8 +219,7 @@ class stopping:
         return lab.mixed()(turns)
 
 
-STRAIGHT = {}
-"""What a run has that was not stopped, by kind."""
+STRAIGHT = {}  # what a run has that was not stopped, by kind
 
 
 @pytest.mark.parametrize(("kind", "where"), [

@@ -40,9 +40,6 @@ class Faulty(small.Relay):
         FAULT.drawn(split)
         return FAULT("tasks", super().tasks(n, split, seed))
 
-    def observe(self, state, agent):
-        return FAULT("observe", super().observe(state, agent))
-
     def step(self, state, actions):
         return FAULT("step", super().step(state, actions))
 
@@ -89,14 +86,8 @@ def raising(error):
     return answer
 
 
-def saying(text):
-    return lambda honest: [{"role": "user", "content": f"{honest[0]['content']} {text}"}]
-
-
-PLACE = r"task 'train-\d+', agent 'asker', turn 0"
 STOPPING = {
     "tasks raises": ("tasks", raising(OSError("gone")), r"Faulty\.tasks\(2, 'train', seed=\d+\) failed: OSError: gone"),
-    "a prompt of unknown words": ("observe", saying("a b c d e"), rf"{PLACE}: policy .* unknown to its tokenizer"),
     "tasks gives no tasks": ("tasks", lambda honest: ["a", "b"], r"Faulty\.tasks\(2, .* gave 'a'; .*list of lab\.Task"),
     "a script ends in step": ("step", raising(SystemExit("stop")), "stop"),
 } | {f"an interrupt in {part}": (part, raising(KeyboardInterrupt("stop")), "stop")
