@@ -30,7 +30,7 @@ SIGNATURES = {
     "StepEnv": "at said",
     "Score": "rows credit",
     "group": "turns by credit same_prompt=False",
-    "normalize": "turns center=None scale=None once_per=None ddof=0 eps=1e-06 flat='zero'",
+    "normalize": "turns center=None scale=None once_per=None ddof=0 eps=1e-06 lone='zero'",
     "select": "turns selector",
     "running_mean": "by=('agent',) decay=0.95",
     "group_stats": "turns",
