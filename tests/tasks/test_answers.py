@@ -5,14 +5,13 @@ import random
 
 import pytest
 from answer_pairs import LIMITS, PAIRS, pairs
-from plays import task_of
 
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.tasks.shared.bases import THOUGHTS, SizedTask
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.programs import Problem, code_in, read_cases
+from mas_lab.tasks.shared.programs import code_in, read_cases
 from mas_lab.tasks.shared.rows import problem_and_answer, question_and_answers
 
 
@@ -189,18 +188,3 @@ def test_cases_and_printing_programs_are_found_among_blocks():
     assert read_cases(cases, "add") == ([[1, 2], 3],)
     assert code_in("```python\nprint(3)\n```\nIt prints\n```\n3\n```", "print") == "print(3)"
     assert code_in("```java\nint x;\n```", "print") == "```java\nint x;\n```"
-
-
-def test_the_coder_and_the_tool_user_are_paid_for_the_program_among_blocks():
-    env = make_env("code_tests")
-    task = env.tasks(1, "train", 0)[0]
-    usage = "Usage:\n```python\nprint(f([1, 2, 3]))\n```\nIt prints:\n```\n[1]\n```"
-    coder = f"```python3\n{task.data['gold']}\n```\n{usage}"
-    assert env.step(env.start(task), {"coder": coder, "tester": ""}).local_rewards["coder"] == 1.0
-    env, problem = make_env("code_pair", size="full"), Problem("Add.", "add", "", "assert add(1, 2) == 3", GOOD)
-    texts = {"helper": f"```py\ndef aux(x):\n    return x\n```\n{usage}", "main": f"~~~python3\n{GOOD}\n~~~\n{usage}"}
-    assert env.step(env.start(task_of(problem)), texts).valid == {"helper": True, "main": True}
-    env = make_env("math_tool")
-    task = env.tasks(1, "train", 0)[0]
-    tool = f"```python\nprint({task.data['gold']})\n```\nIt prints:\n```\n7\n```"
-    assert env.step(env.start(task), {"tool": tool, "reasoner": ""}).local_rewards["tool"] == 1.0

@@ -1,6 +1,5 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
-import errno
 import os
 import random
 import signal
@@ -17,7 +16,6 @@ from plays import in_turn
 
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
-from mas_lab.tasks import sandbox
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.shared import grading, rows
 
@@ -51,6 +49,7 @@ def test_the_last_answer_counts_when_the_rounds_run_out():
 
 @pytest.mark.parametrize(("size", "text", "ours", "published"), [
     ("pocket", "2 0 7 5 reject", False, False), ("pocket", "", None, None),
+    ("words", "I reject it.", False, False), ("words", "approve or reject", None, True),
     ("pocket", "approve 5", None, True), ("pocket", "approve reject", None, True), ("full", "I approve", None, None),
     ("full", "so <verdict> reject </verdict>", False, False), ("full", "<verdict>Approve</verdict>", True, True),
     ("full", "<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
@@ -119,20 +118,6 @@ def test_a_drive_is_no_configuration(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
     assert not any(list(rows.read(data, "math")) for data in ("C:sets", r"C:\sets\math:main", "org/math:main"))
     assert found == [("C:sets", None), (r"C:\sets\math", "main"), ("org/math", "main")]
-
-
-@pytest.mark.slow
-def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
-    """Windows says EINVAL of a pipe that nobody reads."""
-    assert grading.same_answer(r"\frac{8}{2}", "4")
-    (child,) = sandbox.workers("math").idle
-
-    def gone(text):
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(child.process.stdin, "write", gone)
-    assert not grading.same_answer(r"\frac{8}{4}", "2")
-    assert grading.same_answer(r"\frac{8}{4}", "2") and sandbox.workers("math").idle != [child]
 
 
 @pytest.mark.slow

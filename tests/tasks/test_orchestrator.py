@@ -1,4 +1,4 @@
-"""Orchestrator: splits, parts and joins, by hand."""
+"""Orchestrator and vote: splits, parts and joins, and who decides, by hand."""
 
 import random
 
@@ -7,8 +7,10 @@ import pytest
 import mas_lab as lab
 from mas_lab.tasks import orchestrator
 from mas_lab.tasks.orchestrator import State
+from mas_lab.tasks.shared.chains import ProblemState
 
 ENV = lab.make_env("orchestrator")
+VOTE = lab.make_env("vote", n_agents=4)
 PROBLEM = "3 + 4 + 2 * 5 * 6 + 1"  # 3 + 4 + 60 + 1 = 68; from left to right it would be (7 + 2) * 30 + 1 = 271
 
 
@@ -75,7 +77,27 @@ def test_in_full_size_workers_see_their_part_alone():
         assert played([[bad]], "all?", "3", env)[0].done
 
 
-def test_one_agent_alone_answers_the_whole():
-    env = lab.make_env("orchestrator", single_agent=True)
-    assert env.observe(State(PROBLEM, "8"), "solo")[0]["content"] == f"whole {PROBLEM}"
-    assert played([["answer 8"]], env=env)[0].success
+# Vote
+
+
+@pytest.mark.parametrize(("said", "reward", "decision"), [
+    (["answer 4", "answer 4", "answer 3", "answer 9"], 1, "4"), (["answer 3", "answer 4", "answer 3", ""], 0, "3"),
+    (["answer 4", "answer 4", "answer 3", "answer 3"], 0, None), (["answer 4", "4", "", "answer"], 1, "4"),
+    (["", "4", "answer", "3"], 0, None),
+])  # fmt: skip
+def test_the_majority_of_readable_answers_decides(said, reward, decision):
+    state = ProblemState("3 + 4 * 2", "4")
+    step = VOTE.step(state, dict(zip(VOTE.agents, said, strict=True)))
+    assert (step.team_reward, step.success, step.info["decision"]) == (reward, bool(reward), decision)
+    assert step.done and step.state.done
+    assert list(step.local_rewards.values()) == [float(text == "answer 4") for text in said]
+    assert list(step.valid.values()) == [text.startswith("answer ") for text in said]
+
+
+def test_in_full_size_equal_answers_are_one_vote():
+    env = lab.make_env("vote", size="full", n_agents=3)
+    said = dict(zip(env.agents, ["\\boxed{1/2}", "so \\boxed{0.5}", "\\boxed{7}"], strict=True))
+    step = env.step(ProblemState("a half?", "0.5"), said)
+    assert step.team_reward == 1 and list(step.local_rewards.values()) == [1, 1, 0]
+    env = lab.make_env("vote", single_agent=True)
+    assert env.agents == ("solo",) and env.step(ProblemState("1 + 1", "2"), {"solo": "answer 2"}).success

@@ -29,27 +29,14 @@ def play(env, *texts, **data):
             for agent, step in steps], steps[-1][1].state  # fmt: skip
 
 
-def user(env, state):
-    system, said = env.observe(state, env.acting(state)[0])
-    assert system["role"] == "system" and said["role"] == "user"
-    return said["content"]
-
-
-@pytest.mark.parametrize(("question", "answer"), [
-    ("What is 82 - 47?", 35), ("Which is larger, 47 or 74?", 74), (SMALLER, 47), (STORY, 51),
-    ("Anna has 12 eggs and buys 90 more. How many does Anna have now?", 102),
-    ("The first answer was 5, which is wrong. " + SUM, 82),
-])  # fmt: skip
-def test_the_value_of_a_question(question, answer):
-    assert questions.value(question) == answer
-
-
 def test_every_template_is_read_as_what_it_was_drawn_from_and_another_text_is_refused():
     for kind, templates in questions.TEMPLATES.items():
         for template in templates:
             question = template.format(a=47, b=35, name="Tom", things="apples")
             assert questions.parts(question) == (kind, 47, 35)
     assert questions.TEMPLATES.keys() == questions.SHARES.keys() == questions.OPERATIONS.keys()
+    asked = "What is 82 - 47?", "Which is larger, 47 or 74?", SMALLER, STORY, f"The first answer was 5. {SUM}"
+    assert list(map(questions.value, asked)) == [35, 74, 47, 51, 82]
     with pytest.raises(EnvError, match=r"'How old are you\?' ends with none of the questions in words.toml"):
         questions.value("How old are you?")
 
@@ -92,22 +79,9 @@ def test_a_helper_reads_what_the_solver_answered():
     assert env.observe(env.start(Task("t", {"problem": SUM})), "solver") == [SYSTEM, {"role": "user", "content": SUM}]
     rows, _ = play(env, "It is 72.", "47 + 35 = 82", problem=SUM)
     assert rows == [("solver", 0, 0, True, False, False), ("helper", 0.2, 1, True, True, True)]
-    _, state = play(env, "It is 72.", problem=SUM)
-    assert user(env, state) == f"The first answer was 72, which is wrong. {SUM}"
-    _, state = play(env, "no idea", problem=SUM)
-    assert user(env, state) == f"The first answer was no number, which is wrong. {SUM}"
-
-
-def test_the_other_teaching_tasks_pay_in_words_as_in_digits():
-    both = [SUM, STORY]
-    assert play(make_env("ladder", size="words", n_agents=2), "82", "50", problems=both)[0][-1][1] == 0.5
-    assert play(make_env("cascade", size="words"), "81", "51", problems=[*both, SUM, STORY])[0][-1][1] == 0.7
-    assert [row[1] for row in play(make_env("finisher", size="words"), "82", "0", problem=SUM)[0]] == [0, 0.8]
-    stakes = make_env("stakes", size="words")  # the second value ends with 1: the task is high
-    assert play(stakes, "82", problems=both)[0] == [("solver", 1, 1, True, True, True)]
-    helped, _ = play(stakes, "81", "The answer is 82.", problems=both)
-    assert helped[-1][:3] == ("helper", pytest.approx(0.3 - 4 * 0.004), 1)
-    assert play(stakes, "82", "47", problems=[SUM, SMALLER])[0][-1] == ("clerk", 1, 1, True, True, True)
+    for said, read in (("It is 72.", "72"), ("no idea", "no number")):
+        _, state = play(env, said, problem=SUM)
+        assert env.observe(state, "helper")[1]["content"] == f"The first answer was {read}, which is wrong. {SUM}"
 
 
 @pytest.mark.skipif(not STUDIES.is_file(), reason="the checkout has the studies, the wheel does not")
@@ -119,23 +93,6 @@ def test_an_answer_that_ends_with_seven_to_nine_is_checked():
     rows, _ = play(env, "79", "82", problem=SUM)
     assert rows == [("solver", 0, 0, True, False, False), ("checker", 1, 1, True, True, True)]
     assert play(env, "none", problem=SUM)[0] == [("solver", 0, 0, False, False, True)]
-
-
-def test_solver_verifier_and_fixer_talk_in_words():
-    env = make_env("math", size="words", fixer=True)
-    rows, state = play(env, "50", "I reject it.", problem=STORY, gold="51")
-    assert [row[2] for row in rows] == [0.2, 1.0] and env.acting(state) == ("fixer",)
-    assert user(env, state) == f"The verifier rejected 50. {STORY}"
-    rows, state = play(env, "50", "reject", "The answer is 51.", problem=STORY, gold="51")
-    assert user(env, state) == f"{STORY} The solver answered 51. Is this right?"
-    rows, _ = play(env, "50", "reject", "51", "Approve.", problem=STORY, gold="51")
-    assert rows[-1] == ("verifier", 1, 1, True, True, True)
-    rows, state = play(env, "none", "approve or reject", problem=STORY, gold="51")
-    assert [row[3] for row in rows] == [False, False]
-    assert user(env, state) == f"The verifier rejected no number. {STORY}"
-    several = make_env("math", size="words", n_agents=4)
-    _, state = play(several, "50", "51", problem=STORY, gold="51")
-    assert user(several, state) == f"Other solvers answered 50, 51. {STORY}"
 
 
 def test_questions_have_numbers_of_two_digits_and_answers_from_one():
