@@ -5,14 +5,13 @@ import random
 
 import pytest
 from answer_pairs import LIMITS, PAIRS, pairs
-from plays import task_of
 
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks import ENVS, make_env
 from mas_lab.tasks.shared.bases import THOUGHTS, SizedTask
 from mas_lab.tasks.shared.grading import last_boxed, same_answer
-from mas_lab.tasks.shared.programs import Problem, code_in, read_cases
+from mas_lab.tasks.shared.programs import code_in, read_cases
 from mas_lab.tasks.shared.rows import problem_and_answer, question_and_answers
 
 
@@ -45,8 +44,6 @@ def test_boxes(text, boxed):
 
 
 CHAT = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "q"}]
-
-
 FOR_ALL = r"f(n)=n \text{ for all positive integers } n"
 
 
@@ -56,11 +53,9 @@ FOR_ALL = r"f(n)=n \text{ for all positive integers } n"
     ({"prompt": CHAT, "solution": r"\boxed{5}"}, "5"), ({"prompt": CHAT[1:], "solution": "34"}, "34"),
     ({"question": "q", "answer": "We add.\n#### 1,000"}, "1,000"),
     ({"problem": "q", "solution": r"Thus $\boxed 5$."}, "5"), ({"problem": "q", "solution": r"Thus $\fbox{5}$."}, "5"),
-    ({"problem": "q", "answer": r"\text{Evelyn}"}, r"\text{Evelyn}"), ({"problem": "q", "answer": FOR_ALL}, FOR_ALL),
-    ({"problem": "q", "answer": "no solution"}, "no solution"), ({"problem": "q", "answer": r"\{\}"}, r"\{\}"),
+    ({"problem": "q", "answer": r"\{\}"}, r"\{\}"), ({"problem": "q", "answer": FOR_ALL}, FOR_ALL),
     ({"problem": "q", "answer": "5 cm and 6 cm"}, "5 cm and 6 cm"),
-    ({"problem": "q", "answer": "ab+bc+ca=1"}, "ab+bc+ca=1"), ({"problem": "q", "answer": "ab + bc + ca = 1"},
-    "ab + bc + ca = 1"),
+    ({"problem": "q", "answer": "ab + bc + ca = 1"}, "ab + bc + ca = 1"),
 ])  # fmt: skip
 def test_rows_of_mathematics(row, gold):
     assert problem_and_answer(row) == ("q", gold)
@@ -69,13 +64,10 @@ def test_rows_of_mathematics(row, gold):
 
 @pytest.mark.parametrize(("row", "why"), [
     ({"solution": "We add, so the answer is 5."}, r"cannot be read: 'We add.*\\boxed\{\} or after ####"),
-    ({"answer": "It is 5."}, "cannot be read"), ({"answer": "The answer is 5"}, "cannot be read"),
-    ({"solution": r"So \boxed{5"}, "cannot be read"), ({"answer": "7" * 301}, "at most 300"),
-    ({"answer": "$$"}, "cannot be read"), ({"answer": float("nan")}, "cannot be read: nan"),
-    ({"answer": {"a": 1}}, r"cannot be read: \{'a': 1\}; give a text or a number"),
-    ({"answer": ["5"]}, r"cannot be read: \['5'\]; give a"), ({"answer": "['5', '5.0']"}, "cannot be read"),
-    ({"answer": "5}"}, "cannot be read: '5}'.*braces"), ({"answer": "#### {5"}, "cannot be read"),
-    ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
+    ({"answer": "The answer is 5"}, "cannot be read"), ({"solution": r"So \boxed{5"}, "cannot be read"),
+    ({"answer": "7" * 301}, "at most 300"), ({"answer": "$$"}, "cannot be read"),
+    ({"answer": float("nan")}, "cannot be read: nan"), ({"answer": "5}"}, "cannot be read: '5}'.*braces"),
+    ({"answer": ["5"]}, r"cannot be read: \['5'\]; give a"), ({"problem": 3, "answer": 5}, "as a text, .* it is 3"),
     ({"problem": [*CHAT, {"role": "assistant", "content": "a"}], "answer": 5}, "a chat with one message of the user"),
     ({}, r"a row needs problem.* this one has \['problem'\]"),
 ])  # fmt: skip
@@ -100,13 +92,13 @@ def test_rows_of_questions(row, answers):
 
 
 @pytest.mark.parametrize(
-    "answer", [float("nan"), {"text": []}, {"start": [1]}, [None], {"text": [["a", {}]]}, ["..."[:0]], [" "],
-               {"value": "<unk>", "aliases": []}, {"value": "<unk>"},
-               "['Ann' 'Bob']", "array(['Ann'], dtype=object)", "[]"],
+    "answer", [float("nan"), {"text": []}, {"start": [1]}, [None], {"text": [["a", {}]]}, [" "], {"value": "<unk>"},
+               "array(['Ann'], dtype=object)", "[]"],
 )  # fmt: skip
 def test_a_question_without_an_answer_is_refused(answer):
-    with pytest.raises(EnvError, match="a row needs question and golden_answers"):
-        question_and_answers({"question": "who?", "answers": answer})
+    for row in ({"question": "who?", "answers": answer}, {"answers": ["Ann"]}, {"question": "who?"}):
+        with pytest.raises(EnvError, match="a row needs question and golden_answers"):
+            question_and_answers(row)
 
 
 @pytest.mark.parametrize("facts", [
@@ -119,7 +111,7 @@ def test_titles_of_needed_passages(facts):
     assert question_and_answers(row | {"supporting_facts": facts[:0] if isinstance(facts, list) else {}})[2] == []
 
 
-@pytest.mark.parametrize("facts", ['[["Anna", 0]]', [[0, "Anna"]], [[]], {"sent_id": [0]}, {"title": "Anna"}, [" "], 3])
+@pytest.mark.parametrize("facts", ['[["Anna", 0]]', [[0, "Anna"]], {"sent_id": [0]}, {"title": "Anna"}, [" "]])
 def test_needed_passages_without_titles_are_refused_by_their_column(facts):
     with pytest.raises(EnvError, match=r"supporting_facts is .*; give a list of titles"):
         question_and_answers({"question": "who?", "answer": "x", "supporting_facts": facts})
@@ -164,20 +156,13 @@ def test_every_task_that_reads_texts_leaves_thoughts_out(name):
     assert set(env.step(state, cut).valid.values()) == {False}
 
 
-def test_the_tasks_that_read_texts():
-    assert {"math", "math_tool", "search", "code_tests", "code_pair", "tldr", "arxiv_intro", "vote", "orchestrator",
-            "plan_path", "sokoban", "sudoku"} == set(TEXTS)  # fmt: skip
-
-
 GOOD = "def add(x, y):\n    return x + y"
-
-
-LANGUAGES = ("", "python", "python3", "py", "Python 3.11", "{.python}", "python title=add.py")
+LANGUAGES = ("", "python", "py", "Python 3.11", "{.python}", "python title=add.py")
 
 
 @pytest.mark.parametrize("text", [
     GOOD, *(f"So:\n\n```{language}\n{GOOD}\n```\nDone." for language in LANGUAGES), f"```python\n{GOOD}```",
-    f"~~~python\n{GOOD}\n~~~", f"~~~\n{GOOD}\n~~~", f"````python\n{GOOD}\n````", f"```python\n{GOOD}",
+    f"~~~python\n{GOOD}\n~~~", f"````python\n{GOOD}\n````", f"```python\n{GOOD}",
     f"```python\n{GOOD}\n```\n".replace("\n", "\r\n"), f"```python\n{GOOD}\n```\n```text\n3\n```",
     f"```python\n{GOOD}\n```\nUsage:\n```python\nprint(add(1, 2))\n```",
     f"```python\n{GOOD}\n```\nIt prints:\n```\n3\n```", f"```\n{GOOD}\n```\nIt prints:\n```\n3\n```",
@@ -203,18 +188,3 @@ def test_cases_and_printing_programs_are_found_among_blocks():
     assert read_cases(cases, "add") == ([[1, 2], 3],)
     assert code_in("```python\nprint(3)\n```\nIt prints\n```\n3\n```", "print") == "print(3)"
     assert code_in("```java\nint x;\n```", "print") == "```java\nint x;\n```"
-
-
-def test_the_coder_and_the_tool_user_are_paid_for_the_program_among_blocks():
-    env = make_env("code_tests")
-    task = env.tasks(1, "train", 0)[0]
-    usage = "Usage:\n```python\nprint(f([1, 2, 3]))\n```\nIt prints:\n```\n[1]\n```"
-    coder = f"```python3\n{task.data['gold']}\n```\n{usage}"
-    assert env.step(env.start(task), {"coder": coder, "tester": ""}).local_rewards["coder"] == 1.0
-    env, problem = make_env("code_pair", size="full"), Problem("Add.", "add", "", "assert add(1, 2) == 3", GOOD)
-    texts = {"helper": f"```py\ndef aux(x):\n    return x\n```\n{usage}", "main": f"~~~python3\n{GOOD}\n~~~\n{usage}"}
-    assert env.step(env.start(task_of(problem)), texts).valid == {"helper": True, "main": True}
-    env = make_env("math_tool")
-    task = env.tasks(1, "train", 0)[0]
-    tool = f"```python\nprint({task.data['gold']})\n```\nIt prints:\n```\n7\n```"
-    assert env.step(env.start(task), {"tool": tool, "reasoner": ""}).local_rewards["tool"] == 1.0

@@ -28,12 +28,8 @@ def test_a_team_of_two_calls_passes_the_first_answer_on_and_earns_1():
     state = ENV.start(lab.Task("t", {"chain": "30 + 4 - 12"}))
     assert ENV.acting(state) == ("opener",) and ENV.observe(state, "opener")[0]["content"] == "30 + 4"
     step = stepped(state, called(), "opener")
-    assert (step.team_reward, step.local_rewards, step.valid, step.done) == (
-        0,
-        {"opener": 1.0},
-        {"opener": True},
-        False,
-    )
+    assert (step.team_reward, step.local_rewards, step.valid) == (0, {"opener": 1.0}, {"opener": True})
+    assert not step.done and stepped(step.state, called(), "opener").done  # a second call ends the episode
     *_, said, result = ENV.observe(step.state, "opener")
     assert said["tool_calls"][0]["function"] == SUM
     assert result == {"role": "tool", "tool_call_id": "call_0_0", "content": "34"}
@@ -44,41 +40,27 @@ def test_a_team_of_two_calls_passes_the_first_answer_on_and_earns_1():
     assert (step.team_reward, step.success, step.done) == (1.0, True, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "local", "valid", "done"),
-    [(called(b=5), 0.0, True, False), ("34", 1.0, True, False), ("35", 0.0, True, False), ("well", 0.0, False, True),
-     (called()[:-13], 0.0, False, True), (called().replace("calculate", "compute"), 0.0, False, True)],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "local", "valid", "done"), [
+    (called(b=5), 0.0, True, False), ("34", 1.0, True, False), ("35", 0.0, True, False), ("well", 0.0, False, True),
+    (called()[:-13], 0.0, False, True), (called().replace("calculate", "compute"), 0.0, False, True),
+])  # fmt: skip
 def test_local_reward_is_for_what_leads_to_the_answer(text, local, valid, done):
     step = stepped(ENV.start(lab.Task("t", {"chain": "30 + 4 - 12"})), text, "opener")
     assert (step.local_rewards, step.valid, step.done) == ({"opener": local}, {"opener": valid}, done)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ('{"a": 30.0, "op": "+", "b": 4}', "34"),
-        ('{"a": 30, "op": "+", "b": 4, "self": 5}', "34"),
-        ('{"a": 30, "op": "+", "b": -4.0}', "26"),
-        ('{"a": 1e300, "op": "+", "b": 4}', "too large"),
-        (f'{{"a": {"9" * 4300}, "op": "+", "b": {"9" * 4300}}}', "too large"),
-    ],
-)
-def test_what_fits_the_schema_can_be_computed(arguments, said):
-    env = lab.make_env("calculator")
-    text = f'<tool_call>\n{{"name": "calculate", "arguments": {arguments}}}\n</tool_call>'
-    step = env.step(env.start(env.tasks(1, "train", 0)[0]), {"opener": as_action(env, "opener", text, 0)})
+@pytest.mark.parametrize(("changed", "said"), [
+    ({"a": 30.0, "self": 5}, "34"), ({"b": -4.0}, "26"), ({"a": 1e300}, "too large"),
+    ({"a": int("9" * 4300), "b": int("9" * 4300)}, "too large"),
+])  # fmt: skip
+def test_what_fits_the_schema_can_be_computed(changed, said):
+    step = stepped(ENV.start(ENV.tasks(1, "train", 0)[0]), called(**changed), "opener")
     assert step.state.messages[-1]["content"] == said and step.valid == {"opener": True}
-
-
-def test_a_second_call_ends_the_episode():
-    state = stepped(ENV.start(lab.Task("t", {"chain": "30 + 4 - 12"})), called(), "opener").state
-    assert stepped(state, called(), "opener").done
 
 
 def test_a_faultless_demonstration_solves_every_task():
     env = lab.make_env("calculator", mistakes=0, single_agent=True)
-    for task in env.tasks(8, "test", seed=0):
+    for task in env.tasks(3, "test", seed=0):
         state, done = env.start(task), False
         while not done:
             text = env.demonstrate(state, "solo", random.Random(0))
@@ -95,7 +77,7 @@ def policy():
 def test_the_program_and_the_environment_make_the_same_table(policy):
     """Their draws have other seeds; at this temperature there is one answer."""
     likely = dict.fromkeys(ENV.agents, lab.Sampling(temperature=0.01))
-    team, tasks = lab.Team(dict.fromkeys(ENV.agents, policy), sampling=likely), ENV.tasks(16, "train", seed=0)
+    team, tasks = lab.Team(dict.fromkeys(ENV.agents, policy), sampling=likely), ENV.tasks(6, "train", seed=0)
     own = lab.rollout(ENV, team, tasks)
     played = programs.play(program, team, tasks, max_tokens=ENV.max_tokens)
     columns = ["episode", "depth", "agent", "turn", "prompt", "prompt_ids", "completion_ids", "call_status",
@@ -107,11 +89,9 @@ def test_the_program_and_the_environment_make_the_same_table(policy):
 
 def test_the_inspectors_show_malformed_calls(policy, tmp_path):
     team = lab.Team.shared(policy, ENV.agents)
-    turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(ENV, team, ENV.tasks(8, "train", seed=0), lab.episodes(4)))
+    turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(ENV, team, ENV.tasks(4, "train", seed=0), lab.episodes(4)))
     table = lab.RewardInspector(turns).table.set_index("agent")
     malformed = ~turns["call_status"].isin(["none", "ok"])
     assert table["malformed"].to_dict() == malformed.groupby(turns["agent"]).mean().to_dict() and malformed.any()
-    page = lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert ">malformed</th>" in page
     page = lab.RolloutViewer(turns).to_html(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "tool call: unclosed" in page

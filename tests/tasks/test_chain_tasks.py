@@ -27,10 +27,6 @@ def earned(steps):
     return [(agent, step.team_reward, step.local_rewards[agent], step.success, step.done) for agent, step in steps]
 
 
-def prompt(env, step):
-    return env.observe(step.state, env.acting(step.state)[0])[0]["content"]
-
-
 @pytest.mark.parametrize("tier", range(4))
 def test_the_first_right_answer_of_a_cascade_ends_it_and_earns_the_pay_of_its_tier(tier):
     steps = earned(play(Cascade(), *["answer 0"] * tier, RIGHT[tier]))
@@ -42,7 +38,6 @@ def test_a_cascade_without_a_right_answer_ends_with_nothing():
     steps = play(Cascade(), "answer 0", "what?", "", "answer 0")
     assert earned(steps)[-1] == ("tier_4", 0.0, 0.0, False, True)
     assert [step.valid for _, step in steps[:2]] == [{"tier_1": True}, {"tier_2": False}]
-    assert [prompt(Cascade(), step) for _, step in steps[:3]] == [f"solve {problem}" for problem in PROBLEMS[1:]]
 
 
 @pytest.mark.parametrize("passed", range(4))
@@ -59,7 +54,9 @@ def test_a_wrong_draft_ends_it_and_a_wrong_ending_still_pays_low_and_a_right_one
     steps = play(Finisher(low=low), "answer 5", ending)
     assert earned(steps) == [("solver", 0.0, 1.0, False, False), ("finisher", low, 0.0, False, True)]
     assert steps[1][1].valid == {"finisher": ending == "answer 4"}
-    assert prompt(Finisher(), steps[0][1]) == f"solve {PROBLEMS[0]}"  # the draft is not shown
+    assert (
+        Finisher().observe(steps[0][1].state, "finisher")[0]["content"] == f"solve {PROBLEMS[0]}"
+    )  # without the draft
     assert earned(play(Finisher(low=low), "answer 5", RIGHT[0]))[-1] == ("finisher", 1.0, 1.0, True, True)
 
 
@@ -79,7 +76,6 @@ def test_in_a_low_task_a_right_solver_hands_on_to_the_clerk(answer, right):
     assert earned(play(Stakes(), "answer 5", problems=[PROBLEMS[0], HIGH])) == [("solver", 1.0, 1.0, True, True)]
     steps = play(Stakes(), "answer 5", answer, problems=[PROBLEMS[0], LOW])
     assert earned(steps) == [("solver", 0.0, 1.0, False, False), ("clerk", float(right), float(right), right, True)]
-    assert prompt(Stakes(), steps[0][1]) == f"solve {LOW}"
 
 
 @pytest.mark.parametrize(("second", "answer", "reward", "right"), [

@@ -40,7 +40,6 @@ def published(helper, main, problem=PROBLEM):
 
 @pytest.mark.parametrize(("helper", "main", "score", "fault"), [
     ("", "", 0.0, "main"),
-    (SORTS, "", 0.4, "main"),
     (SORTS, "def f(x):\n    print(x)", 0.4, "main"),
     (SORTS, f("    def g():\n        return 1\n    g()"), 0.4, "main"),
     (SORTS, "def f(x)\n    return x", 0.4, "syntax"),
@@ -78,11 +77,6 @@ LARGEST = Problem("", "f", cases="assert f(3, 5) == 5\nassert f(9, 2) == 9\nasse
 def test_every_honest_way_to_use_it_counts(helper, main, problem):
     judged = ours(helper, main, problem)
     assert (judged.score, judged.fault) == (4.0, "fine")
-
-
-def test_a_function_that_is_nested_too_deeply_is_a_syntax_error():
-    assert pair_code.syntax(DEEP, "aux") == "nested more than 100 levels deep"
-    assert pair_code.syntax(f"def aux(x):\n    return {'-' * 90}x", "aux") == ""
 
 
 # What the published rule falls for
@@ -159,12 +153,6 @@ def test_a_helper_cannot_stand_in_for_main():
     assert judged.parts["tests"] == 0.0 and judged.score == 1.5
 
 
-def test_what_a_value_of_aux_is_need_not_be_plain():
-    helper, main = "def aux(x):\n    return (v for v in sorted(x))", f("    return list(aux(x))[::-1]")
-    assert ours(helper, main).score in (4.0, 1.5)  # 1.5: a sandbox that has no generators
-    assert ours(SORTS, f("    return aux(b'x') if len(x) > 9 else aux(x)[::-1]")).score == 4.0
-
-
 # The env
 
 
@@ -175,11 +163,9 @@ def played(*turns, problem=PROBLEM, **options):
 GOOD = SORTS, f("    return aux(x)[::-1]")
 
 
-def test_one_turn_pays_what_both_are_worth():
-    (step,) = played(GOOD, size="full")
-    assert (step.team_reward, step.success, step.done, step.valid) == (4.0, True, True, {"helper": True, "main": True})
+def test_a_text_without_a_function_is_invalid_and_earns_its_writer_nothing():
     (step,) = played((SORTS, "no idea"), size="full")
-    assert (step.team_reward, step.success) == (0.4, False)
+    assert (step.team_reward, step.success, step.done) == (0.4, False, True)
     assert step.local_rewards == {"helper": 1.0, "main": 0.0} and step.valid == {"helper": True, "main": False}
 
 
@@ -190,15 +176,12 @@ def test_a_draft_is_judged_whole_and_shown_in_part():
     assert (step.team_reward, step.valid) == (4.0, {"helper": True, "main": True})
     told = env.observe(step.state, "main")[1]["content"]
     assert "2 of 2 pass" in told and long[1][:4000] in told and long[1][:4001] not in told
-    first, last = together(CodePair(size="full", teamwork="in_turn"), task_of(PROBLEM), long)
-    assert (first.valid, last.team_reward) == ({"helper": True}, 4.0)
 
 
 def test_turns_pay_what_was_gained_or_each_anew():
-    turns = (SORTS, f(ALONE)), GOOD, ("", "")
-    assert [step.team_reward for step in played(*turns, size="full")] == [2.5, 1.5, -4.0]
-    again = played(GOOD, GOOD, size="full")
-    assert [step.team_reward for step in again] == [4.0, 0.0] and again[1].success and not again[0].done
+    steps = played((SORTS, f(ALONE)), GOOD, ("", ""), GOOD, GOOD, size="full")
+    assert [step.team_reward for step in steps] == [2.5, 1.5, -4.0, 4.0, 0.0]
+    assert [step.done for step in steps] == [False] * 4 + [True] and steps[-1].success
     paid = [step.team_reward for step in played(GOOD, GOOD, size="full", rewards="published")]
     assert paid == [3.0, 3.0] and CodePair(max_turns=2, rewards="published").max_return == 8.0  # of one line: a wrapper
     assert CodePair(max_turns=2).max_return == 4.0
@@ -215,18 +198,9 @@ def test_in_turn_main_sees_what_the_helper_wrote():
 def test_a_single_agent_writes_both():
     (step,) = played([f"{SORTS}\n|||\n{GOOD[1]}"], size="full", single_agent=True)
     assert (step.team_reward, step.valid) == (4.0, {"solo": True})
-    for text in (SORTS, f"{SORTS} ||| {GOOD[1]} ||| x", ""):
+    for text in (SORTS, f"{SORTS} ||| {GOOD[1]} ||| x"):
         (step,) = played([text], size="full", single_agent=True)
         assert (step.team_reward, step.valid, step.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
-
-
-def test_level_feedback_says_something_of_each():
-    env = CodePair(size="full", max_turns=2)
-    for main, said in ((f("    return aux(x) + 1"), "one raised TypeError"), ("def f(x:", "- `f`: missing"),
-                       (f(ALONE), "- use of `aux`: `f` does not call `aux`."), (GOOD[1], "2 of 2 pass")):  # fmt: skip
-        state = env.step(env.start(task_of(PROBLEM)), {"helper": SORTS, "main": main}).state
-        told = env.observe(state, "main")[1]["content"]
-        assert said in told and "- `aux`: defined" in told
 
 
 def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
@@ -241,8 +215,8 @@ def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypat
 
 
 @pytest.mark.parametrize("options", [
-    {"size": "full"}, {"size": "full", "feedback": "plain"}, {"size": "full", "teamwork": "in_turn"}, {},
-    {"size": "full", "rewards": "published"}, {"size": "full", "single_agent": True},
+    {"size": "full"}, {"size": "full", "feedback": "plain"}, {"size": "full", "teamwork": "in_turn"},
+    {"rewards": "published"}, {"size": "full", "single_agent": True},
 ], ids=str)  # fmt: skip
 def test_hidden_tests_stand_in_no_prompt(options):
     """A hidden case that only a number of its own passes, raises, or returns."""
@@ -263,9 +237,7 @@ def test_hidden_tests_stand_in_no_prompt(options):
     assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
 
 
-def test_standard_input_is_told_of():
-    state = CodePair().start(task_of(replace(PROBLEM, stdin=True)))
-    assert "standard input as one text" in CodePair(size="full").observe(state, "main")[1]["content"]
+def test_a_function_is_given_standard_input_as_one_text():
     echo = Problem("Say it twice.", "solve", cases="assert solve('a') == 'a a\\n'\nassert solve('b c') == 'b c b c'",
                    stdin=True)  # fmt: skip
     judged = ours("def aux(s):\n    return s + ' '", "def solve(s):\n    return aux(s) + s", echo)

@@ -28,50 +28,49 @@ MATH, POSTS, ABSTRACTS, QUESTIONS, CORPUS = (str(data_dir() / f"{place}.jsonl") 
     "math/word_problems", "tldr/posts", "arxiv/abstracts", "search/questions", "search/corpus"))  # fmt: skip
 SOLO, PUBLISHED, FULL = {"single_agent": True}, {"rewards": "published"}, {"size": "full"}
 KEPT = {
-    "plan_path": [{"size": 6}, FULL, PUBLISHED, SOLO, {"n_agents": 16}],
+    "plan_path": [FULL, PUBLISHED, SOLO, {"n_agents": 8}],
     "sokoban": [{"boxes": 2}, FULL, PUBLISHED, SOLO],
-    "sudoku": [{"size": 10}, FULL | {"side": 4}, PUBLISHED, SOLO],
-    "math": [{"fixer": True}, {"n_agents": 4}, SOLO, PUBLISHED, {"size": 3}, FULL | {"data": MATH},
+    "sudoku": [{"size": 10}, FULL | {"side": 4} | PUBLISHED, SOLO],
+    "math": [{"fixer": True}, {"n_agents": 4}, SOLO, PUBLISHED | {"size": 3}, FULL | {"data": MATH},
              FULL | {"data": "reasoning_gym:chain_sum", "fixer": True}],
-    "math_tool": [SOLO, PUBLISHED, SOLO | PUBLISHED, {"size": 3, "max_turns": 1}, {"size": 9}, FULL | {"data": MATH},
+    "math_tool": [PUBLISHED, SOLO | PUBLISHED, {"size": 9, "max_turns": 1}, FULL | {"data": MATH},
                   FULL | {"data": MATH} | SOLO],
-    "search": [SOLO, {"size": 3}, PUBLISHED, {"max_turns": 12}, FULL, FULL | SOLO,
+    "search": [SOLO, PUBLISHED | {"size": 3}, FULL, FULL | SOLO,
                FULL | {"data": QUESTIONS, "corpus": CORPUS, "passages": 1}],
-    "tldr": [SOLO, PUBLISHED, {"size": 2}, FULL | {"data": POSTS}],
-    "arxiv_intro": [{"max_turns": 2}, {"max_turns": 2} | PUBLISHED, {"max_turns": 2} | SOLO, {"size": 3},
+    "tldr": [SOLO, PUBLISHED | {"size": 2}, FULL | {"data": POSTS}],
+    "arxiv_intro": [{"max_turns": 2} | PUBLISHED, {"max_turns": 2} | SOLO, {"size": 3},
                     FULL | {"data": ABSTRACTS, "max_turns": 2}],
-    "code_tests": [PUBLISHED, SOLO, {"size": 3, "max_turns": 1}, {"size": 4, "max_turns": 5}],
-    "code_pair": [{"max_turns": 3, "feedback": "plain"}, {"max_turns": 2} | PUBLISHED, {"max_turns": 2} | SOLO,
-                  {"teamwork": "in_turn", "max_turns": 2}, {"teamwork": "concatenated"}, {"size": 4}],
+    "code_tests": [PUBLISHED, SOLO, {"size": 4, "max_turns": 5}],
+    "code_pair": [{"max_turns": 2, "feedback": "plain"}, {"max_turns": 2} | PUBLISHED, SOLO,
+                  {"teamwork": "in_turn"}, {"teamwork": "concatenated", "size": 4}],
     "ladder": [{"n_agents": 2}],
     "paid_help": [{"pay": 1.0}],
     "finisher": [{"low": 0.0}],
     "cascade": [],
     "stakes": [],
     "calculator": [SOLO, {"largest": 20}],
-    "vote": [SOLO, {"n_agents": 16}, {"size": 3}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
-    "orchestrator": [SOLO, {"n_agents": 16}, {"size": 5}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
+    "vote": [SOLO, {"n_agents": 8, "size": 3}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
+    "orchestrator": [SOLO, {"n_agents": 8, "size": 5}, FULL | {"data": MATH}, FULL | {"data": MATH} | SOLO],
 }  # fmt: skip
 """Options of each task that keep the contract, besides none."""
 REFUSED = {
-    "plan_path": [{"size": 7}, {"n_agents": 1}, {"n_agents": 17}, SOLO | {"n_agents": 3}],
-    "sokoban": [{"size": 7}, {"boxes": 0}, {"boxes": 3}],
-    "sudoku": [{"size": 1}, {"size": 11}, {"side": 9}, FULL | {"side": 6}],
-    "math": [{"size": 1}, {"size": True}, {"n_agents": 2, "fixer": True}, SOLO | {"fixer": True}, {"data": "x.jsonl"}],
-    "math_tool": [{"size": 1}, {"data": "x.jsonl"}],
-    "search": [{"size": 0}, {"size": 4}, {"data": QUESTIONS}, {"corpus": CORPUS}, {"retriever": len},
-               FULL | {"data": QUESTIONS}, FULL | {"corpus": CORPUS, "retriever": len}, FULL | {"passages": 0},
-               FULL | {"retriever": lambda query: []}, FULL | {"retriever": "test_search:find"}],
+    "plan_path": [{"n_agents": 17}, SOLO | {"n_agents": 3}],
+    "sokoban": [{"size": 7}, {"boxes": 3}],
+    "sudoku": [{"size": 11}, {"side": 9}, FULL | {"side": 6}],
+    "math": [{"size": True}, {"n_agents": 2, "fixer": True}, SOLO | {"fixer": True}, {"data": "x.jsonl"}],
+    "math_tool": [{"size": 1}],
+    "search": [{"size": 4}, {"data": QUESTIONS}, {"corpus": CORPUS}, FULL | {"data": QUESTIONS},
+               FULL | {"corpus": CORPUS, "retriever": len}, FULL | {"passages": 0}, FULL | {"retriever": lambda q: []}],
     "tldr": [{"size": 1}],
     "arxiv_intro": [{"size": 2}, {"max_turns": 3}],
-    "code_tests": [{"size": 1}, {"size": 5}],
+    "code_tests": [{"size": 5}],
     "code_pair": [{"size": 5}, {"teamwork": "apart"}, {"feedback": "group"}, SOLO | {"teamwork": "in_turn"}],
-    "ladder": [{"n_agents": 1}, {"n_agents": 9}, {"n_agents": 2.5}, {"n_agents": True}],
-    "paid_help": [{"pay": 0}, {"pay": -0.2}, {"pay": 1.1}, {"pay": float("nan")}],
-    "finisher": [{"low": -0.1}, {"low": 1}, {"low": float("nan")}],
+    "ladder": [{"n_agents": 9}, {"n_agents": 2.5}, FULL],
+    "paid_help": [{"pay": 0}, {"pay": 1.1}, {"pay": float("nan")}],
+    "finisher": [{"low": 1}, {"low": float("nan")}],
     "calculator": [{"largest": 19}],
-    "vote": [PUBLISHED, {"n_agents": 1}, {"size": 1}, {"data": "x.jsonl"}],
-    "orchestrator": [PUBLISHED, {"n_agents": 2}, {"size": 2}, {"size": 6}, {"data": "x.jsonl"}],
+    "vote": [PUBLISHED, {"n_agents": 1}],
+    "orchestrator": [PUBLISHED, {"n_agents": 2}, {"size": 6}],
 }  # fmt: skip
 BAD = [{"size": "huge"}, {"rewards": "mine"}, {"mistakes": 1.5}, {"max_turns": 0}]
 SIZED = [name for name in REFUSED if name not in ("ladder", "paid_help", "finisher", "calculator")]
@@ -93,8 +92,9 @@ def test_the_contract_holds(name, options):
     if name == "search" and options.get("size") == "full":
         pytest.importorskip("bm25s")
     env = make_env(name, **options)
-    assert make_env(**spec(env)) == env and env.agents[0].split("_")[0] in env.order + "solo"
-    assert check_env(env, tasks=2)["times"].min() > 0
+    assert make_env(**spec(env)) == env
+    assert all(agent.split("_")[0] in env.order + "solo" for agent in env.agents)
+    assert check_env(env, tasks=1)["times"].min() > 0
 
 
 @pytest.mark.parametrize(("name", "options"), listed(REFUSED))
@@ -116,11 +116,11 @@ def test_a_shared_option_that_makes_no_sense_is_named(name, options):
 @pytest.mark.parametrize("name", POCKET)
 def test_splits_share_no_problem_and_a_longer_list_begins_with_the_shorter_one(name):
     env = make_env(name)
-    tasks = {split: env.tasks(40, split, 0) + env.tasks(40, split, 1) for split in SPLITS}
+    tasks = {split: env.tasks(15, split, 0) + env.tasks(15, split, 1) for split in SPLITS}
     found = {split: {json.dumps(task.data) for task in drawn} for split, drawn in tasks.items()}
-    assert all(len({task.id for task in drawn}) > 60 for drawn in tasks.values())
+    assert all(len({task.id for task in drawn}) > 22 for drawn in tasks.values())
     assert len(set.union(*found.values())) == sum(map(len, found.values()))
-    assert env.tasks(40, "train", 1)[:10] == env.tasks(10, "train", 1) != env.tasks(10, "train", 2)
+    assert tasks["train"][15:25] == env.tasks(10, "train", 1) != env.tasks(10, "train", 2)
     with pytest.raises(EnvError, match=f"{name}: split='dev'"):
         env.tasks(1, "dev", 0)
 
@@ -136,30 +136,28 @@ def demonstrated(env, task, rng):
         state, done = step.state, step.done
 
 
-@pytest.mark.parametrize("options", [{}, SOLO], ids=str)
 @pytest.mark.parametrize("name", POCKET)
-def test_prompts_and_demonstrations_say_words_that_the_pocket_model_knows(name, options):
-    if "single_agent" in options and name not in SIZED:
-        return
-    env, rng = make_env(name, **options), random.Random(0)
-    assert set(env.words) <= set(AutoTokenizer.from_pretrained(data_dir() / "pocket" / env.pocket).get_vocab())
-    for task in env.tasks(20, "train", 0):
+def test_prompts_and_demonstrations_say_words_that_the_pocket_model_knows(name):
+    known = set(AutoTokenizer.from_pretrained(data_dir() / "pocket" / make_env(name).pocket).get_vocab())
+    forms = [make_env(name), *([make_env(name, single_agent=True)] if name in SIZED else [])]
+    for env, task in [(form, task) for form in forms for task in form.tasks(8, "train", 0)]:
+        assert set(env.words) <= known
+        rng = random.Random(task.id)
         for prompts, said, _ in demonstrated(env, task, rng):
             assert set(" ".join([*prompts.values(), *said.values()]).split()) <= set(env.words)
             most = env.max_tokens if isinstance(env.max_tokens, dict) else dict.fromkeys(said, env.max_tokens)
             assert all(len(text.split()) < most[agent] for agent, text in said.items())
 
 
-@pytest.mark.parametrize(
-    "name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool", "orchestrator"]
-)
+@pytest.mark.parametrize("name", ["plan_path", "sokoban", "sudoku", "code_tests", "code_pair", "math_tool",
+                                  "orchestrator"])  # fmt: skip
 def test_demonstrations_without_mistakes_reach_the_best_return(name):
     env, rng, earned = make_env(name, mistakes=0.0), random.Random(0), []
-    for task in env.tasks(20, "train", 0):
+    for task in env.tasks(8, "train", 0):
         steps = [step for _, _, step in demonstrated(env, task, rng)]
         earned.append(sum(step.team_reward for step in steps))
         assert (earned[-1] == pytest.approx(env.max_return)) == steps[-1].success
-    assert sum(earned) / 20 > 0.95 * env.max_return
+    assert sum(earned) / 8 > 0.95 * env.max_return
 
 
 @pytest.mark.parametrize("name", [name for name in POCKET if name in SIZED])
@@ -179,21 +177,18 @@ def test_an_episode_without_a_word_ends_after_max_turns_without_success(name):
 
 @pytest.mark.parametrize(("name", "options", "valid"), [
     ("math_tool", {}, 0.8), ("math_tool", SOLO, 0.8), ("arxiv_intro", {"max_turns": 2}, 0.9),
-    ("code_pair", {"max_turns": 2}, 0.6), ("code_pair", {"teamwork": "in_turn"}, 0.6), ("code_pair", SOLO, 0.6),
-    ("code_pair", {"teamwork": "concatenated"}, 0.6),
+    ("code_pair", {"teamwork": "in_turn", "max_turns": 2}, 0.6), ("code_pair", SOLO, 0.6),
 ], ids=str)  # fmt: skip
 def test_the_pocket_model_plays_every_form(name, options, valid):
     env = make_env(name, **options)
     team = lab.Team.shared(lab.load_policy(name), env.agents)
-    turns = lab.rollout(env, team, env.tasks(8, "test", 0), lab.episodes(2), seed=0)
+    turns = lab.rollout(env, team, env.tasks(8, "test", 0), seed=0)
     assert turns["valid"].mean() > valid
     said = {word for prompt in turns["prompt"] for word in prompt.removeprefix("user: ").split()}
     assert said <= set(env.words)
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"'chess'; known are: plan_path, .*math, .*tldr"):
-        make_env("chess")
     with pytest.raises(ValueError, match=r"'planpath'; did you mean 'plan_path'\? known are: plan_path, "):
         make_env("planpath")
 
@@ -202,8 +197,6 @@ def test_an_option_that_an_env_lacks_is_refused_with_its_options():
     make_env("tldr", n_agents=None)  # a standard option at its default
     with pytest.raises(ValueError, match="no option walls; its options are: grade_thoughts, max_turns, mistakes"):
         make_env("plan_path", walls=3)
-    with pytest.raises(ValueError, match="'tldr' has no option n_agents"):
-        make_env("tldr", n_agents=4)
 
 
 def test_an_env_of_ones_own_is_told_by_its_class_and_options():
@@ -217,8 +210,6 @@ def test_an_env_of_ones_own_is_told_by_its_class_and_options():
     name = f"{__name__}:test_an_env_of_ones_own_is_told_by_its_class_and_options.<locals>.Mine"
     assert spec(Mine()) == {"name": name, **told} and json.loads(json.dumps(spec(Mine()))) == spec(Mine())
 
-
-def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
     class Plain:
         name = "plain"
 
@@ -226,7 +217,6 @@ def test_one_that_is_no_dataclass_is_told_by_its_class_alone():
     assert set(told) == {"name"} and told["name"].startswith(f"{__name__}:") and told["name"].endswith(".Plain")
 
 
-TASKS, ROUNDS = 3, 2
 SAID = {
     ("plan_path", "pocket"): ("f6 f6 f6 f6", "f6 f6 f6 f6"),  # beyond the edge: nobody moves, nobody arrives
     ("plan_path", "full"): (f"<moves>{'U ' * 19}U</moves>", "<moves>U</moves>"),
@@ -240,22 +230,19 @@ def test_the_cost_of_a_rollout_is_linear_in_its_turns(name, size):
     options = {"data": MATH} if (name, size) == ("math", "full") else {}
     words = {}
     for agents in (2, 4, 8, 16):
-        env = lab.make_env(name, size=size, n_agents=agents, max_turns=ROUNDS, **options)
+        env = lab.make_env(name, size=size, n_agents=agents, max_turns=2, **options)
         early, last = SAID[name, size]
         texts = dict.fromkeys(env.agents, early) | {"executor" if name == "plan_path" else "verifier": last}
         team = lab.Team({agent: Scripted(lambda *_, text=texts[agent]: text, context=50_000) for agent in env.agents})
-        table = lab.rollout(env, team, env.tasks(TASKS, "train", 0))
-        assert len(table) == TASKS * ROUNDS * agents
+        table = lab.rollout(env, team, env.tasks(1, "train", 0))
+        assert len(table) == 2 * agents
         words[agents] = int(table["prompt"].str.split().map(len).sum())
     assert words[8] - words[4] > 0
     assert words[16] - words[8] <= 1.25 * 2 * (words[8] - words[4])  # a square would make it 4 times as many
 
 
 def test_the_table_shows_every_task_with_its_agents_and_a_task_of_ones_own(monkeypatch):
-    for name, env in lab.ENVS.items():
-        agents = lab.make_env(name).agents
-        assert all(agent in env.order for agent in (agents[0], agents[-1])), name
-        assert name in lab.ENVS._repr_html_() and env.paper in repr(lab.ENVS)
+    assert all(name in lab.ENVS._repr_html_() and env.paper in repr(lab.ENVS) for name, env in lab.ENVS.items())
     monkeypatch.setitem(lab.ENVS, "mine", Relay)
     assert lab.ENVS.table().set_index("task").loc["mine"].tolist() == ["", ""]
 

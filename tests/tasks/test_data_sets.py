@@ -29,11 +29,9 @@ def gsm8k(n):
 
 
 MATHS = {
-    "polaris": polaris,
     "dapo_processed": lambda n: {"prompt": f"What is {n} + 1?", "solution": str(n + 1), "source_prompt": "x"},
     "aime24": lambda n: {"id": n, "problem": f"What is {n} + 1?", "solution": rf"\boxed{{{n + 1}}}"},
     "aime_2024": lambda n: {"Problem": f"What is {n} + 1?", "Solution": f"It is {n + 1}.", "Answer": n + 1},
-    "gsm8k": gsm8k,
 }
 
 
@@ -58,8 +56,9 @@ def drawn(env):
     return found
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize("row", MATHS.values(), ids=MATHS)
+@pytest.mark.parametrize(("row", "form"), [
+    *((row, "jsonl") for row in MATHS.values()), (polaris, "parquet"), (gsm8k, "parquet"),
+])  # fmt: skip
 def test_problems_and_answers(tmp_path, row, form):
     data = folder_of(tmp_path / "set", form, train=[row(n) for n in range(40)] * 3)  # some sets repeat problems
     found = drawn(make_env("math", size="full", data=data))
@@ -85,25 +84,22 @@ def test_what_a_set_lacks_is_drawn_from_its_training_rows(tmp_path):
         tests.tasks(1, "train", 0)
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
 @pytest.mark.parametrize(("name", "row", "source"), [
     ("tldr", lambda n: {"prompt": f"TITLE: t\n\nPOST: {n}\n\nTL;DR:", "completion": "short"}, "TITLE: t\n\nPOST: {}"),
     ("arxiv_intro", lambda n: {"abstract_text": f"we show {n} .  it holds ."}, "we show {} . it holds ."),
     ("arxiv_intro", lambda n: {"abstract_text": [f"we show {n} .", "it holds ."]}, "we show {} . it holds ."),
 ])  # fmt: skip
-def test_texts_in_the_splits_of_their_set(tmp_path, form, name, row, source):
+def test_texts_in_the_splits_of_their_set(tmp_path, name, row, source):
     rows = list(map(row, range(9)))
-    data = folder_of(tmp_path / "set", form, train=rows[:3], validation=rows[3:6], test=rows[6:])
+    data = folder_of(tmp_path / "set", "parquet", train=rows[:3], validation=rows[3:6], test=rows[6:])
     for split, numbers in (("train", "012"), ("val", "345"), ("test", "678")):
         tasks = make_env(name, size="full", data=data).tasks(3, split, 0)
         assert {task.data["source"] for task in tasks} == set(map(source.format, numbers))
 
 
-@pytest.mark.parametrize("name", ["rows.parquet", "rows.csv"])
-def test_a_single_table(tmp_path, name):
-    frame = pd.DataFrame([polaris(n) for n in range(40)])
-    frame.to_parquet(tmp_path / name) if name.endswith("parquet") else frame.to_csv(tmp_path / name, index=False)
-    assert len(drawn(make_env("math", size="full", data=str(tmp_path / name)))) == 40
+def test_a_single_table(tmp_path):
+    pd.DataFrame([polaris(n) for n in range(40)]).to_csv(tmp_path / "rows.csv", index=False)
+    assert len(drawn(make_env("math", size="full", data=str(tmp_path / "rows.csv")))) == 40
 
 
 @pytest.mark.parametrize("form", ["jsonl", "parquet"])
@@ -119,14 +115,10 @@ def test_a_changed_file_and_another_folder_are_read_anew(tmp_path, monkeypatch, 
             assert {task.data["gold"] for task in tasks} == {str(gold)}
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet"])
-@pytest.mark.parametrize(("task", "wanted"), [
-    ("math", "problem|question|prompt and answer"), ("tldr", "post, prompt or text"), ("arxiv_intro", "abstract_text"),
-])  # fmt: skip
-def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, form, task, wanted):
-    good = {"problem": "1 + 1", "answer": "2", "prompt": "a", "text": "a"}
-    bad = dict.fromkeys(good) | {"answer": "4"}
-    data = folder_of(tmp_path / "set", form, train=[good, bad])
+@pytest.mark.parametrize(("task", "wanted"), [("tldr", "post, prompt or text"), ("arxiv_intro", "abstract_text")])
+def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, task, wanted):
+    good = {"answer": "2", "problem": "1 + 1", "prompt": "a", "text": "a"}
+    data = folder_of(tmp_path / "set", "parquet", train=[good, dict.fromkeys(good) | {"answer": "4"}])
     with pytest.raises(EnvError) as refused:
         make_env(task, size="full", data=data).tasks(1, "train", 0)
     assert f"{task}: {data}, row 2 of 'train': a row needs {wanted}" in str(refused.value)
@@ -135,9 +127,6 @@ def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, for
 
 def test_a_line_of_a_file_is_named_by_its_number(tmp_path):
     path = tmp_path / "rows.jsonl"
-    path.write_text('\n{"problem": "1 + 1", "answer": 2}\n{"problem": 3}\n')
-    with pytest.raises(EnvError, match=r"rows\.jsonl, line 3: a row needs .* has \['problem'\]"):
-        make_env("math", size="full", data=str(path)).tasks(1, "train", 0)
     path.write_bytes(b'{"problem": "1\xe2\x80\xa81", "answer": 2}\n{"problem": "\xff"}\n')  # the first is no line break
     with pytest.raises(EnvError, match=r"rows\.jsonl, line 2: .*utf-8"):
         make_env("math", size="full", data=str(path)).tasks(1, "train", 0)

@@ -1,6 +1,5 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
-import errno
 import os
 import random
 import signal
@@ -11,13 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
 from mas_lab.env import EnvError, Task
 from mas_lab.paths import data_dir
-from mas_lab.tasks import sandbox
 from mas_lab.tasks.math import Math
 from mas_lab.tasks.shared import grading, rows
 
@@ -50,7 +48,8 @@ def test_the_last_answer_counts_when_the_rounds_run_out():
 
 
 @pytest.mark.parametrize(("size", "text", "ours", "published"), [
-    ("pocket", "approve", True, True), ("pocket", "2 0 7 5 reject", False, False), ("pocket", "", None, None),
+    ("pocket", "2 0 7 5 reject", False, False), ("pocket", "", None, None),
+    ("words", "I reject it.", False, False), ("words", "approve or reject", None, True),
     ("pocket", "approve 5", None, True), ("pocket", "approve reject", None, True), ("full", "I approve", None, None),
     ("full", "so <verdict> reject </verdict>", False, False), ("full", "<verdict>Approve</verdict>", True, True),
     ("full", "<verdict>reject</verdict> no, <verdict>approve</verdict>", None, True),
@@ -73,8 +72,7 @@ def test_an_unreadable_verdict_is_invalid_and_approves_as_published_alone():
 
 @pytest.mark.parametrize(("text", "answer"), [
     ("answer 5", "5"), ("2 0 7 5 answer 5", "5"), ("1 answer 5", "5"), ("answer 5 answer 6", None),
-    ("answer 5 5", None), ("answer 15", None), ("5", None), ("approve answer 5", None), ("answer", None), ("", None),
-    ("answer ٣", None),
+    ("answer 5 5", None), ("answer 15", None), ("5", None), ("approve answer 5", None), ("", None), ("answer ٣", None),
 ])  # fmt: skip
 def test_pocket_answers(text, answer):
     assert Math().read_answer(text) == answer
@@ -95,6 +93,7 @@ def test_who_speaks_and_that_the_fixer_does_only_after_a_rejection():
     assert Math(n_agents=4, fixer=True).agents == ("solver_1", "solver_2", "verifier", "fixer")
 
 
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.lists(st.sampled_from(Math().words), max_size=8), st.booleans())
 def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babble, fixer):
     env, rng = Math(fixer=fixer), random.Random(seed)
@@ -110,53 +109,15 @@ def test_whatever_is_said_the_return_is_the_truth_of_the_last_answer(seed, babbl
     assert state.rounds <= env.max_turns
 
 
-@pytest.mark.parametrize(("data", "asked"), [
-    ("C:sets", ("C:sets", None)), (r"C:\sets\math:main", (r"C:\sets\math", "main")),
-    ("org/math:main", ("org/math", "main")),
-])  # fmt: skip
-def test_a_drive_is_no_configuration(tmp_path, monkeypatch, data, asked):
+def test_a_drive_is_no_configuration(tmp_path, monkeypatch):
     import datasets
 
     found = []
     monkeypatch.chdir(tmp_path)
     Path("C:sets").mkdir()
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
-    assert list(rows.read(data, "math")) == []
-    assert found == [asked]
-
-
-@pytest.mark.parametrize(("text", "boxed"), [
-    (r"\boxed{3} or \boxed{4}", "4"), (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"), (r"\boxed{3", None),
-    (r"\boxed{ }", None), ("3", None),
-])  # fmt: skip
-def test_the_last_box_counts(text, boxed):
-    assert grading.last_boxed(text) == boxed
-
-
-@pytest.mark.parametrize(("answer", "gold", "same"), [
-    ("1,000", "1000", True), ("4.0", "4", True), ("-3", "3", False), ("1/2", r"\frac{1}{2}", True),
-    ("2/0", "2", False), ("1/3", "0.3333", False), (r"1 + x", "x + 1", True), ("3, 4", "4", False),
-    (r"3 \text{ or } 4", "4", False), (r"4 \text{ apples}", "4", True), ("}{", "4", False), ("4" * 1000, "4", False),
-    ("6=7", "7", False), ("x = 7", "7", True), ("7_8", "7", False), ("7 apples", "7", True), (r"1\mid 7", "7", False),
-    ("10", r"10\%", False), (r"10\%", r"10\%", True), (r"\{1, 2\}", "(1, 2)", False), ("(1, 2)", "(1,2)", True),
-    (r"\dfrac{1}{2}", "0.5", True), (r"\left( 1, 2 \right)", "(1,2)", True), (r"\sqrt{4}", "2", True),
-])  # fmt: skip
-def test_same_answer(answer, gold, same):
-    assert grading.same_answer(answer, gold) is same
-
-
-@pytest.mark.slow
-def test_a_grader_that_is_gone_is_replaced_however_the_system_says_so(monkeypatch):
-    """Windows says EINVAL of a pipe that nobody reads."""
-    assert grading.same_answer(r"\frac{8}{2}", "4")
-    (child,) = sandbox.workers("math").idle
-
-    def gone(text):
-        raise OSError(errno.EINVAL, "Invalid argument")
-
-    monkeypatch.setattr(child.process.stdin, "write", gone)
-    assert not grading.same_answer(r"\frac{8}{4}", "2")
-    assert grading.same_answer(r"\frac{8}{4}", "2") and sandbox.workers("math").idle != [child]
+    assert not any(list(rows.read(data, "math")) for data in ("C:sets", r"C:\sets\math:main", "org/math:main"))
+    assert found == [("C:sets", None), (r"C:\sets\math", "main"), ("org/math", "main")]
 
 
 @pytest.mark.slow
@@ -190,24 +151,17 @@ def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
 
 @pytest.mark.parametrize(("dataset", "words"), [
     ("chain_sums", "reasoning_gym has no dataset 'chain_sums'; known are: .*chain_sum,"),
-    *((name, r"math: the order counts .* use the env of examples/reasoning_gym_env\.py")
-      for name in ("word_sorting", "word_ladder", "word_sequence_reversal")),
+    ("word_sorting", r"math: the order counts .* use the env of examples/reasoning_gym_env\.py"),
+    ("modulo_grid", r"math: reasoning_gym:modulo_grid, problem \d+: nobody can give .* dataset='modulo_grid'"),
+    ("graph_color", r"math: reasoning_gym:graph_color, problem \d+: nobody can give .* dataset='graph_color'"),
 ])  # fmt: skip
-def test_a_generator_is_refused_if_it_is_unknown_or_its_lists_of_words_have_an_order(dataset, words):
+def test_a_generator_is_refused_if_it_is_unknown_or_its_answers_have_an_order_or_cannot_be_given(dataset, words):
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
     with pytest.raises(EnvError, match=words):
-        Math(size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)
-
-
-@pytest.mark.parametrize("dataset", ["tower_of_hanoi", "modulo_grid", "graph_color"])
-def test_a_problem_is_refused_if_nobody_can_give_its_answer(dataset):
-    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
-    why = rf"math: reasoning_gym:{dataset}, problem \d+: nobody can give its answer .* dataset='{dataset}'"
-    with pytest.raises(EnvError, match=why):
         Math(size="full", data=f"reasoning_gym:{dataset}").tasks(8, "train", 0)
 
 
-@pytest.mark.parametrize("dataset", ["cryptarithm", "knights_knaves", "polynomial_equations"])
+@pytest.mark.parametrize("dataset", ["knights_knaves", "polynomial_equations"])
 def test_a_generator_is_taken_if_its_lists_have_no_order(dataset):
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
     assert Math(size="full", data=f"reasoning_gym:{dataset}").tasks(1, "train", 0)

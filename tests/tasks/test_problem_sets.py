@@ -75,14 +75,6 @@ def test_apps_counts_a_result_with_and_without_its_list_where_it_lists_all():
         assert shares == passed
 
 
-@pytest.mark.parametrize(
-    "guard", ["if __name__ == '__main__':", 'if "__main__" == __name__:', "if __name__ in ('__main__',):"]
-)
-def test_what_a_program_does_as_a_script_is_not_graded(guard):
-    found = problem(human(1, canonical_solution=f"    return a in b\n\n{guard}\n    print(nothing)\n"))
-    assert found.hidden == problem(human(1)).hidden and found.confirm(found.hidden).passed == (True, True)
-
-
 @pytest.mark.parametrize("gold", [
     "def more(a, b):\n    return sum(collections.Counter({1: a, 2: b}).values())",
     "from __future__ import division\ndef more(a, b):\n    return floor(a + b)",
@@ -125,8 +117,8 @@ def test_an_answer_may_call_what_the_prompt_defines(code):
 
 
 def test_tasks_are_plain_data_in_three_splits(tmp_path):
-    data = written(tmp_path / "rows.jsonl", [*map(apps, range(80)), *map(human, range(40))])
-    check_env(make_env("code_tests", size="full", data=data), tasks=3)
+    data = written(tmp_path / "rows.jsonl", [*map(apps, range(30)), *map(human, range(30))])
+    check_env(make_env("code_tests", size="full", data=data), tasks=1)
     found = {split: {one.text for one in drawn(data, split, 5)} for split in ("train", "val", "test")}
     assert len(set.union(*found.values())) == 15
     assert drawn(data, n=9)[:4] == drawn(data, n=4)
@@ -148,9 +140,7 @@ def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
 
 @pytest.mark.parametrize(("row", "told"), [
     (apps(1, question=""), "question is ''"), (apps(1, input_output="{"), "input_output is no JSON"),
-    (apps(1, solutions='{"a": 1}'), "give a list"),
-    (human(1, test="def check("), "test is no Python"),
-    (human(1, prompt="def both(a b):\n"), "prompt is no Python"),
+    (apps(1, solutions='{"a": 1}'), "give a list"), (human(1, test="def check("), "test is no Python"),
     ({"question": "a"}, r"a row needs question, solutions, input_output .* has \['question'\]"),
 ])  # fmt: skip
 def test_a_broken_row_is_named_with_its_file_and_line(tmp_path, row, told):

@@ -5,7 +5,7 @@ import runpy
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from plays import in_turn
 
@@ -29,40 +29,27 @@ def play(env, *texts, **data):
             for agent, step in steps], steps[-1][1].state  # fmt: skip
 
 
-def user(env, state):
-    system, said = env.observe(state, env.acting(state)[0])
-    assert system["role"] == "system" and said["role"] == "user"
-    return said["content"]
-
-
-@pytest.mark.parametrize(("question", "answer"), [
-    (SUM, 82), ("What is 82 - 47?", 35), ("Which is larger, 47 or 74?", 74), (SMALLER, 47), (STORY, 51),
-    ("Anna has 12 eggs and buys 90 more. How many does Anna have now?", 102),
-    ("The first answer was 5, which is wrong. " + SUM, 82),
-])  # fmt: skip
-def test_the_value_of_a_question(question, answer):
-    assert questions.value(question) == answer
-
-
 def test_every_template_is_read_as_what_it_was_drawn_from_and_another_text_is_refused():
     for kind, templates in questions.TEMPLATES.items():
         for template in templates:
             question = template.format(a=47, b=35, name="Tom", things="apples")
             assert questions.parts(question) == (kind, 47, 35)
     assert questions.TEMPLATES.keys() == questions.SHARES.keys() == questions.OPERATIONS.keys()
+    asked = "What is 82 - 47?", "Which is larger, 47 or 74?", SMALLER, STORY, f"The first answer was 5. {SUM}"
+    assert list(map(questions.value, asked)) == [35, 74, 47, 51, 82]
     with pytest.raises(EnvError, match=r"'How old are you\?' ends with none of the questions in words.toml"):
         questions.value("How old are you?")
 
 
 @pytest.mark.parametrize(("text", "answer"), [
-    ("47", "47"), ("The answer is 47.", "47"), ("47 + 35 = 82", "82"), ("**82**", "82"), ("= 82!", "82"), ("$82", "82"),
-    ("-5", "-5"), ("82-35", "35"), ("3.5", "3.5"), ("1,000", "1,000"), ("82\n", "82"), ("x82", None), ("", None),
-    ("eighty-two", None), ("\u0664\u0667", None), ("I do not know.", None),
+    ("The answer is 47.", "47"), ("47 + 35 = 82", "82"), ("**82**", "82"), ("$82", "82"), ("-5", "-5"), ("82-35", "35"),
+    ("3.5", "3.5"), ("1,000", "1,000"), ("82\n", "82"), ("x82", None), ("", None), ("\u0664\u0667", None),
 ])  # fmt: skip
 def test_an_answer_is_the_last_number_of_a_text(text, answer):
     assert questions.read_number(text) == answer
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10_000))
 def test_nine_of_ten_attempts_are_right_and_the_others_off_by_one_or_ten(seed):
     rng = random.Random(seed)
@@ -78,21 +65,13 @@ def test_nine_of_ten_attempts_are_right_and_the_others_off_by_one_or_ten(seed):
 def test_no_calculation_is_in_two_splits_and_there_are_many(name):
     env = make_env(name, size="words")
     assert env.max_tokens == 12
-    drawn = {split: env.tasks(60, split, 0) for split in SPLITS}
+    drawn = {split: env.tasks(30, split, 0) for split in SPLITS}
     posed = {split: {questions.calculation(question) for task in tasks
                      for question in task.data.get("problems") or [task.data["problem"]]}
              for split, tasks in drawn.items()}  # fmt: skip
     assert len(set.union(*posed.values())) == sum(map(len, posed.values()))
-    assert env.tasks(60, "test", 0)[:10] == env.tasks(10, "test", 0) != env.tasks(10, "test", 1)
-    assert len({task.id for task in env.tasks(300, "test", 2)}) == 300
-
-
-def test_words_are_a_size_of_the_teaching_tasks_and_math_alone():
-    assert IN_WORDS == ["math", "ladder", "paid_help", "finisher", "cascade", "stakes"]
-    with pytest.raises(ValueError, match="ladder: size='full'; use 'pocket' or 'words'"):
-        make_env("ladder", size="full")
-    with pytest.raises(ValueError, match="vote: size='words'; use 'pocket', 'full', or 2 to 9 digits"):
-        make_env("vote", size="words")
+    assert drawn["test"][:10] == env.tasks(10, "test", 0) != env.tasks(10, "test", 1)
+    assert len({task.id for task in env.tasks(100, "test", 2)}) == 100
 
 
 def test_a_helper_reads_what_the_solver_answered():
@@ -100,29 +79,9 @@ def test_a_helper_reads_what_the_solver_answered():
     assert env.observe(env.start(Task("t", {"problem": SUM})), "solver") == [SYSTEM, {"role": "user", "content": SUM}]
     rows, _ = play(env, "It is 72.", "47 + 35 = 82", problem=SUM)
     assert rows == [("solver", 0, 0, True, False, False), ("helper", 0.2, 1, True, True, True)]
-    _, state = play(env, "It is 72.", problem=SUM)
-    assert user(env, state) == f"The first answer was 72, which is wrong. {SUM}"
-    rows, state = play(env, "no idea", problem=SUM)
-    assert rows == [("solver", 0, 0, False, False, False)]
-    assert user(env, state) == f"The first answer was no number, which is wrong. {SUM}"
-
-
-def test_the_other_teaching_tasks_pay_in_words_as_in_digits():
-    both = [SUM, STORY]
-    assert play(make_env("ladder", size="words", n_agents=2), "82", "50", problems=both)[0][-1][1] == 0.5
-    assert play(make_env("cascade", size="words"), "81", "51", problems=[*both, SUM, STORY])[0][-1][1] == 0.7
-    assert [row[1] for row in play(make_env("finisher", size="words"), "82", "0", problem=SUM)[0]] == [0, 0.8]
-    stakes = make_env("stakes", size="words")  # the second value ends with 1: the task is high
-    assert play(stakes, "82", problems=both)[0] == [("solver", 1, 1, True, True, True)]
-    helped, _ = play(stakes, "81", "The answer is 82.", problems=both)
-    assert helped[-1][:3] == ("helper", pytest.approx(0.3 - 4 * 0.004), 1)
-    assert play(stakes, "82", "47", problems=[SUM, SMALLER])[0][-1] == ("clerk", 1, 1, True, True, True)
-
-
-def test_a_ladder_is_drawn_with_its_questions():
-    env = make_env("ladder", size="words", n_agents=2)
-    _, state = play(env, "82", problems=[SUM, STORY])
-    assert "What is 47 + 35? 82<" in env.draw(state) and "1 of 2 stages are passed." in env.draw(state)
+    for said, read in (("It is 72.", "72"), ("no idea", "no number")):
+        _, state = play(env, said, problem=SUM)
+        assert env.observe(state, "helper")[1]["content"] == f"The first answer was {read}, which is wrong. {SUM}"
 
 
 @pytest.mark.skipif(not STUDIES.is_file(), reason="the checkout has the studies, the wheel does not")
@@ -134,39 +93,9 @@ def test_an_answer_that_ends_with_seven_to_nine_is_checked():
     rows, _ = play(env, "79", "82", problem=SUM)
     assert rows == [("solver", 0, 0, True, False, False), ("checker", 1, 1, True, True, True)]
     assert play(env, "none", problem=SUM)[0] == [("solver", 0, 0, False, False, True)]
-    with pytest.raises(ValueError, match="row: size='words'; use 'pocket'"):
-        found["Row"](size="words")
-
-
-def test_solver_verifier_and_fixer_talk_in_words():
-    env = make_env("math", size="words", fixer=True)
-    rows, state = play(env, "50", "I reject it.", problem=STORY, gold="51")
-    assert [row[2] for row in rows] == [0.2, 1.0] and env.acting(state) == ("fixer",)
-    assert user(env, state) == f"The verifier rejected 50. {STORY}"
-    rows, state = play(env, "50", "reject", "The answer is 51.", problem=STORY, gold="51")
-    assert user(env, state) == f"{STORY} The solver answered 51. Is this right?"
-    assert env.observe(state, "verifier")[0]["content"] == "Answer with approve or reject."
-    rows, _ = play(env, "50", "reject", "51", "Approve.", problem=STORY, gold="51")
-    assert rows[-1] == ("verifier", 1, 1, True, True, True)
-    rows, state = play(env, "none", "approve or reject", problem=STORY, gold="51")
-    assert [row[3] for row in rows] == [False, False]
-    assert user(env, state) == f"The verifier rejected no number. {STORY}"
-
-
-def test_several_solvers_read_the_answers_of_this_round():
-    env = make_env("math", size="words", n_agents=4)
-    _, state = play(env, "50", "51", problem=STORY, gold="51")
-    assert user(env, state) == f"Other solvers answered 50, 51. {STORY}"
-
-
-def test_demonstrations_of_math_agree_with_what_they_would_answer():
-    env, rng = make_env("math", size="words", mistakes=0), random.Random(0)
-    for answer, verdict in (("51", "approve"), ("50", "reject")):
-        _, state = play(env, answer, problem=STORY, gold="51")
-        assert env.demonstrate(state, "verifier", rng) == verdict
 
 
 def test_questions_have_numbers_of_two_digits_and_answers_from_one():
     drawn = questions.questions(random.Random(0))
-    for kind, first, second in (questions.parts(next(drawn)) for _ in range(2000)):
+    for kind, first, second in (questions.parts(next(drawn)) for _ in range(500)):
         assert 10 <= first <= 99 and 10 <= second <= 99 and questions.OPERATIONS[kind](first, second) >= 1

@@ -14,7 +14,6 @@ from mas_lab.paths import data_dir
 from mas_lab.tasks.search import Search, bm25, index
 from mas_lab.tasks.shared import worlds
 from mas_lab.tasks.shared.grading import plain_answer
-from mas_lab.tasks.shared.rows import question_and_answers
 
 WORLD = 7
 FRIEND = worlds.facts(WORLD)["anna", "friend"]
@@ -97,12 +96,9 @@ def test_published_the_first_of_several_queries_counts():
 
 
 @pytest.mark.parametrize(("agent", "text", "said"), [
-    ("verifier", "so <verdict> answer </verdict>", ("verdict", "answer")),
-    ("verifier", "<verdict>\nAnswer </verdict>", ("verdict", "answer")),
-    ("verifier", "<Verdict>SEARCH</Verdict>", ("verdict", "search")),
-    ("verifier", "<verdict>maybe</verdict>", None),
+    ("verifier", "so <verdict>\nAnswer </verdict>", ("verdict", "answer")),
+    ("verifier", "<Verdict>SEARCH</Verdict>", ("verdict", "search")), ("verifier", "<verdict>maybe</verdict>", None),
     ("verifier", "<verdict>answer</verdict><verdict>answer</verdict>", None),
-    ("verifier", "<answer>answer</answer>", None),
     ("searcher", "<search>who\n built it</search>", ("search", "who built it")),
     ("searcher", "<search> </search>", None), ("searcher", "<search>a</search> <search>b</search>", None),
     ("searcher", "<search>a", None), ("answerer", "<answer>A. B.</answer>", ("answer", "A. B.")),
@@ -134,8 +130,7 @@ def test_a_retriever_is_recorded_by_its_name():
 
 @pytest.mark.parametrize(("found", "why"), [
     (ConnectionError("refused"), "retrieval failed: ConnectionError: refused"),
-    ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"), ("no hits", "gave 'no hits'; give"),
-    (None, "gave 'None'; give"),
+    ([{"title": "x"}], r"gave \"\[\{'title': 'x'\}\]\"; give a list of"),
 ])  # fmt: skip
 def test_a_failed_retrieval_is_an_error_and_no_information(found, why):
     def fails(query):
@@ -170,7 +165,6 @@ def test_bm25_finds_what_shares_words_and_nothing_else():
 
 @needs_bm25s
 @pytest.mark.parametrize(("lines", "why"), [
-    (['{"title": "a", "text": "b"}', "{"], "line 2: "),
     (["", '{"title": 1, "text": "b"}'], r"line 2: a passage needs title and text, it has \['text', 'title'\]"),
     ([], "give a JSONL file with title and text in each line"),
 ])  # fmt: skip
@@ -197,20 +191,7 @@ def test_without_bm25s_it_says_what_to_install(monkeypatch):
     assert Search(size="full", retriever=find).tasks(1, "train", 0)
 
 
-@pytest.mark.parametrize(("row", "read"), [
-    ({"question": " who? ", "answer": "Ann"}, ("who?", ["Ann"], [])),
-    ({"question": "who?", "golden_answers": ["Ann", "Anne"], "answer": "x"}, ("who?", ["Ann", "Anne"], [])),
-    ({"question": "q", "answer": "a", "supporting_facts": {"title": ["T", "T"]}}, ("q", ["a"], ["T"])),
-    ({"question": "q", "answers": ["a"], "supporting_facts": [["T", 0], ["U", 1]]}, ("q", ["a"], ["T", "U"])),
-])  # fmt: skip
-def test_rows_of_the_usual_sets(row, read):
-    assert question_and_answers(row) == read
-    for lacking in ({"answer": "a"}, {"question": "q"}, row | {"golden_answers": [None]}):
-        with pytest.raises(EnvError, match="a row needs question and golden_answers"):
-            question_and_answers(lacking)
-
-
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.integers(0, worlds.WORLDS - 1), st.sampled_from([None, 1, 2, 3]))
 def test_every_question_has_one_answer_that_its_facts_give(world, hops):
     asked = worlds.question(world, hops)

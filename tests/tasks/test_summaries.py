@@ -1,18 +1,18 @@
-"""The TLDR task: the reward by hand, part by part, and the published formula's holes, each of them scored."""
+"""Summaries and introductions: rewards by hand, part by part, and the published formulas' holes, each scored."""
 
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from plays import together
 
 from mas_lab.env import Task
-from mas_lab.paths import data_dir
 from mas_lab.tasks import make_env
+from mas_lab.tasks.arxiv_intro import ArxivIntro
 from mas_lab.tasks.shared import wording
 from mas_lab.tasks.tldr import TLDR
 
-POSTS, ABSTRACTS = (str(data_dir() / place) for place in ("tldr/posts.jsonl", "arxiv/abstracts.jsonl"))
 SOURCE = (
     "the old farmer sold the boat near the river . the young sailor broke the clock near the market . "
     "the tall teacher found the lamp near the forest . the quiet doctor hid the map near the tower ."
@@ -42,14 +42,6 @@ def test_a_gate_that_shuts_stops_the_rest():
     assert half.info["ratio"] == pytest.approx(0.6) and half.info["unique"] == pytest.approx(0.5 / 7)
     # J = 5 / 7, enough; no transition
     assert half.team_reward == pytest.approx(0.5 + 0.6 + 0.5 / 7 + 0.6)
-
-
-@pytest.mark.parametrize(("value", "reward"), [
-    (1.0, None), (1.1, 0.0), (1.35, 0.5), (1.6, 1.0), (3.2, 1.0), (4.1, 0.5), (5.0, 0.0), (5.1, None),
-])  # fmt: skip
-def test_the_length_ratio(value, reward):
-    found = wording.ramp(value, 1.1, 1.6, 3.2, 5.0)
-    assert found is None if reward is None else found == pytest.approx(reward)
 
 
 def test_invented_words_cost_what_the_less_faithful_writer_has():
@@ -84,8 +76,6 @@ def test_transitions_count_where_they_connect_and_filler_costs():
     published = score(SHORT, tail, rewards="published")
     assert published.info["style"] > 0.4 * 0.85 + 0.6 - 1e-9  # ten or more categories
     assert wording.transitions(tail, SOURCE) == set() and wording.transitions(DETAILED, SOURCE) == {"cause-effect"}
-    text = "the masonry of the old farmer river"  # "so" stands inside a word
-    assert "cause-effect" in wording.transitions_inside(text) and not wording.transitions(text, SOURCE)
     assert wording.faithfulness("the the the the farmer", SOURCE, 1.0, 0.4) == pytest.approx(0.2 / 0.4)
     assert wording.faithfulness("so but then", SOURCE, 1.0, 0.4) == 0.0
     endless = f"{SHORT} {'x' * 40}"
@@ -93,6 +83,7 @@ def test_transitions_count_where_they_connect_and_filler_costs():
     assert score(SHORT, endless).info["ratio"] == pytest.approx((6 / 5 - 1.1) / 0.5)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10**6))
 def test_words_that_the_text_lacks_never_pay(seed):
     rng, env = random.Random(seed), TLDR()
@@ -110,13 +101,59 @@ def test_a_single_agent_writes_both_texts(name):
     said = {agent: team.demonstrate(team.start(task), agent, random.Random(0)) for agent in team.agents}
     good = env.step(env.start(task), {"solo": " ||| ".join(said.values())})
     assert good.team_reward == team.step(team.start(task), said).team_reward and good.valid == {"solo": True}
-    for text in (SHORT, f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}", ""):
+    for text in (f"{SHORT} ||| ", f"{SHORT} ||| {DETAILED} ||| {SHORT}"):
         bad = env.step(env.start(task), {"solo": text})
         assert (bad.team_reward, bad.valid, bad.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
 
 
-def test_the_shipped_posts_are_short_and_in_three_splits():
-    env = TLDR(size="full", data=POSTS)
-    for split, count in (("train", 97), ("val", 12), ("test", 12)):
-        for task in env.tasks(count, split, seed=0):
-            assert 55 <= len(task.data["source"].split("POST: ")[1].split()) <= 125
+# Introductions
+
+ABSTRACT = (
+    "old farmer sold boat near river . young sailor broke clock near market . tall teacher found lamp near forest . "
+    "quiet doctor hid map near tower . proud baker bought bell near beach ."
+)
+BACKGROUND = "old farmer sold boat near river young sailor broke clock"
+METHOD = "young sailor broke clock near market so tall teacher found lamp near forest"
+
+
+def played(*turns, source=ABSTRACT, **options):
+    return together(ArxivIntro(max_turns=len(turns), **options), Task("t", {"source": source}), turns)
+
+
+def test_the_reward_of_an_introduction_by_hand():
+    (step,) = played((BACKGROUND, METHOD))
+    # lengths 10 and 13: 1.3; different words 10 and 12 ("near" twice): 1.2; J = 4 / 12 of the content words
+    expected = {"lengths": 0.5, "ratio": 1, "unique": 0.5, "style": 0.76, "faithful": 1}
+    assert step.info == pytest.approx(expected)
+    assert step.team_reward == pytest.approx(2.76) and step.success and step.done
+    assert step.local_rewards == {"background": 1.0, "method": 1.0}
+
+
+def test_two_turns_pay_what_was_gained():
+    first, second = played(("old farmer", METHOD), (BACKGROUND, METHOD))
+    assert (first.team_reward, first.done, first.success) == (0.0, False, False)
+    assert second.team_reward == pytest.approx(2.76) and second.success
+    worse = played((BACKGROUND, METHOD), ("old farmer", METHOD))
+    assert [step.team_reward for step in worse] == pytest.approx([2.76, -2.76]) and not worse[-1].success
+
+
+def test_hole_the_same_draft_is_paid_twice():
+    published = played((BACKGROUND, METHOD), (BACKGROUND, METHOD), rewards="published")
+    assert published[0].team_reward == published[1].team_reward > 2.5
+    assert ArxivIntro(max_turns=2, rewards="published").max_return == 6.0 and ArxivIntro(max_turns=2).max_return == 3.0
+
+
+spoken = st.lists(st.sampled_from(ArxivIntro().words), max_size=30).map(" ".join) | st.text(max_size=60)
+
+
+@settings(max_examples=25)
+@given(st.lists(st.tuples(spoken, spoken), min_size=2, max_size=2), st.integers(0, 1000))
+def test_a_return_is_the_worth_of_the_last_drafts(turns, seed):
+    env = ArxivIntro(max_turns=2)
+    state, earned = env.start(env.tasks(1, "train", seed)[0]), 0.0
+    for background, method in turns:
+        step = env.step(state, {"background": background, "method": method})
+        state, earned = step.state, earned + step.team_reward
+    alone = ArxivIntro().step(env.start(env.tasks(1, "train", seed)[0]), {"background": background, "method": method})
+    assert earned == pytest.approx(alone.team_reward) and 0 <= alone.team_reward <= 3
+    assert step.success == alone.success
