@@ -53,7 +53,7 @@ def test_steps_are_kept_apart_and_bad_tables_are_named():
         lab.inflation(BY_HAND.drop(columns="credit"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_f_is_the_mean_squared_global_advantage_and_at_most_n_minus_1(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
@@ -106,7 +106,7 @@ def test_tasks_of_little_variance_have_little_say_in_the_pooled_signal():
     assert pooled_inflation(found).set_index("agent").loc["a", "signal"] == pytest.approx(0.125 / 0.12625)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_the_pooled_f_is_the_mean_square_of_both_baselines_global_advantages(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
