@@ -12,7 +12,7 @@ import small
 import mas_lab as lab
 from mas_lab.runs.scores import keep_scores, run_curve, score_curve
 
-FLIPS = 40
+FLIPS = 30
 """Enough for every kind of file."""
 STEPS = 3
 SCORED = small.SETTINGS | {"score_every": 2, "score_tasks": 2, "score_episodes": 1}
