@@ -48,8 +48,8 @@ def test_every_prediction_has_a_field_and_explanations_that_wait(master):
     sources = ["".join(cell["source"]) for cell in forms.notebook(master, "release")["cells"]]
     asked = [place for place, source in enumerate(sources) if source.startswith("*Predict:*")]
     names = [f"{master.stem[:2]}.{letter}" for letter in "abcdefghijklm"[: len(asked)]]
-    assert asked == [place for place, source in enumerate(sources) if "*Predict" in source], "a cell of its own"
-    assert len(asked) >= 3 and [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
+    assert len(asked) >= 3 and asked == [place for place, source in enumerate(sources) if "*Predict" in source]
+    assert [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
     waits = [source.split('"')[3] for source in sources if "lab.course.explain(" in source]
     assert list(dict.fromkeys(waits)) == names and not [one for one in sources if "*Explain" in one]
     page = [cell["source"] for cell in forms.notebook(master, "page")["cells"]]
