@@ -22,11 +22,6 @@ from mas_lab.runs.run import load_run
 WRITES = ("fsync", "rename", "replace", "unlink", "mkdir", "rmdir")
 
 
-def go_on(models: Path, run: Path, steps: int) -> None:
-    for _ in small.start(run.name.partition("-")[0], models, run, steps):
-        pass
-
-
 def warm_up(models: Path) -> None:
     """Import what a training imports late, once for all forks; nothing here starts a thread."""
     import pyarrow.parquet  # noqa: F401
@@ -74,30 +69,24 @@ def ending(work: Callable[[], None], moment: int, by: int = signal.SIGKILL) -> C
     return work_and_end
 
 
-def ended(by: int, models: Path, runs: Path, steps: int, moments: list[int]) -> None:
+def ended(what: str, models: Path, where: Path, steps: int, moments: list[int]) -> None:
+    """What `there` is after a death: the steps of the run, or None."""
+    changes, kind, path = {}, where.name, f"{where}/{where.name}"
+    if what == "forked":
+        changes = {"fork": where, "score_every": 2, "score_tasks": 2, "score_episodes": 1}
+        kind, path = "shared", f"{where.parent}/fork"
     for moment in moments:
-        run = runs / f"{runs.name}-{moment}"
-        signalled = in_a_fork(ending(lambda run=run: go_on(models, run, steps), moment, by))
-        in_a_fork(lambda run=run: go_on(models, run, steps))
-        print(json.dumps({"moment": moment, "ended": signalled, "bits": small.bits(run)}), flush=True)
+        run = Path(f"{path}-{moment}")
+
+        def work(run=run) -> None:
+            list(small.start(kind, models, run, steps, **changes))
+
+        signalled = in_a_fork(ending(work, moment, signal.SIGINT if what == "interrupted" else signal.SIGKILL))
+        there = load_run(run).steps if (run / "run.json").is_file() else None
+        in_a_fork(work)
+        print(json.dumps({"moment": moment, "ended": signalled, "there": there, "bits": small.bits(run)}), flush=True)
         if not signalled:
             return  # it was through before that moment came
-
-
-def forked(models: Path, run: Path, steps: int, moments: list[int]) -> None:
-    """What `there` is after a death: the steps of the fork, or None."""
-    for moment in moments:
-        fork = run.with_name(f"fork-{moment}")
-
-        def work(fork=fork) -> None:
-            list(small.start("shared", models, fork, steps, fork=run, score_every=2, score_tasks=2, score_episodes=1))
-
-        signalled = in_a_fork(ending(work, moment))
-        there = load_run(fork).steps if (fork / "run.json").is_file() else None
-        in_a_fork(work)
-        print(json.dumps({"moment": moment, "ended": signalled, "there": there, "bits": small.bits(fork)}), flush=True)
-        if not signalled:
-            return
 
 
 if __name__ == "__main__":
@@ -105,11 +94,8 @@ if __name__ == "__main__":
     models, where, steps, moments = *map(Path, arguments[:2]), int(arguments[2]), list(map(int, arguments[3:]))
     if what == "finish":
         for run in sorted(where.iterdir()):
-            go_on(models, run, steps)
+            list(small.start(run.name.partition("-")[0], models, run, steps))
     else:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         warm_up(models)
-        if what == "forked":
-            forked(models, where, steps, moments)
-        else:
-            ended(signal.SIGINT if what == "interrupted" else signal.SIGKILL, models, where, steps, moments)
+        ended(what, models, where, steps, moments)

@@ -1,4 +1,4 @@
-"""Guesses: fields after predictions, and explanations that wait for them."""
+"""Guesses: fields after predictions, and explanations that wait for them. Also the drawing of the loop."""
 
 import forms
 import pytest
@@ -48,8 +48,18 @@ def test_every_prediction_has_a_field_and_explanations_that_wait(master):
     sources = ["".join(cell["source"]) for cell in forms.notebook(master, "release")["cells"]]
     asked = [place for place, source in enumerate(sources) if source.startswith("*Predict:*")]
     names = [f"{master.stem[:2]}.{letter}" for letter in "abcdefghijklm"[: len(asked)]]
-    assert asked and [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
+    assert len(asked) >= 3 and asked == [place for place, source in enumerate(sources) if "*Predict" in source]
+    assert [sources[place + 1] for place in asked] == [f'lab.course.guess("{name}")' for name in names]
     waits = [source.split('"')[3] for source in sources if "lab.course.explain(" in source]
     assert list(dict.fromkeys(waits)) == names and not [one for one in sources if "*Explain" in one]
     page = [cell["source"] for cell in forms.notebook(master, "page")["cells"]]
     assert not any("lab.course.guess" in "".join(source) for source in page)
+
+
+def test_one_cell_is_marked():
+    assert repr(lab.course.loop("group")) == "rollout → [group] → normalize → update → rollout …"
+    assert "[" not in repr(lab.course.loop())
+    drawn = lab.course.loop("update")._repr_html_()
+    assert drawn.count("you are here") == 1 and "<b>4 update</b> <small>(you are here)" in drawn
+    with pytest.raises(ValueError, match="loop: no cell is named 'loss'; the cells are rollout, group"):
+        lab.course.loop("loss")

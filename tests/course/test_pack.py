@@ -85,14 +85,6 @@ def test_one_failing_notebook_costs_no_other(wheel, tmp_path, monkeypatch):
     assert told in pages["01_rollout"] and told not in pages["00_quickstart"]
 
 
-def test_a_wheel_that_cannot_be_built_is_an_error_and_leaves_no_zip(monkeypatch, tmp_path):
-    monkeypatch.setattr(pack, "CHECKOUT", tmp_path)
-    (tmp_path / "pyproject.toml").write_text("[build-system\n", encoding="utf-8")
-    with pytest.raises(pack.PackError, match=r"the wheel could not be built"):
-        pack.pack(tmp_path / "course.zip", students=True)
-    assert not list(tmp_path.glob("*.zip*"))
-
-
 def test_the_teachers_page_names_notebooks_and_headings_that_there_are():
     named = re.findall(r"\*\*(\d\d)\*\*((?:,? \*[A-Z][^*]+\*)*)", TEXT)
     assert {number for number, _ in named} == set(MASTERS)

@@ -32,24 +32,20 @@ def trained(trial, after, norm, seconds=30.0):
     return Trained(trial, curve, norms, seconds)
 
 
-def test_a_line_has_means_over_seeds_and_the_largest_norms():
+def test_the_last_line_and_the_row_of_each_run():
     ends = {("dr_mas", 0): (0.5, 2.71), ("grpo", 0): (0.0, 19.0), ("dr_mas", 1): (0.6, 1.5), ("grpo", 1): (0.1, 28.94)}
     runs = [trained(demo.ladder(*one), *end, seconds=30.0 + 60 * one[1]) for one, end in ends.items()]
     ends = "dr_mas 0.25 -> 0.55 (largest norm 2.7), grpo 0.25 -> 0.05 (largest norm 28.9)"
     assert headline(runs) == f"ladder: {ends}; seeds: 2, 60 s each"
-
-
-def test_a_row_per_run():
     run = trained(demo.ladder("grpo", 2), 0.5, 3.0)
     found = {"before": 0.25, "after": 0.5, "largest_norm": 3.0, "recipe": "grpo", "seed": 2}
     assert results([run]).to_dict("records") == [found]
 
 
-@pytest.mark.parametrize("text", ["0", "two"])
-def test_a_count_below_one_is_refused(text, capsys):
+def test_a_count_below_one_is_refused(capsys):
     with pytest.raises(SystemExit):
-        command(["demo", f"--seeds={text}"])
-    assert f"--seeds: {text!r} is no count; give a number from 1" in capsys.readouterr().err
+        command(["demo", "--seeds=0"])
+    assert "--seeds: '0' is no count; give a number from 1" in capsys.readouterr().err
 
 
 def test_the_drawing_shows_whose_wrong_answers_are_reinforced():
@@ -114,28 +110,18 @@ def ended(few, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_whole_demo_ends_with_a_line_per_team_and_a_page(ended):
-    _, lines = ended
+def test_the_whole_demo_ends_with_a_line_per_team_and_a_page_that_tells_its_story_in_order(ended):
+    out, lines = ended
     names = ["first curve", "report", "plan_path", *["paid_help"] * REAL, "ladder"]
     assert [line.partition(":")[0] for line in lines if not line.startswith("mas_lab: ")] == names
-
-
-@pytest.mark.slow
-def test_the_page_tells_its_story_in_order_with_the_numbers_of_the_last_lines(ended):
-    out, (*_, ladder) = ended
-    maze = next(line for line in ended[1] if line.startswith("plan_path"))
+    told = [line for line in lines if line.startswith(("ladder", "plan_path"))]
     page = (out / "report.html").read_text(encoding="utf-8")
     text = re.sub(r"<(script|style|iframe|details)\b.*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
-    at = [
-        text.index(part)
-        for part in ("climb a ladder", "Three ways", "still reinforced", "over training", "spike", "maze")
-    ]
-    assert at == sorted(at)
-    for line in (ladder, maze):
-        missing = [
-            number for number in re.findall(r"[0-9.]*[0-9]", line) if number not in re.findall(r"[0-9.]*[0-9]", text)
-        ]
-        assert not missing, line
+    parts = ("climb a ladder", "Three ways", "still reinforced", "over training", "spike", "maze")
+    assert (at := list(map(text.index, parts))) == sorted(at)
+    shown = set(re.findall(r"[0-9.]*[0-9]", text))
+    for line in told:
+        assert set(re.findall(r"[0-9.]*[0-9]", line)) <= shown, line
 
 
 @pytest.mark.browser
@@ -155,26 +141,3 @@ def test_the_page_fits_a_phone_and_its_labels_can_be_read_in_the_dark(ended, bro
     told = [f"{one['id']} ({one['help']}): {node['html'][:160]}" for one in found for node in one["nodes"]]
     page.close()
     assert not told, "\n".join(told)
-
-
-@pytest.mark.browser
-def test_the_page_prints_its_bars_curves_and_a_spike_uncut(ended, browser):
-    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme="dark")
-    page.goto((ended[0] / "report.html").as_uri())
-    page.emulate_media(media="print")
-    page.set_viewport_size({"width": 703, "height": 1000})  # what A4 leaves between margins of 12 mm
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    for drawing in page.locator(".drawing:visible").all():
-        drawing.locator(".main-svg").first.wait_for(state="attached")
-    assert page.evaluate("document.documentElement.scrollWidth") <= 703
-    edges = "all => all.filter((one) => one.offsetParent).map((one) => one.getBoundingClientRect().right)"
-    assert 0 < max(page.locator(".svg-container, .reached i, .paper img, .paper table").evaluate_all(edges)) <= 703
-    assert page.locator("iframe").is_hidden() and page.locator(".paper img").is_visible()
-    style = "one => [getComputedStyle(one).printColorAdjust, getComputedStyle(one).backgroundColor]"
-    assert page.locator(".reached i i").first.evaluate(style) == ["exact", "rgb(204, 51, 17)"], "the bar of grpo"
-    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    page.evaluate("dispatchEvent(new Event('afterprint'))")
-    page.emulate_media(media="screen")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.wait_for_function("document.querySelector('.drawing .svg-container').getBoundingClientRect().width > 1000")
-    page.close()

@@ -53,7 +53,7 @@ def test_steps_are_kept_apart_and_bad_tables_are_named():
         lab.inflation(BY_HAND.drop(columns="credit"))
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_f_is_the_mean_squared_global_advantage_and_at_most_n_minus_1(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())
@@ -96,17 +96,6 @@ def test_where_f_sees_nothing_the_signal_does():
     assert paid_in_full.loc["helper", "signal"] == pytest.approx(0.2491 / (0.2491 + 0.2206**2), abs=1e-4)
 
 
-def test_several_tasks_are_pooled_over_rows():
-    """Two tasks of the helper, b and v of the second 0 by flatness: its four rows halve b, v and F, and its
-    variance and offset of 0 leave the signal as it is."""
-    flat = table(*(("u", f"f{i}", agent, 1.0) for i in range(17) for agent in ("solver", "helper")))
-    alone, both = (pooled_inflation(lab.inflation(rows)).set_index("agent").loc["helper"]
-                   for rows in (paid_help(), pd.concat([paid_help(), flat])))  # fmt: skip
-    assert (alone["n"], both["n"]) == (17, 34)
-    assert both[["b", "v", "F"]].tolist() == pytest.approx((alone[["b", "v", "F"]] / 2).tolist())
-    assert both["signal"] == pytest.approx(alone["signal"])
-
-
 def test_tasks_of_little_variance_have_little_say_in_the_pooled_signal():
     """Within 0.25 and offset 0 in one task, 0 and 0.0025 in another: 0.125 / (0.125 + 0.00125), not the mean 0.5."""
     one = [("t", f"e{i}", "a", float(i < 2)) for i in range(4)]
@@ -117,7 +106,7 @@ def test_tasks_of_little_variance_have_little_say_in_the_pooled_signal():
     assert pooled_inflation(found).set_index("agent").loc["a", "signal"] == pytest.approx(0.125 / 0.12625)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(st.integers(0, 2**31))
 def test_the_pooled_f_is_the_mean_square_of_both_baselines_global_advantages(seed):
     turns = lab.group(episodes_table(seed), by="task", credit=lab.episode_return())

@@ -44,14 +44,6 @@ def test_2_the_noise_grows_with_the_squared_distance_from_the_best(policy):
         assert noise(p, z, R, baseline) == pytest.approx(noise(p, z, R, b) + (baseline - b) ** 2 * square)
 
 
-def test_2_the_best_baseline_of_a_competent_agent_is_far_below_its_mean():
-    """Right with .8, and four wrong answers with .05 each: |z|^2 is 0.05 for the right one and 1.55 for the others."""
-    p, R = np.array([0.8, 0.05, 0.05, 0.05, 0.05]), np.array([1.0, 0, 0, 0, 0])
-    z = np.eye(5) - p
-    assert (z**2).sum(1) == pytest.approx([0.05, 1.55, 1.55, 1.55, 1.55])
-    assert best(p, z, R) == pytest.approx(0.04 / 0.35)
-
-
 def test_3_own_beats_global_exactly_if_it_is_nearer_to_the_best(policy):
     p, z, R = policy
     own, b, square = p @ R, best(p, z, R), (z**2).sum(1)
@@ -113,14 +105,6 @@ def test_6_the_progress_of_a_step_is_that_of_the_bound_on_a_quadratic_loss():
         falls = [L / 2 * (start @ start - ((start - size * estimates) ** 2).sum(1).mean()) for size in sizes]
         assert falls[1] == pytest.approx(gradient @ gradient / (2 * L) * snr / (1 + snr), rel=0.05)
         assert np.argmax(falls) == 1
-
-
-def test_6_the_progress_of_any_gain_is_bounded():
-    for s in (0.1, 1.0, 4.0, 20.0):
-        progress = np.array([g * (1 + s) / (1 + g * s) for g in (0.5, 1.0, 2.0, 1e9)])
-        before, after = s / (1 + s), np.array([0.5, 1.0, 2.0, 1e9]) * s
-        assert progress == pytest.approx(after / (1 + after) / before)
-        assert (progress < (1 + s) / s).all()
 
 
 def test_6_products_of_different_rows_estimate_the_signal(policy):

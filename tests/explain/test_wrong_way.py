@@ -1,4 +1,4 @@
-"""How much advantage goes the wrong way: by hand, and on a ladder whose late agent has no peer."""
+"""How much advantage goes the wrong way, and the same rows under several recipes: by hand."""
 
 import numpy as np
 import pandas as pd
@@ -77,3 +77,28 @@ def test_a_recipe_compares_each_step_with_itself_whatever_the_order_and_the_inde
     judged = lab.rejudge(shuffled, ["grpo"]).iloc[0]
     assert judged["rows"] == 8 and judged["silent"] == 0.5
     assert len(lab.wrong_way(shuffled, ["grpo"])) == 2
+
+
+def turns(**columns):
+    rows = [("t", "a", "one", 1.0), ("t", "b", "one", 0.0), ("t", "c", "one", 0.0), ("t", "a", "two", 1.0)]
+    table = pd.DataFrame(rows, columns=["task", "episode", "agent", "team_reward"])
+    return table.assign(turn=0, depth=0, valid=True, kept=True, success=False, **columns)
+
+
+def test_a_lone_row_falls_silent_under_its_own_baseline():
+    """Agent two has one row, of return 1: above the task's mean, and without a peer of its own."""
+    found = lab.rejudge(turns(local_reward=[1.0, 0.0, 0.0, 0.0]), ["grpo", "dr_mas"]).set_index(["agent", "recipe"])
+    assert found.loc[("two", "grpo"), "silent"] == 0 and found.loc[("two", "dr_mas"), "silent"] == 1
+    assert found.loc[("two", "dr_mas"), "without_peer"] == 1 and found.loc[("one", "dr_mas"), "without_peer"] == 0
+    assert (found["other_sign"] == 0).all() and found.loc[("one", "grpo"), "rows"] == 3
+    assert set(lab.schema("rejudge")["column"]) == set(found.reset_index().columns)
+
+
+def test_what_the_table_holds_is_not_used_own_rewards_may_be_absent_and_a_recipe_may_turn_every_sign():
+    judged = lab.RECIPES["dr_mas"].advantages(turns())
+    found = lab.rejudge(judged.assign(advantage=7.0), ["grpo", "dr_mas"])
+    pd.testing.assert_frame_equal(pd.DataFrame(found), pd.DataFrame(lab.rejudge(turns(), ["grpo", "dr_mas"])))
+    assert found["wrong_way"].isna().all() and found["size"].max() < 2
+    opposite = lab.RECIPES["grpo"].replace(name="opposite", credit=lambda table: -lab.episode_return()(table))
+    found = lab.rejudge(turns(), ["grpo", opposite])
+    assert found.loc[found["recipe"] == "opposite", "other_sign"].tolist() == pytest.approx([1.0, 1.0])

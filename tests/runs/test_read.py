@@ -2,14 +2,12 @@
 
 import json
 import os
-import re
 import shutil
 import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
-import torch
 
 import mas_lab as lab
 from mas_lab.runs.read import FILES, KEYS, text
@@ -79,6 +77,8 @@ def test_weights_and_own_rewards_are_named_by_the_caller(trl):
     assert "team_reward is" not in line and "no local_reward" not in line
     assert turns["team_reward"].tolist() == pytest.approx((turns["local_reward"] + 0.1 * turns["longer"]).tolist())
     assert {"trained", "dr_mas"} == set(lab.wrong_way(turns, recipes=["dr_mas"])["recipe"])
+    turns, line = said(trl, columns={"local_reward": "alike"})  # it is not the team's too
+    assert turns["team_reward"].tolist() == turns["longer"].tolist() and "sum of rewards" not in line
 
 
 def test_a_step_that_repeats_completions_is_left_out(tmp_path):
@@ -101,7 +101,7 @@ def test_reward_functions_that_a_step_of_trl_lacks(tmp_path):
     assert "{'right': 1.0, 'short': 1.0}" in line
 
 
-@pytest.mark.parametrize("name", ["team_reward", "local_reward", "credit", "valid", "sum"])
+@pytest.mark.parametrize("name", ["team_reward", "sum"])
 def test_a_reward_function_of_trl_may_have_a_name_of_ours(name, tmp_path):
     row = {"step": 1, "prompt": "q", "completion": ["a", "b"], "advantage": [1.0, -1.0], name: [1.0, 0.0]}
     path = tmp_path / "completions_00001.parquet"
@@ -115,12 +115,7 @@ def test_a_reward_function_of_trl_may_have_a_name_of_ours(name, tmp_path):
     assert turns["team_reward"].tolist() == [2.5, 0.25]
 
 
-def test_a_reward_of_trl_that_the_caller_calls_the_agents_own_is_not_added(trl):
-    turns, line = said(trl, columns={"local_reward": "alike"})
-    assert turns["team_reward"].tolist() == turns["longer"].tolist() and "sum of rewards" not in line
-
-
-@pytest.mark.parametrize(("name", "columns"), [("trl", None), ("verl", None), ("verl", {"local_reward": "score"})])
+@pytest.mark.parametrize(("name", "columns"), [("trl", None), ("verl", {"local_reward": "score"})])
 def test_instruments_and_recipes_work_on_every_format(name, columns, tmp_path):
     turns, _ = said(RECORDED / name, columns=columns)
     inspector = lab.RewardInspector(turns)
@@ -193,16 +188,9 @@ def test_a_score_that_the_caller_calls_the_rows_own_is_not_the_teams(tmp_path):
 
 def test_the_reward_of_verl_is_its_score(tmp_path):
     """Also beside a value of the reward function's own that has a name of ours."""
-    turns, line = said(written(tmp_path / "1.jsonl", [VERL_ROW | {"team_reward": 0.25}]))
-    assert "format 'verl'" in line and turns["team_reward"].tolist() == [1.0]
-    assert turns["verl.team_reward"].tolist() == [0.25]
-
-
-def test_verl_without_a_key(tmp_path):
-    rows = [{"input": "q", "output": said, "gts": "5", "score": 1.0, "step": 1, "acc": True} for said in "ab"]
-    turns, line = said(written(tmp_path / "1.jsonl", rows))
-    assert "tasks and groups are by prompt text" in line and set(turns["group"]) == {"prompt 0"}
-    assert turns["acc"].tolist() == [True, True] and turns["gts"].tolist() == ["5", "5"]
+    turns, line = said(written(tmp_path / "1.jsonl", [VERL_ROW | {"team_reward": 0.25, "credit": "paid"}]))
+    assert "format 'verl'" in line and turns["team_reward"].tolist() == turns["credit"].tolist() == [1.0]
+    assert turns["verl.team_reward"].tolist() == [0.25] and turns["verl.credit"].tolist() == ["paid"]
 
 
 def test_tokens_and_an_advantage_for_each(tmp_path):
@@ -213,12 +201,10 @@ def test_tokens_and_an_advantage_for_each(tmp_path):
     turns, line = said(written(tmp_path / "log.jsonl", rows), columns={"local_reward": "local_reward"})
     assert "no advantages" not in line and "no token ids" not in line and turns["advantage"].iloc[0] == [-0.5, -0.5]
     assert turns["logprobs"].tolist() == [[-0.5, -0.25]] * 8 and turns["prompt_ids"].tolist() == [[1, 2]] * 8
-    assert "reinforced" in lab.RewardInspector(turns).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
-    assert lab.RolloutViewer(turns).to_html(tmp_path / "rollouts.html").exists()
 
 
-@pytest.mark.parametrize("packed", [".gz", ".zst", ".bz2"])
+@pytest.mark.parametrize("packed", [".gz", ".zst"])
 def test_packed_files(packed, tmp_path):
     from pyarrow import output_stream
 
@@ -286,10 +272,7 @@ def test_a_table_of_ours_is_read_as_it_stands(tmp_path):
     again, line = said(tmp_path)
     assert "format 'table'" in line
     assert again["credit"].equals(turns["credit"]) and again["group"].tolist() == turns["group"].tolist()
-
-
-def test_a_table_of_ours_with_the_columns_of_trl_is_no_run_of_trl(tmp_path):
-    turns, _ = said(RECORDED / "trl")
+    turns, _ = said(RECORDED / "trl")  # one with the columns of TRL is no run of TRL
     turns.assign(episode="e" + turns["episode"]).to_parquet(tmp_path / "turns.parquet")
     again, line = said(tmp_path / "turns.parquet")
     assert "format 'table'" in line and set(again["episode"].str[:5]) == {"erow "}
@@ -300,9 +283,9 @@ def test_a_table_of_ours_with_the_columns_of_trl_is_no_run_of_trl(tmp_path):
     assert "format 'trl'" in said(logged)[1]
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
 @pytest.mark.parametrize(("more", "joined"), [
-    ({}, False), ({"turn": 0}, False), ({"step": 1}, False), ({"task": "of the file"}, False),
+    ({}, False), ({"turn": 0}, False), ({"task": "of the file"}, False),
     ({"step": "of the file"}, True), ({"agent": "of the file"}, True), ({"turn": "of the file"}, True),
     ({"episode": "of the file"}, True),
 ], ids=str)  # fmt: skip
@@ -322,12 +305,6 @@ def test_episodes_that_each_file_numbers_anew_stay_apart(ending, more, joined, t
     assert turns["episode"].iloc[0] == f"worker.1.{ending}/0" or joined
 
 
-def test_a_column_of_theirs_with_a_name_of_ours_is_kept_apart(tmp_path):
-    rows = [{"input": "q", "output": "a", "score": 1.0, "step": 1, "credit": "paid"}]
-    turns, _ = said(written(tmp_path / "1.jsonl", rows))
-    assert turns["verl.credit"].tolist() == ["paid"] and turns["credit"].tolist() == [1.0]
-
-
 def test_messages_become_text():
     assert text("as it is") == "as it is"
     assert text([{"role": "assistant", "content": "5"}]) == "5"
@@ -338,22 +315,13 @@ def test_messages_become_text():
     )
 
 
-VERL_ROW, HUGE = {"input": "q", "output": "a", "score": 1.0, "step": 1}, 10**400
+VERL_ROW = {"input": "q", "output": "a", "score": 1.0, "step": 1}
 
 
 @pytest.mark.parametrize(("name", "rows", "arguments", "message"), [
     ("1.jsonl", [VERL_ROW, '{"input": "q", "out'], {}, r"1\.jsonl, line 2 is not a JSON object .*remove this line"),
     ("1.jsonl", [VERL_ROW, "[1]"], {}, r"1\.jsonl, line 2 is not a JSON object"),
-    ("1.jsonl", [VERL_ROW, '[["input", "q"]]'], {}, r"line 2 is not a JSON object \('list' object is not a map"),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"output": "cut \ud83d"}], {}, r"line 2 is not .*surrogates not allowed"),
-    ("1.jsonl", [VERL_ROW, VERL_ROW | {"\ud83d": 1}], {}, r"line 2 is not .*surrogates not allowed"),
-    ("1.jsonl", [VERL_ROW, '{"output": ' + 200_000 * "[" + 200_000 * "]" + "}"], {}, "line 2 is not .*recursion"),
-    *(("1.jsonl", [VERL_ROW | {name: 1}, VERL_ROW | {name: HUGE}], {"columns": columns},
-       f"line 2: column '{name}' .*1000")
-      for name, columns in (("score", None), ("step", None), ("turn", None), ("old", {"advantage": "old"}))),
-    ("1.jsonl", [VERL_ROW | {"uid": "u_0_0"}, VERL_ROW | {"uid": f"u_0_{HUGE}"}], {}, "line 2: column 'uid_output'"),
-    ("1.jsonl", [VERL_ROW | {"old": [1]}, VERL_ROW | {"old": [HUGE]}], {"columns": {"prompt_ids": "old"}},
-     "line 2: column 'old' \\(prompt_ids\\) is not a list, which .* finite numbers"),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": "good"}], {},
      r"1\.jsonl, line 2: column 'score' \(team_reward\) is not a finite number \('good'\); correct .*columns="),
     ("1.jsonl", [VERL_ROW, VERL_ROW | {"score": float("nan")}], {}, r"line 2: column 'score' .*\(nan\)"),
@@ -362,25 +330,15 @@ VERL_ROW, HUGE = {"input": "q", "output": "a", "score": 1.0, "step": 1}, 10**400
      r"1\.jsonl, line 1: column 'rolle' for 'agent' is missing; the columns are 'input', .*columns=\{'agent': "),
     ("1.jsonl", [VERL_ROW], {"columns": {"reward": "score"}}, r"'reward': .* is no column of ours; lab\.schema"),
     ("1.jsonl", [VERL_ROW], {"format": "varl"}, "'varl' is unknown; known are trl, verl, table"),
-    ("1.jsonl", [VERL_ROW | {"score": [1.0]}], {}, r"line 1: column 'score' .* not a finite number \(\[1\.0\]\)"),
-    ("1.jsonl", [VERL_ROW | {"step": 0.5}], {}, r"line 1: column 'step' \(step\) is not a whole number \(0\.5\)"),
     ("1.jsonl", [VERL_ROW], {"format": "trl", "columns": {"agent": "gts"}}, r"has another format: .*'input'"),
-    ("1.jsonl", [{"input": "q", "output": "a", "step": 1}], {"format": "verl"}, "another format: .*, without 'score'"),
-    ("1.jsonl", [VERL_ROW | {"step": 10**30}], {}, r"line 1: column 'step' \(step\) is not a whole number"),
-    ("1.jsonl", [VERL_ROW], {"columns": {"team_reward": {}}}, "line 1: a column for 'team_reward' is missing"),
-    ("1.jsonl", ["", ""], {}, "no file has a known name, or all are empty"),
-    ("1.jsonl.gz", [VERL_ROW], {}, r"1\.jsonl\.gz, line 1 is not a JSON object \(zlib"),
     ("log.json", ["[]"], {}, r"log\.json ends in none of \.jsonl, \.csv, \.parquet; convert it"),
     ("log.csv", ["task,team_reward"], {}, r"log\.csv has no rows"),
     ("log.csv", ["task,team_reward,valid", "a,1,maybe"], {}, r"row 1: column 'valid' .*neither True nor .*'maybe'"),
-    ("log.csv", ["task,team_reward", "a,1", ",1"], {}, r"row 2: column 'task' \(task\) is empty"),
     ("log.csv", ["task,team_reward,logprobs", "a,1,[-1]"], {}, r"row 1: column 'logprobs' .* is not a list, which"),
     ("log.jsonl", 2 * [{"task": "a", "episode": 0, "agent": "x", "turn": 0, "team_reward": 1.0}], {},
      "several kept actions at task 'a', episode '0', agent 'x', turn 0"),
     ("log.jsonl", [{"text": "a", "r": 1.0}], {},
      r"no known format: .*log\.jsonl has the columns 'text', 'r'\. Known are .*trl .*columns=\{'team_reward': "),
-    ("log.csv", ["a,score", "x,1", "y,bad"], {"columns": {"team_reward": "score", "task": "a"}},
-     r"log\.csv, row 2: column 'score' \(team_reward\) is not a finite number \('bad'\)"),
     ("log.csv", ["a,score", "x,1"], {"columns": {"task": "a"}}, r"log\.csv, row 1 has no reward; .*'team_reward'"),
     ("log.csv", ["a,score", "x,1"], {"columns": {"team_reward": "score"}}, r"no tasks and no prompts; .*'task'"),
     ("log.parquet", ["no parquet"], {}, r"log\.parquet is not a readable parquet file"),
@@ -390,15 +348,9 @@ def test_a_file_that_cannot_be_read_is_named_with_its_line(name, rows, arguments
         lab.read(written(tmp_path / name, rows), **arguments)
 
 
-def test_a_path_without_files(tmp_path):
-    with pytest.raises(lab.TableError, match="there is no file or folder"):
-        lab.read(tmp_path / "none")
-    (tmp_path / "1.jsonl").touch()
+def test_files_are_read_in_the_order_of_their_numbers_and_stay_as_they_are(tmp_path):
     with pytest.raises(lab.TableError, match=r"no file has a known name, or all are empty.*completions/"):
         lab.read(tmp_path)
-
-
-def test_files_are_read_in_the_order_of_their_numbers_and_stay_as_they_are(tmp_path):
     for step in (10, 9, 2):
         written(tmp_path / f"{step}.jsonl", [VERL_ROW | {"step": step}])
     before = {file: (file.read_bytes(), os.stat(file).st_mtime_ns) for file in tmp_path.iterdir()}
@@ -416,34 +368,3 @@ def test_the_page_names_every_format_and_its_blocks_run(tmp_path, monkeypatch):
         for block in page.split("```python\n")[1:]:
             exec(block.partition("```")[0], names)
     assert names["turns"]["team_reward"].tolist() == pytest.approx([1.05, 0.1])
-
-
-def rewards(right: float, hard: float) -> dict:
-    return {"correct": {"score": right, "weight": 1.0}, "hard": {"score": hard, "weight": 2.0}}
-
-
-TRACES = [{"id": f"e{number}", "traces": [
-    {"task": {"key": "k", "data": {"prompt": "2 + 3"}}, "agent": {"name": agent}, "rewards": rewards(right, 0.5),
-     "nodes": [{"message": {"role": "user", "content": "2 + 3"}}, {"message": {"role": "assistant", "content": "5"}}]}
-    for agent, right in (("a", 1.0), ("b", 0.0))]} for number in range(2)]  # fmt: skip
-SAMPLES = [{"group_index": 0, "rollout_id": None, "prompt": "2 + 3", "response": "5", "reward": reward,
-            "tokens": [1, 2], "metadata": {"level": 1}} for reward in (1.0, 0.0)]  # fmt: skip
-SUMMARIES = [{"iteration": 3, "group_idx": 0, "traj_idx": number, "total_reward": float(number),
-              "steps": [{"reward": 0.0}, {"reward": 0.0}]} for number in range(2)]  # fmt: skip
-
-
-@pytest.mark.parametrize(("trainer", "name", "credit"), [
-    ("of verifiers", "flat.jsonl", [2.0, 1.0, 2.0, 1.0]), ("of slime", "flat.jsonl", [1.0, 0.0]),
-    ("of tinker", "train_rollout_summaries.jsonl", [0.0, 1.0]),
-])  # fmt: skip
-def test_the_lines_of_the_page_flatten_the_files_of_other_trainers(trainer, name, credit, tmp_path, monkeypatch):
-    """The files are made up; the lines were also tried on those of the trainers' own writers."""
-    page = (RECORDED.parents[1] / "docs/foreign.md").read_text(encoding="utf-8")
-    _, code, columns = re.search(rf"^\| .*{trainer}.* \|$", page, re.MULTILINE)[0].split(" | ")
-    monkeypatch.chdir(tmp_path)
-    written(Path("traces.jsonl"), TRACES)
-    written(Path("train_rollout_summaries.jsonl"), SUMMARIES)
-    torch.save({"rollout_id": 4, "samples": SAMPLES}, "rollout_0.pt")
-    exec("\n".join(re.findall("`(.+?)`", code)), {"pd": pd, "torch": torch})
-    turns, _ = said(name, columns=eval(re.search("`columns=(.+?)`", columns)[1]))
-    assert turns["credit"].tolist() == credit

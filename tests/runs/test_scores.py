@@ -21,11 +21,9 @@ PLANS = {
 
 @pytest.fixture(scope="module")
 def reports(models):
-    """Three steps under each plan, in turns and together."""
+    """Two steps under each plan, in turns and together."""
     return {
-        (name, together): list(
-            lab.train(Relay(together), make_team("shared", models), recipe, 3, **SETTINGS | {"tasks": 3})
-        )
+        (name, together): list(lab.train(Relay(together), make_team("shared", models), recipe, 2, **SETTINGS))
         for name, recipe in PLANS.items()
         for together in (False, True)
     }
@@ -33,10 +31,14 @@ def reports(models):
 
 @pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
 @pytest.mark.parametrize("plan", PLANS)
-def test_curve_equals_the_reports(reports, plan, together):
+def test_curve_equals_the_reports_in_any_order_of_the_rows(reports, plan, together):
     told = reports[plan, together]
-    curve = training_curve(pd.concat([report.turns for report in told]))
-    assert curve["step"].tolist() == [0, 1, 2]
+    turns = pd.concat([report.turns for report in told])
+    curve = training_curve(turns)
+    for seed in range(2):
+        shuffled = turns.sample(frac=1, random_state=seed).reset_index(drop=True)
+        pd.testing.assert_frame_equal(training_curve(shuffled), curve)
+    assert curve["step"].tolist() == [0, 1]
     assert curve["success"].tolist() == pytest.approx([report.success for report in told])
     assert curve["tokens"].tolist() == pd.Series([report.tokens for report in told]).cumsum().tolist()
     apart = [step_scores(report.turns)["return"] for report in told]
@@ -45,16 +47,6 @@ def test_curve_equals_the_reports(reports, plan, together):
         turns = told[0].turns
         expected = lab.episode_return()(turns).groupby(turns["episode"]).first()
         assert episode_returns(turns).to_dict() == pytest.approx(expected.to_dict())
-
-
-@pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
-@pytest.mark.parametrize("plan", PLANS)
-def test_the_order_of_the_rows_changes_no_score(reports, plan, together):
-    turns = pd.concat([report.turns for report in reports[plan, together]])
-    curve = training_curve(turns)
-    for seed in range(4):
-        shuffled = turns.sample(frac=1, random_state=seed).reset_index(drop=True)
-        pd.testing.assert_frame_equal(training_curve(shuffled), curve)
 
 
 def test_a_hand_typed_table_is_in_acting_order_by_index():

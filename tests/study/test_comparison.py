@@ -144,47 +144,35 @@ def test_differences_are_taken_by_seed_and_a_seed_is_one_pair():
     assert row.middle == "mean" and np.isnan([row.final_low, row.final_high]).all()  # two seeds make no interval
 
 
-def test_recipes_are_compared_per_env():
-    heights = {"a": from_height(0.1, 5), "b": from_height(0.5, 5)}
-    runs = scores(curves(*levels("x", **heights), *levels("y", **heights)))
-    told = compared(runs.assign(start=runs["final"] / 2)).set_index(["env", "recipe"])
-    assert told["start"].tolist() == pytest.approx([0.15, 0.35, 0.15, 0.35])
-    assert told.loc[("x", "a"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.3)]
-    assert told.loc[("y", "b"), "final_low"] < 0.7 < told.loc[("y", "b"), "final_high"]
-
-
-def test_the_probability_of_improvement_is_told_per_env():
+def test_each_env_is_told_apart_and_profiles_hold_the_recipes_that_were_run_on_every_env():
     """On x every b is above every a; on y they are the same numbers."""
-    low, high = from_height(0.1, 5), from_height(0.7, 5)
+    low, high = from_height(0.0, 5), from_height(0.5, 5)
     table = curves(*levels("x", a=low, b=high), *levels("y", a=low, b=low))
-    told = improvements(scores(table), "a").set_index(["env", "recipe"])
-    assert told["final"].to_dict() == {("x", "b"): 1.0, ("y", "b"): 0.5}
-    assert told["runs"].tolist() == [5, 5] and told["seeds"].tolist() == [5, 5]
+    runs, few = scores(table), scores(table[(table["seed"] < 4) | (table["recipe"] == "b")])
+    told = compared(runs.assign(start=runs["final"] / 2)).set_index(["env", "recipe"])
+    assert told["start"].tolist() == pytest.approx([0.1, 0.35, 0.1, 0.1])
+    assert told.loc[("x", "b"), ["runs", "seeds", "middle", "final"]].tolist() == [5, 5, "IQM", pytest.approx(0.7)]
+    assert told.loc[("x", "b"), "final_low"] < 0.7 < told.loc[("x", "b"), "final_high"]
+    told = improvements(runs, "a").set_index(["env", "recipe"])
+    assert told["final"].to_dict() == {("x", "b"): 1.0, ("y", "b"): 0.5} and told["seeds"].tolist() == [5, 5]
     assert told.loc[("x", "b"), ["final_low", "final_high"]].tolist() == [1, 1]
-    few = improvements(scores(table[(table["seed"] < 4) | (table["recipe"] == "b")]), "a")
-    assert few["final"].notna().all() and few[["final_low", "final_high"]].isna().all(axis=None)
+    untold = improvements(few, "a")
+    assert untold["final"].notna().all() and untold[["final_low", "final_high"]].isna().all(axis=None)
     apart = scores(curves(*levels("x", a=[0.1], b=[0.2]), *levels("y", c=[0.3], b=[0.1])))
     assert improvements(apart, "a")[["env", "recipe"]].to_numpy().tolist() == [["x", "b"]], "c ran beside no a"
-    assert improvements(apart[apart["recipe"] == "a"], "a").empty
-
-
-def test_profiles_hold_the_recipes_that_were_run_on_every_env():
-    heights = {"a": from_height(0.0, 5), "b": from_height(0.5, 5)}
-    table = curves(*levels("x", **heights), *levels("y", **heights))
-    told = profiles(scores(table)).set_index(["recipe", "height"])
+    told = profiles(runs).set_index(["recipe", "height"])
     assert told.loc["a", "share"].tolist() == pytest.approx([0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0, 0])
-    assert told.loc[("b", 0.0), ["share", "low", "high"]].tolist() == [1, 1, 1]
     row = told.loc[("a", 0.2)]
-    assert 0 < row["low"] < row["share"] < row["high"] < 1
-    few = profiles(scores(table[table["seed"] < 4]))
-    assert few["share"].notna().all() and few[["low", "high"]].isna().all(axis=None)
+    assert 0 < row["low"] < row["share"] < row["high"] < 1 and told.loc[("b", 0.0), "share"] == pytest.approx(0.9)
+    untold = profiles(scores(table[table["seed"] < 4]))
+    assert untold["share"].notna().all() and untold[["low", "high"]].isna().all(axis=None)
     assert set(profiles(scores(table[(table["recipe"] == "a") | (table["env"] == "x")]))["recipe"]) == {"a"}
 
 
 @pytest.mark.parametrize(("runs", "words"), [
     (levels(a=from_height(0.1, 3), b=from_height(0.4, 3)), "Fewest seeds of a recipe: 3"),
     *((levels(a=from_height(0.1, n), b=from_height(0.1, n)), f"b and a are equal in every seed ({n}).")
-      for n in (1, 2, 3, 5, 10)),
+      for n in (1, 5)),
     (levels(a=[0.1, 0.5, 0.2, 0.6, 0.3], b=[0.5, 0.1, 0.3, 0.4, 0.4]), "no difference between the final scores of"),
     ([level("a", 0, 0.1), level("b", 1, 0.1)], "seeds; 0 are common to all"),
     ([level("a", s % 4, s / 10, "", str(s)) for s in range(8)], "Fewest seeds of a recipe: 4"),
@@ -195,29 +183,19 @@ def test_the_board_says_what_the_runs_cannot_show(runs, words):
     assert words in told and bool(words) == bool(told), "a clear difference needs no caution"
 
 
-def test_runs_without_env_or_file_stay_beside_runs_that_have_them():
-    plain = curves(level("a", 0, 0.1), level("b", 0, 0.2))
-    for more in (curves(level("a", 1, 0.3, "")), curves(level("a", 1, 0.3, "", "late"))):
-        found = entries(pd.concat([plain, more], ignore_index=True))
-        assert [(one.recipe, one.seed, one.env) for one in found] == [("a", 0, ""), ("b", 0, ""), ("a", 1, "")]
-
-
 def test_tables_that_are_no_curves_are_refused():
     with pytest.raises(TableError, match="column 'seed' is missing or not filled"):
         lab.AblationBoard(pd.DataFrame({"recipe": ["a"], "step": [0]}))
     with pytest.raises(TableError, match="two rows of 'a', seed 0 have the same tokens"):
         lab.AblationBoard(pd.concat([curves(level("a", 0, 0.1))] * 2))
-    for name in ("recipe", "seed", "tokens"):
-        table = curves(level("a", 0, 0.1))
-        with pytest.raises(TableError, match=f"column '{name}' is missing or not filled"):
-            lab.AblationBoard(table.assign(**{name: table[name].where(table.index < 1)}))
+    table = curves(level("a", 0, 0.1))
+    with pytest.raises(TableError, match="column 'tokens' is missing or not filled"):
+        lab.AblationBoard(table.assign(tokens=table["tokens"].where(table.index < 1)))
     with pytest.raises(TableError, match="has no column 'return'; it has recipe, seed"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), score="return")
-    for nothing in (np.nan, np.inf):
-        with pytest.raises(TableError, match="a, seed 0 has no finite success at some step"):
-            lab.AblationBoard(curves(("a", 0, [(0, 0.1), (10, nothing)])))
+    with pytest.raises(TableError, match="a, seed 0 has no finite success at some step"):
+        lab.AblationBoard(curves(("a", 0, [(0, 0.1), (10, np.nan)])))
     with pytest.raises(ValueError, match="baseline='c' is none of the recipes: a"):
         lab.AblationBoard(curves(level("a", 0, 0.1)), baseline="c")
-    for nothing in ([], {}, 3):
-        with pytest.raises(TypeError, match="give a folder, runs, zips or a table"):
-            lab.AblationBoard(nothing)
+    with pytest.raises(TypeError, match="give a folder, runs, zips or a table"):
+        lab.AblationBoard([])

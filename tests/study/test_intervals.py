@@ -57,14 +57,11 @@ def test_strata_are_drawn_within_themselves():
 
 
 def test_a_single_run_has_no_interval():
+    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5)), "equal differences: no doubt"
     for strata in ([[0.5]], [], [[0.5, 0.6], [0.5]]):
         assert np.isnan(bootstrap_interval(strata)).all()
     assert np.isnan(improvement_interval([[0.5]], [[0.1, 0.2]])).all()
     assert np.isnan(profile_band([[0.5, 0.6], [0.5]], [0.0, 0.5])).all()
-
-
-def test_equal_differences_leave_no_doubt():
-    assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5))
 
 
 def test_holm_multiplies_by_the_number_of_values_left():
