@@ -92,8 +92,7 @@ def test_what_was_not_equal_stands_on_the_page(tmp_path):
     assert "tldr: recipes differ in more than the recipe: team.lr, the best of a sweep (magrpo: 0.001;" in page
 
 
-def test_no_profile_of_one_task_and_no_probability_of_one_recipe(tmp_path):
+def test_no_profile_of_one_task_and_no_probability_of_one_recipe():
     with pytest.raises(ValueError, match="a performance profile is of several tasks, and of recipes run on each"):
         board(5, envs="x").profile_figure()
-    alone = board(5, recipes="a")
-    assert alone.improvements.empty and "Probability of" not in alone.to_html(tmp_path / "page.html").read_text()
+    assert board(5, recipes="a").improvements.empty
