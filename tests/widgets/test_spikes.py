@@ -9,7 +9,6 @@ import mas_lab as lab
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
-from mas_lab.widgets.dashboard import Training, training_figure
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import POLICY, _told
 
@@ -66,10 +65,6 @@ def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
     assert {trace.x[0] for trace in lines} == {0}
     told = [trace.text[0] for trace in lines if trace.text is not None]
     assert all(one.startswith("step 0, its optimizer step 0<br>") for one in told)
-    shown = Training()
-    shown.begin(run, None)
-    first = {trace.name: trace.x[0] for trace in training_figure(shown, AGENTS, "team", {}).data if len(trace.x)}
-    assert set(first.values()) == {0}, first
 
 
 def recalling(run, changed=lambda spikes: spikes):
@@ -150,12 +145,6 @@ def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
     few = lab.SpikeInspector([run.stats, run.turns.groupby("step").head(3)], watch=watch)
     with pytest.raises(TableError, match="the table has 3 rows of it; give it all rows"):
         few.page()
-
-
-@pytest.mark.slow
-def test_an_exported_run_shows_all_that_its_folder_does(spiky, tmp_path):
-    inspector, zipped = lab.SpikeInspector(spiky), lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"))
-    assert inspector.spikes and zipped.data() == inspector.data() and zipped.rule == inspector.rule
 
 
 def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
