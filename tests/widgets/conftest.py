@@ -33,19 +33,16 @@ def team(models):
     return small.make_team("shared", models)
 
 
-HOSTILE = {
-    "markup": "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b>&amp;",
-    "closing": "</script></pre></iframe><script>window.hacked = 1</script><!--",
-    "ansi": "\x1b[31mred\x1b[0m\x07",
-    "null": "before\x00after", "right to left": "abc\u202egnp.exe\u200f", "surrogate": "half \ud800 a pair",
-    "long": "x" * 100_000, "invisible": "a\u200bb\ufeffc\u2028d",
-}  # fmt: skip
-
-
 @pytest.fixture
 def hostile():
     """Texts that a model may write to do more than be read."""
-    return dict(HOSTILE)
+    return {
+        "markup": "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'><b>bold</b>&amp;",
+        "closing": "</script></pre></iframe><script>window.hacked = 1</script><!--",
+        "ansi": "\x1b[31mred\x1b[0m\x07",
+        "null": "before\x00after", "right to left": "abc\u202egnp.exe\u200f", "surrogate": "half \ud800 a pair",
+        "long": "x" * 100_000, "invisible": "a\u200bb\ufeffc\u2028d",
+    }  # fmt: skip
 
 
 @pytest.fixture(scope="session")

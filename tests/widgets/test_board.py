@@ -40,6 +40,7 @@ def test_from_five_seeds_on_a_band_lies_around_it():
 
 def test_the_page_shows_both_where_there_are_several_tasks(tmp_path):
     page = board(5).to_html(tmp_path / "board.html").read_text()
+    assert ">unknown</td>" in page and "<h2>What was not equal" not in page, "nothing is known of these runs"
     assert page.count("<figure ") == 2 and "Performance profiles over all tasks" in page
     assert "Probability of improvement" in page
     one = board(5, envs="x").to_html(tmp_path / "one.html").read_text()
@@ -60,9 +61,9 @@ def test_the_start_stands_beside_the_end_and_curves_are_drawn_where_there_are_sc
     table = rising()
     full, ends = (lab.AblationBoard(one) for one in (table, table[table["tokens"] != 10]))
     assert full.table["start"].tolist() == [0.1] * 4 and full.table["final"].tolist() == pytest.approx([0.3, 0.7] * 2)
-    for drawn, count in ((full, 3), (ends, 2)):
-        page = drawn.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-        assert "0.10\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}0.70\n2 seeds" in page and page.count("<figure ") == count
+    page = full.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "0.10\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}0.70\n2 seeds" in page and page.count("<figure ") == 3
+    assert len(ends._figures()) == 2
     figure = full._figures()[1][0]
     means = [trace for trace in figure.data if trace.line.width == 3]
     assert [(trace.name, trace.xaxis, trace.showlegend) for trace in means] == [
@@ -85,16 +86,13 @@ def test_a_recipe_has_its_colour_in_every_figure_of_a_board_and_on_every_board()
 
 
 def test_what_was_not_equal_stands_on_the_page(tmp_path):
-    page = board(5).to_html(tmp_path / "board.html").read_text(encoding="utf-8")
-    assert ">unknown</td>" in page and "<h2>What was not equal" not in page, "nothing is known of these runs"
     study = lab.AblationBoard(data_dir() / "results" / "studies" / "siblings")
     page = study.to_html(tmp_path / "study.html").read_text(encoding="utf-8")
     assert "<h2>What was not equal</h2>" in page and ">between recipes</td>" in page
     assert "tldr: recipes differ in more than the recipe: team.lr, the best of a sweep (magrpo: 0.001;" in page
 
 
-def test_no_profile_of_one_task_and_no_probability_of_one_recipe(tmp_path):
+def test_no_profile_of_one_task_and_no_probability_of_one_recipe():
     with pytest.raises(ValueError, match="a performance profile is of several tasks, and of recipes run on each"):
         board(5, envs="x").profile_figure()
-    alone = board(5, recipes="a")
-    assert alone.improvements.empty and "Probability of" not in alone.to_html(tmp_path / "page.html").read_text()
+    assert board(5, recipes="a").improvements.empty

@@ -16,16 +16,7 @@ DARK, LIGHT = "rgb(22, 24, 27)", "rgb(255, 255, 255)"
 SAID = {
     "JupyterLab": ('data-jp-theme-light="false"', "document.body.dataset.jpThemeLight = 'true'"),
     "VS Code": ('class="vscode-body vscode-dark"', "document.body.className = 'vscode-body vscode-light'"),
-    "VS Code, high contrast": (
-        'class="vscode-high-contrast"',
-        "document.body.className = 'vscode-high-contrast vscode-high-contrast-light'",
-    ),
 }
-
-
-def papers(page):
-    """The body of each frame on the page."""
-    return [frame.locator("body") for frame in map(page.frame_locator, ("iframe >> nth=0", "iframe >> nth=1"))]
 
 
 @pytest.mark.parametrize("name", SAID)
@@ -36,39 +27,36 @@ def test_a_frame_is_dark_in_a_dark_notebook_and_follows_it(open_page, spiky, tmp
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><meta charset=utf-8><body {says}>{shown}{shown}", encoding="utf-8")
     page = open_page(path)
-    for paper in papers(page):
+    papers = [page.frame_locator(f"iframe >> nth={place}").locator("body") for place in (0, 1)]
+    for paper in papers:
         playwright.expect(paper).to_have_css("background-color", DARK)
     page.evaluate(turns_light)
-    for paper in papers(page):
+    for paper in papers:
         playwright.expect(paper).to_have_css("background-color", LIGHT)
-
-
-def drawn(open_page, path, said, **layout):
-    """A figure of plotly's as a notebook draws it, beside our style."""
-    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], name="a", showlegend=True))
-    figure.update_layout(**LAYOUT | layout, title="title")
-    shown = for_script(json.loads(figure.to_json()) | {"config": {}})
-    held = f'<div class="drawing"></div><script type="application/json">{shown}</script>'
-    code = "".join(f"<script>{(STATIC / name).read_text(encoding='utf-8')}</script>" for name in FIGURES)
-    path.write_text(
-        f"<!doctype html><meta charset=utf-8><body {said} style='--jp-ui-font-color1: rgb(1, 2, 3)'>"
-        f"{in_a_notebook()}{held}{code}",
-        encoding="utf-8",
-    )
-    page = open_page(path)
-    page.locator(".legendtext").wait_for()
-    return page
 
 
 INK, CLEAR = "rgb(42, 63, 95)", "rgba(0, 0, 0, 0)"
 
 
 def test_a_figure_stands_on_a_dark_notebooks_paper_in_its_ink(open_page, tmp_path):
-    page = drawn(open_page, tmp_path / "dark.html", SAID["JupyterLab"][0])
+    """A figure of plotly's as a notebook draws it, beside our style."""
+    (dark, turns_light), path = SAID["JupyterLab"], tmp_path / "dark.html"
+    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], name="a", showlegend=True))
+    figure.update_layout(**LAYOUT, title="title")
+    shown = for_script(json.loads(figure.to_json()) | {"config": {}})
+    held = f'<div class="drawing"></div><script type="application/json">{shown}</script>'
+    code = "".join(f"<script>{(STATIC / name).read_text(encoding='utf-8')}</script>" for name in FIGURES)
+    path.write_text(
+        f"<!doctype html><meta charset=utf-8><body {dark} style='--jp-ui-font-color1: rgb(1, 2, 3)'>"
+        f"{in_a_notebook()}{held}{code}",
+        encoding="utf-8",
+    )
+    page = open_page(path)
+    page.locator(".legendtext").wait_for()
     playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", CLEAR)
     for text in (".legendtext", ".gtitle", ".xtick text"):
         playwright.expect(page.locator(text).first).to_have_css("fill", "rgb(1, 2, 3)")
     playwright.expect(page.locator(".legend .bg")).to_have_css("fill-opacity", "0")
-    page.evaluate(SAID["JupyterLab"][1])
+    page.evaluate(turns_light)
     playwright.expect(page.locator(".main-svg").first).to_have_css("background-color", LIGHT)
     playwright.expect(page.locator(".legendtext")).to_have_css("fill", INK)

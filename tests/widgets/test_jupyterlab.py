@@ -49,26 +49,23 @@ def server(tmp_path_factory):
     command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={port}", "--no-browser", "--allow-root",
                f"--IdentityProvider.token={token}", f"--ServerApp.root_dir={root / 'notebooks'}",
                "--expose-app-in-browser"]  # fmt: skip
-    log = (root / "server.log").open("w")
-    started = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=root)
-    try:
-        wait_for_answer(f"{address}/api?token={token}", started, root / "server.log")
-        yield address, token, root / "notebooks"
-    finally:
-        started.send_signal(signal.SIGTERM)  # it shuts its kernels down
-        started.wait(60)
-        log.close()
-
-
-def wait_for_answer(url: str, process: subprocess.Popen, log: Path) -> None:
-    until = time.monotonic() + 60 * MINUTES
-    while time.monotonic() < until and process.poll() is None:
+    with (root / "server.log").open("w") as log:
+        started = subprocess.Popen(command, env=os.environ | own, stdout=log, stderr=log, cwd=root)
         try:
-            urllib.request.urlopen(url)
-            return
-        except OSError:
-            time.sleep(0.3)
-    raise RuntimeError(f"JupyterLab did not start:\n{log.read_text()}")
+            until = time.monotonic() + 60 * MINUTES
+            while not answers(f"{address}/api?token={token}"):
+                assert time.monotonic() < until and started.poll() is None, (root / "server.log").read_text()
+                time.sleep(0.3)
+            yield address, token, root / "notebooks"
+        finally:
+            started.send_signal(signal.SIGTERM)  # it shuts its kernels down
+            started.wait(60)
+
+
+def answers(url: str) -> bool:
+    with suppress(OSError):
+        return bool(urllib.request.urlopen(url))
+    return False
 
 
 @pytest.fixture
@@ -78,7 +75,7 @@ def run_all(server, browser):
     address, token, folder = server
     troubles = []
 
-    def open_and_run(notebook, name):
+    def open_and_run(notebook, name, run=True):
         nbformat.write(notebook, folder / name)
         page = browser.new_page(viewport={"width": 1300, "height": 1600})
         page.set_default_timeout(60_000 * MINUTES)
@@ -87,6 +84,8 @@ def run_all(server, browser):
         page.on("request", lambda asked: None if is_local(asked.url) else troubles.append(asked.url))
         # In a workspace of its own: the default one would open the last test's notebook too, and might run that.
         page.goto(f"{address}/lab/workspaces/{Path(name).stem}/tree/{name}?token={token}")
+        if not run:
+            return page
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         asked = page.locator(".jp-InputPrompt", has_text=re.compile(r"\[[*\d]")).first
         until = time.monotonic() + 60 * MINUTES
@@ -141,13 +140,11 @@ lab.SpikeInspector(board)
 """
 
 
-THEN = ("lab.RolloutViewer(board)", "lab.RewardInspector(board)")
-
-
 def test_a_training_is_watched_opened_and_stopped_by_its_button(run_all, models, tmp_path):
     run = tmp_path / "run"
     cell = TRAIN.format(tests=str(Path(__file__).parents[1]), models=str(models), run=str(run))
-    page = run_all(notebook_of(cell, LOOK, *THEN), "training.ipynb")
+    then = "lab.RolloutViewer(board)", "lab.RewardInspector(board)"
+    page = run_all(notebook_of(cell, LOOK, *then), "training.ipynb")
     page.get_by_text("still training: True").wait_for()
     page.wait_for_function(f"{DRAWN} >= 3")  # it is drawn again while the training goes on
     open_a_spike(page.frame_locator("iframe[title^=SpikeInspector]"))
@@ -189,14 +186,11 @@ def test_notebook_03_is_read_with_its_sliders_and_its_formulas(run_all):
     page.close()
 
 
-def test_what_is_not_trusted_shows_its_static_form(server, browser, stored):
+def test_what_is_not_trusted_shows_its_static_form(run_all, stored):
     """Opened without being run, from elsewhere: no frame, no style of ours, and each instrument is there once."""
-    address, token, folder = server
     stored.metadata["kernelspec"] = notebook_of().metadata["kernelspec"]
-    nbformat.write(stored, folder / "stored.ipynb")
-    page = browser.new_page(viewport={"width": 1300, "height": 6000})
-    page.set_default_timeout(60_000 * MINUTES)
-    page.goto(f"{address}/lab/workspaces/stored/tree/stored.ipynb?token={token}")
+    page = run_all(stored, "stored.ipynb", run=False)
+    page.set_viewport_size({"width": 1300, "height": 6000})
     page.get_by_text("Who earned what, in numbers").wait_for()
     page.get_by_text("3 of 3 steps").wait_for()
     outputs = page.locator(".jp-OutputArea-output")

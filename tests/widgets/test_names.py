@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from evil_names import EVIL, EvilRelay, evil
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small import RECIPE, SETTINGS
 
@@ -114,6 +114,7 @@ def strings(data, key=""):
             yield from strings(value, key)
 
 
+@settings(max_examples=30)
 @given(st.text(max_size=40) | st.text("<>&$%{}ab;#36\\", max_size=40))
 def test_what_plotly_decodes_is_the_text(text):
     written = for_plotly(text)

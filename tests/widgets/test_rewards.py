@@ -2,7 +2,6 @@
 
 import re
 
-import ipywidgets
 import pandas as pd
 import pytest
 from small import Relay, make_team
@@ -39,22 +38,12 @@ def test_the_table_by_hand(turns):
     assert found.loc["solver", ["b", "v", "F", "signal"]].tolist() == pytest.approx([0, 4 / 6, 4 / 6, 1])
     assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
     assert set(reward_table(turns.drop(columns="valid"))["valid"]) == {1.0}, "a table by hand may lack it"
-
-
-def test_the_age_of_rows_is_their_step_minus_their_version(turns):
-    versions = turns["agent"].map({"solver": 3, "fixer": 1})
-    aged = turns.assign(step=4, policy_version=versions)
-    assert reward_table(aged).set_index("agent")["age"].to_dict() == {"solver": 1.0, "fixer": 3.0}
-    assert "age" not in reward_table(turns)
-
-
-def test_the_facts_are_those_of_the_table(turns, tmp_path):
-    """A silent agent has a row; no page says that an own baseline would pay."""
-    inspector = lab.RewardInspector(turns, agents=("solver", "fixer", "critic"))
-    assert inspector.table["agent"].tolist() == ["solver", "fixer", "critic"]
-    page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
-    assert "<summary>Who earned what, in numbers</summary>" in page and "critic" in page
-    assert "baseline pay" not in page and verdict_of_table(turns) in page
+    # The fixer is alone in task u; in the same task of another step it earns something else.
+    twice = reward_table(pd.concat([turns.assign(step=0), turns.assign(step=1, credit=turns["credit"] + 1)]))
+    names = ["lone", "flat", "spoke", "F", "signal"]
+    pd.testing.assert_frame_equal(twice[names], reward_table(turns)[names])
+    aged = reward_table(turns.assign(step=4, policy_version=turns["agent"].map({"solver": 3, "fixer": 1})))
+    assert aged.set_index("agent")["age"].to_dict() == {"solver": 1.0, "fixer": 3.0} and "age" not in twice
 
 
 def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turns):
@@ -69,6 +58,8 @@ def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turn
     norms = pd.DataFrame({**who, **norms, "skipped": False})
     spikes = lab.SpikeInspector(norms)
     assert spikes.data()["agents"] == colors(["solver", "fixer"])
+    three = ("solver", "fixer", "critic")
+    assert lab.RewardInspector(turns, agents=three).table["agent"].tolist() == list(three), "it never spoke"
 
 
 @pytest.fixture(scope="module")
@@ -91,48 +82,16 @@ def test_the_first_baseline_is_that_of_dr_mas_and_a_choice_changes_its_side_alon
         inspector.judged("half")
 
 
-@pytest.mark.parametrize(("whose", "size"), [
-    (("the task", "nobody"), 0.4), (("nobody", "nobody"), 0.7), (("nobody", "the task"), 0.7 / (1 / 6) ** 0.5),
-])  # fmt: skip
-def test_an_episode_counts_once_in_the_tasks_mean_and_deviation(whose, size):
+def test_an_episode_counts_once_in_the_tasks_mean_and_deviation():
     """Credits 1 (three rows), 0 and 0.5: mean 0.5, variance 1/6."""
     rows = [("e0", 0, 1.0), ("e0", 1, 0.0), ("e0", 2, 0.0), ("e1", 0, 0.0), ("e2", 0, 0.5)]
     table = pd.DataFrame([{"task": "t", "episode": episode, "agent": "a", "turn": turn, "depth": turn, "valid": True,
                            "team_reward": reward} for episode, turn, reward in rows])  # fmt: skip
     grouped = lab.group(table, by="task", credit=lab.episode_return())
-    found = lab.RewardInspector(grouped).judged(*whose).set_index("recipe")
-    assert found.loc["chosen", "size"] == pytest.approx(size, abs=1e-5)
-
-
-def test_a_notebook_shows_two_menus_that_recompute(played, monkeypatch):
-    shown, made, interactive = [], [], ipywidgets.interactive
-    monkeypatch.setattr(
-        "ipywidgets.interactive", lambda *args, **menus: made.append(interactive(*args, **menus)) or made[0]
-    )
-    monkeypatch.setattr("IPython.display.display", lambda *parts, **_: shown.extend(map(str, parts)))
-    inspector = lab.RewardInspector(played)
-    inspector._ipython_display_()
-    mean, deviation = made[0].kwargs_widgets
-    assert mean.value == deviation.value == "the agent in the task"
-    before = inspector._compared(mean.value, deviation.value)
-    deviation.value = "nobody"
-    assert inspector._compared(mean.value, deviation.value) != before and "of its rows get the other sign" in before
-
-
-def test_turns_are_taken_for_agents_of_their_own(spiky):
-    inspector = lab.RewardInspector(spiky)
-    table, turns = reward_table(inspector.turns, ("agent", "turn")).set_index(["agent", "turn"]), inspector.turns
-    assert sorted(table.index) == [("asker", 0), ("asker", 1), ("doer", 0), ("doer", 1)]
-    for (agent, turn), row in table.iterrows():
-        own = turns[(turns["agent"] == agent) & (turns["turn"] == turn)]
-        assert row[["rows", "mean"]].tolist() == pytest.approx([len(own), own["credit"].mean()])
-
-
-def test_groups_and_episodes_of_two_steps_are_not_one(turns):
-    """The fixer is alone in task u; in the same task of another step it earns something else."""
-    twice = pd.concat([turns.assign(step=0), turns.assign(step=1, credit=turns["credit"] + 1)])
-    for name in ("lone", "flat", "spoke", "F", "signal"):
-        assert reward_table(twice)[name].tolist() == pytest.approx(reward_table(turns)[name].tolist())
+    inspector = lab.RewardInspector(grouped)
+    for mean, deviation, size in (("the task", "nobody", 0.4), ("nobody", "the task", 0.7 / (1 / 6) ** 0.5)):
+        found = inspector.judged(mean, deviation).set_index("recipe")
+        assert found.loc["chosen", "size"] == pytest.approx(size, abs=1e-5)
 
 
 def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
@@ -149,39 +108,34 @@ def test_both_baselines_are_drawn_and_each_agent_has_its_colour(turns):
     assert {trace.yaxis for trace in under_global} == {"y4", "y5", "y6"}, "the advantages do not stand below"
     lines = {(shape.line.dash or "solid", round(shape.x0, 9)) for shape in figure.layout.shapes}
     assert ("solid", round(1 / 3, 9)) in lines and ("dash", round(4 / 6, 9)) in lines
-    titles = [figure.layout.xaxis3.title.text, figure.layout.xaxis6.title.text, figure.layout.yaxis.title.text]
-    assert all(titles) and "(SD)" in titles[1]
 
 
-def test_it_reads_tables_reports_runs_and_paths(spiky):
+def test_it_reads_tables_reports_runs_and_paths_and_names_what_it_cannot_read(spiky, turns):
     run = lab.load_run(spiky)
-    of_path, of_run, verdict_of_table = (lab.RewardInspector(x) for x in (spiky, run, run.turns))
-    assert of_path.step == of_run.step == verdict_of_table.step == 4
-    for other in (of_run, verdict_of_table):
+    report, of_path = Report(4, run.step_turns(4), run.stats), lab.RewardInspector(spiky)
+    for other in map(lab.RewardInspector, (run, run.turns, report)):
+        assert other.step == of_path.step == 4
         pd.testing.assert_frame_equal(of_path.table, other.table)
-    report = Report(4, run.step_turns(4), run.stats)
-    pd.testing.assert_frame_equal(lab.RewardInspector(report).table, of_path.table)
     stats = dict(list(run.stats.groupby("step")))
     both = lab.RewardInspector([Report(step, run.step_turns(step), stats[step]) for step in (3, 4)])
     assert both.source.steps == [3, 4]
     with pytest.raises(TableError, match="two tables of the list hold step 4; play each step with"):
         lab.RewardInspector([report, report])
     assert lab.RewardInspector(spiky, step=1).table["rows"].sum() == len(run.step_turns(1))
-
-
-@pytest.mark.parametrize("made", [lab.RewardInspector, lab.RolloutViewer])
-def test_a_table_without_rows_is_refused(made, turns):
-    rows = turns.assign(policy="p", prompt_ids=[[1]] * len(turns), completion_ids=[[1]] * len(turns), completion="")
-    for empty in (rows[:0], rows.assign(step=0)[:0]):
-        with pytest.raises(TableError, match="there are no rows"):
-            made(empty)
+    with pytest.raises(lab.RunError, match="there is no step 9; the run holds 5"):
+        lab.RewardInspector(spiky, step=9)
+    for wrong, why in ((turns.drop(columns="credit"), "column 'credit' is missing"), (run.stats, "it got statistics"),
+                       (turns[:0].assign(policy="p"), "there are no rows")):  # fmt: skip
+        with pytest.raises(TableError, match=why):
+            lab.RewardInspector(wrong)
+    with pytest.raises(TableError, match="there are no rows"):
+        lab.RolloutViewer(turns[:0].assign(completion=""))
 
 
 def test_episodes_and_tasks_may_be_whole_numbers(turns):
     numbers = {name: pd.factorize(turns[name])[0] for name in ("task", "episode")}
     data = lab.RolloutViewer(turns.assign(completion="", **numbers)).data()
     assert [one["name"] for one in data["episodes"]] == data["index"]["episode"]
-    assert set(data["index"]["task"]) == {"0", "1"}
 
 
 def test_the_curve_holds_every_steps_mean(spiky):
@@ -208,35 +162,28 @@ def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
 
 
 def test_the_page_works_offline(spiky, tmp_path):
-    page = lab.RewardInspector(spiky).to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
+    inspector = lab.RewardInspector(spiky)
+    page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     assert not re.search("<[^>]* (src|href)=", re.sub("(<script[^>]*>).*?</script>", r"\1", page, flags=re.S))
     expected = {"* plotly.js (cartesian": 1, "<figure ": 4, "The numbers behind this figure": 4}
     assert {text: page.count(text) for text in expected} == expected
     assert page.count('"sendChartToCloud","sendDataToCloud"') == 4, "a figure offers to send the data away"
-    assert len(page) < 8e6
+    assert len(page) < 8e6 and verdict_of_table(inspector.turns) in page
 
 
-def test_a_notebook_shows_a_figure_and_a_table(spiky, monkeypatch):
-    shown = []
+def test_a_notebook_shows_figures_a_table_and_two_menus_that_recompute(spiky, monkeypatch):
+    shown, menus, inspector = [], [], lab.RewardInspector(spiky)
+    monkeypatch.setattr("mas_lab.widgets.rewards.interact", lambda _, **made: menus.extend(made.values()))
     monkeypatch.setattr("IPython.display.display", lambda one, **_: shown.append(one))
-    lab.RewardInspector(spiky)._ipython_display_()
+    inspector._ipython_display_()
     kinds = ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
     assert [type(one).__name__ for one in shown][:6] == kinds, "and then the menus"
     assert lab.verdict(spiky) in shown[0].data
     assert ">asker</td>" in shown[5].data and "baseline pay" not in shown[5].data
     titles = [figure.layout.yaxis.title.text for figure in shown[1:5]]
     assert titles == [None, "rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
-    names = [(trace.name, trace.legendgroup) for trace in shown[1].data]
-    assert names == 2 * [("own reward", "own_reward"), ("wrong answers that were reinforced", "reinforced")]
-    assert "asker, doer" in repr(lab.RewardInspector(spiky))
-
-
-def test_what_it_cannot_read_is_named(spiky, turns):
-    with pytest.raises(TableError, match="column 'credit' is missing"):
-        lab.RewardInspector(turns.drop(columns="credit"))
-    with pytest.raises(TableError, match="it got statistics"):
-        lab.RewardInspector(lab.load_run(spiky).stats)
-    with pytest.raises(TypeError, match="got int"):
-        lab.RewardInspector(3)
-    with pytest.raises(lab.RunError, match="there is no step 9; the run holds 5"):
-        lab.RewardInspector(spiky, step=9)
+    mean, deviation = menus
+    assert mean.value == deviation.value == "the agent in the task" and "asker, doer" in repr(inspector)
+    before = inspector._compared(mean.value, deviation.value)
+    deviation.value = "nobody"
+    assert inspector._compared(mean.value, deviation.value) != before and "of its rows get the other sign" in before

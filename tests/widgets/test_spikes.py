@@ -9,7 +9,6 @@ import mas_lab as lab
 from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
-from mas_lab.widgets.dashboard import Training, training_figure
 from mas_lab.widgets.figures import colors
 from mas_lab.widgets.spikes import POLICY, _told
 
@@ -25,13 +24,14 @@ def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
         norms = stats.loc[stats["agent"] == agent, "grad_norm"]
         shown = lines[f"shared: {agent}"]
         assert shown.y.tolist() == pytest.approx(norms.where(norms > 0).tolist(), nan_ok=True)
+        assert shown.line.color == colors(AGENTS)[agent]
         told = inspector.scores[inspector.scores["agent"] == agent]
         assert list(shown.text) == [_told(row) for row in told.to_dict("records")]
+    assert lines["shared, all"].line.color == POLICY and inspector.figure().layout.yaxis.type == "log"
     marks = [trace for trace in drawn if trace.mode == "markers"]
     assert {place for trace in marks for place in trace.customdata} == set(range(len(inspector.spikes)))
-    row = {"step": 3, "optimizer_step": 0, "norm": 1.2345, "score": 2.0, "usual": 0.6}
-    assert _told(row) == "step 3, its optimizer step 0<br>norm 1.234, 2.0 times the usual norm 0.6"
-    assert _told(row | {"score": float("nan")}).endswith("norm 1.234, no score yet")
+    row = {"step": 3, "optimizer_step": 0, "norm": 1.2345, "score": float("nan"), "usual": 0.6}
+    assert _told(row) == "step 3, its optimizer step 0<br>norm 1.234, no score yet"
 
 
 def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
@@ -61,39 +61,45 @@ def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
         "credits": rewards.curve(), "calls": rewards.calls(), "rollouts": lab.RolloutViewer(spiky).index,
     }  # fmt: skip
     assert {name: table["step"].min() for name, table in tables.items()} == dict.fromkeys(tables, 0)
-    assert run.stats["optimizer_step"].min() == 0
-    lines = [trace for trace in inspector.figure().data if trace.mode == "lines" and trace.text is not None]
-    assert all(trace.text[0].startswith("step 0, its optimizer step 0<br>") for trace in lines)
-    assert {trace.x[0] for trace in inspector.figure().data if trace.mode == "lines"} == {0}
-    shown = Training()
-    shown.begin(run, None)
-    first = {trace.name: trace.x[0] for trace in training_figure(shown, AGENTS, "team", {}).data if len(trace.x)}
-    assert set(first.values()) == {0}, first
+    lines = [trace for trace in inspector.figure().data if trace.mode == "lines"]
+    assert {trace.x[0] for trace in lines} == {0}
+    told = [trace.text[0] for trace in lines if trace.text is not None]
+    assert all(one.startswith("step 0, its optimizer step 0<br>") for one in told)
+
+
+def recalling(run, changed=lambda spikes: spikes):
+    """A watch that knows the spikes of a run, as `changed`."""
+    watch, state = lab.SpikeWatch(), run.checkpoint().state["watch"]
+    watch.load_state(state | {"spikes": changed(state["spikes"])})
+    return watch
 
 
 def test_the_spike_that_opens_first_is_made_of_several_rows(spiky):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    state = run.checkpoint().state["watch"]
-    highest, second, *others = state["spikes"]
-    row = max(highest["rows"], key=lambda row: highest["rows"][row])
-    alone = highest | {name: {row: highest[name][row]} for name in ("rows", "tokens")}
-    watch.load_state(state | {"spikes": [alone, second, *others]})
-    inspector = lab.SpikeInspector(run, watch=watch)
-    assert len(second["rows"]) > 1 and inspector.first["call"] == second["call"] and inspector.data()["first"] == 1
+    def alone(spikes):
+        row = max(spikes[0]["rows"], key=lambda row: spikes[0]["rows"][row])
+        return [spikes[0] | {name: {row: spikes[0][name][row]} for name in ("rows", "tokens")}, *spikes[1:]]
+
+    run = lab.load_run(spiky)
+    inspector = lab.SpikeInspector(run, watch=recalling(run, alone))
+    assert len(inspector.first["rows"]) > 1 and inspector.data()["first"] == 1
     assert f"A spike opened: step {inspector.first['step']}, " in inspector.static()
-    watch.load_state(state | {"spikes": [alone]})
-    assert lab.SpikeInspector(run, watch=watch).data()["first"] == 0, "there is no other"
+    single = recalling(run, lambda spikes: alone(spikes)[:1])
+    assert lab.SpikeInspector(run, watch=single).data()["first"] == 0, "there is no other"
 
 
-def test_a_watched_run_without_a_gradient_is_not_told_to_be_watched(spiky):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    assert lab.SpikeInspector(run.stats, watch=watch).data()["empty"] == "Every norm was 0."
-    assert "Train with watch=SpikeWatch()" in lab.SpikeInspector(run.stats).data()["empty"]
+def test_a_proxy_shades_no_token_of_an_episode(spiky):
+    run = lab.load_run(spiky)
+    watch = recalling(run, lambda spikes: [spike | {"exact": False} for spike in spikes])
+    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]
 
 
 def test_the_anatomy_adds_up_from_token_to_agent(spiky):
-    data = held(lab.SpikeInspector(spiky).page())
-    turns = lab.load_run(spiky)
+    """And the episodes of the largest samples are on the page: each sample's address names a row of them."""
+    data, turns = held(lab.SpikeInspector(spiky).page()), lab.load_run(spiky)
+    episodes = {(one["step"], one["name"]): one for one in data["rollouts"]["episodes"]}
+    assert data["rollouts"]["shades"][0] == "share" and len(data["rollouts"]["index"]["step"]) == len(episodes)
+    assert data["rollouts"]["total"] == len(episodes) + data["rollouts"]["left_out"]
+    shaded = 0
     for spike in data["spikes"]:
         rows = turns.step_turns(spike["step"])
         assert sum(agent["share"] for agent in spike["anatomy"]) == pytest.approx(1, abs=1e-4)
@@ -114,64 +120,31 @@ def test_the_anatomy_adds_up_from_token_to_agent(spiky):
             assert sum(sample["shares"]) == pytest.approx(sample["share"], abs=1e-4)
             assert sample["said"] == row["completion"]
             assert " ".join(text for text in sample["tokens"] if text[0] != "<") == row["completion"]
-
-
-def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
-    run, remembered = lab.load_run(spiky), lab.SpikeWatch(2, 4, 0.01)
-    remembered.load_state(run.checkpoint().state["watch"])
-    reports = [Report(step, run.step_turns(step), own) for step, own in run.stats.groupby("step")]
-    one, other = lab.SpikeInspector(reports, watch=remembered), lab.SpikeInspector(spiky)
-    assert one.spikes == other.spikes
-    tokens = one.data()["spikes"][0]["anatomy"][0]["groups"][0]["samples"][0]["tokens"]
-    assert tokens[0].startswith("#")  # no tokenizer is known
-
-
-@pytest.mark.slow
-def test_an_exported_run_shows_all_that_its_folder_does(spiky, tmp_path):
-    inspector, zipped = lab.SpikeInspector(spiky), lab.SpikeInspector(lab.export(spiky, tmp_path / "run.zip"))
-    assert inspector.spikes and zipped.data() == inspector.data() and zipped.rule == inspector.rule
-    again = lab.export(lab.load_run(tmp_path / "run.zip"), tmp_path / "again.zip")
-    assert lab.SpikeInspector(again).data() == inspector.data()
-
-
-def test_the_figures_keep_the_colours(spiky):
-    inspector = lab.SpikeInspector(spiky)
-    lines = {trace.name: trace.line.color for trace in inspector.figure().data if trace.mode == "lines"}
-    shades = colors(AGENTS)
-    own = {"shared, all": POLICY, "shared: asker": shades["asker"], "shared: doer": shades["doer"]}
-    assert own.items() <= lines.items() and set(lines) - set(own) <= {"shared after clipping"}
-    assert inspector.figure().layout.yaxis.type == "log" and inspector.figure().layout.xaxis.title.text
-
-
-def test_a_table_that_lacks_rows_of_the_spike_is_refused(spiky):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    watch.load_state(run.checkpoint().state["watch"])
-    inspector = lab.SpikeInspector([run.stats, run.turns.groupby("step").head(3)], watch=watch)
-    with pytest.raises(TableError, match="the table has 3 rows of it; give it all rows"):
-        inspector.page()
-
-
-def test_the_largest_samples_episodes_are_on_the_page_with_the_shares_of_their_tokens(spiky):
-    """The largest sample of each spike first; each sample's address names a row of them."""
-    data = held(lab.SpikeInspector(spiky).page())
-    episodes = {(one["step"], one["name"]): one for one in data["rollouts"]["episodes"]}
-    assert data["rollouts"]["shades"][0] == "share" and len(data["rollouts"]["index"]["step"]) == len(episodes)
-    assert data["rollouts"]["total"] == len(episodes) + data["rollouts"]["left_out"]
-    shown = 0
-    for spike in data["spikes"]:
-        samples = [(agent["agent"], sample) for agent in spike["anatomy"] for group in agent["groups"]
-                   for sample in group["samples"] if "tokens" in sample]  # fmt: skip
-        for agent, sample in samples:
             at = sample["at"]
-            [node] = [one for one in episodes[spike["step"], at["episode"]]["nodes"]
-                      if (one["node"], one["agent"]) == (at["node"], agent)]  # fmt: skip
-            [candidate] = [one for one in node["candidates"] if str(one["index"]) == at["candidate"]]
+            place = at["node"], row["agent"], at["candidate"]
+            nodes = episodes[spike["step"], at["episode"]]["nodes"]
+            [candidate] = [one for node in nodes for one in node["candidates"]
+                           if (node["node"], node["agent"], str(one["index"])) == place]  # fmt: skip
             assert candidate["said"] == sample["said"] and candidate["tokens"] == sample["tokens"]
             assert len(candidate["shades"]["share"]) == len(sample["shares"]) and candidate["tell"]
             groups = data["rollouts"]["groups"][f"0|{spike['step']}|{candidate['group']}"]
             assert (at["episode"], at["node"]) in {(one["episode"], one["node"]) for one in groups}
-            shown += candidate["shades"]["share"] == pytest.approx(sample["shares"], abs=1e-4)
-    assert shown > 0
+            shaded += candidate["shades"]["share"] == pytest.approx(sample["shares"], abs=1e-4)
+    assert shaded > 0
+
+
+def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
+    run = lab.load_run(spiky)
+    watch = recalling(run)
+    reports = [Report(step, run.step_turns(step), own) for step, own in run.stats.groupby("step")]
+    one, other = lab.SpikeInspector(reports, watch=watch), lab.SpikeInspector(spiky)
+    assert one.spikes == other.spikes
+    tokens = one.data()["spikes"][0]["anatomy"][0]["groups"][0]["samples"][0]["tokens"]
+    assert tokens[0].startswith("#")  # no tokenizer is known
+    assert "Train with watch=SpikeWatch()" in lab.SpikeInspector(run.stats).data()["empty"], "nothing watched"
+    few = lab.SpikeInspector([run.stats, run.turns.groupby("step").head(3)], watch=watch)
+    with pytest.raises(TableError, match="the table has 3 rows of it; give it all rows"):
+        few.page()
 
 
 def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
@@ -182,10 +155,3 @@ def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
     [clipped] = [trace for trace in figure.data if trace.name.endswith("after clipping")]
     assert (clipped.name, list(clipped.x)) == ("wild after clipping", [0, 1, 2])
     assert list(clipped.y) == [0.5, 1.0, 1.0] and clipped.line.dash == "dot"
-
-
-def test_a_proxy_shades_no_token_of_an_episode(spiky):
-    run, watch = lab.load_run(spiky), lab.SpikeWatch()
-    state = run.watched()
-    watch.load_state(state | {"spikes": [spike | {"exact": False} for spike in state["spikes"]]})
-    assert "share" not in lab.SpikeInspector(run, watch=watch).data()["rollouts"]["shades"]

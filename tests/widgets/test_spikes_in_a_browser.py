@@ -15,10 +15,10 @@ def press(element):
     element.evaluate("element => element.click()")
 
 
-def over_a_mark(page, number=0):
-    """Move the mouse to a spike's mark in the figure, and return whether a text appears there."""
+def over_a_mark(page):
+    """Move the mouse to a spike's mark in the figure, wait for the text that appears, and return the place."""
     page.locator(".drawing").scroll_into_view_if_needed()
-    mark = page.locator(".drawing .points path.point").nth(number)
+    mark = page.locator(".drawing .points path.point").first
     mark.wait_for(state="attached")
     page.wait_for_timeout(300)  # a move that follows a scroll at once may be lost
     box = mark.bounding_box()
@@ -41,7 +41,11 @@ def shown(browser, spiky, tmp_path_factory):
 def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(shown):
     page, inspector = shown
     last = inspector.spikes[-1]
-    page.mouse.click(*over_a_mark(page))
+    place = over_a_mark(page)
+    told = page.locator(".hoverlayer .hovertext").first.text_content()
+    own = inspector.scores[inspector.scores["spike"]].to_dict("records")
+    assert any(f"norm {one['norm']:.4g}, {one['score']:.1f} times the usual norm" in told for one in own)
+    page.mouse.click(*place)
     page.wait_for_function("document.activeElement.id === 'opened'")
     assert page.locator(".drawing .shapelayer path").count() == 1, "a line marks the open spike"
     page.get_by_role("group", name="Spikes, highest first").get_by_role("button").last.focus()
@@ -51,20 +55,11 @@ def test_a_spike_opens_to_its_tokens_by_mouse_and_by_keyboard(shown):
     before = page.locator("#anatomy .token").count()
     page.locator("#judgement > details > summary").last.focus()
     page.keyboard.press("Enter")
-    inner = page.locator("#judgement > details").last.locator("> details > summary")
-    press(inner.first)
-    press(page.locator("#judgement > details").last.locator("> details").first.locator("> details > summary").first)
-    assert page.locator("#judgement > details").last.locator(".token, p.quiet").count() >= 1
+    agent = page.locator("#judgement > details").last
+    press(agent.locator("> details > summary").first)
+    press(agent.locator("> details").first.locator("> details > summary").first)
+    assert agent.locator(".token, p.quiet").count() >= 1
     assert page.locator("#anatomy .token").count() >= before
-
-
-def test_a_point_tells_its_norm_and_score_to_the_mouse(shown):
-    page, inspector = shown
-    over_a_mark(page)
-    told = page.locator(".hoverlayer .hovertext").first.text_content()
-    own = inspector.scores[inspector.scores["spike"]].to_dict("records")
-    assert any(f"norm {one['norm']:.4g}, {one['score']:.1f} times the usual norm" in told for one in own)
-    page.mouse.move(2, 2)
 
 
 def in_view(page, selector):
@@ -74,10 +69,9 @@ def in_view(page, selector):
         return top > -2 && top < innerHeight - 40; }""", selector)  # fmt: skip
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_sample_opens_in_its_episode_below(shown, width):
+def test_a_sample_opens_in_its_episode_below(shown):
     page, inspector = shown
-    page.set_viewport_size({"width": width, "height": 720})
+    page.set_viewport_size({"width": 390, "height": 720})
     press(page.get_by_role("group", name="Spikes, highest first").get_by_role("button").first)
     link = page.locator("#anatomy .into a").first
     said = page.locator("#anatomy pre.said").nth(1).inner_text()
@@ -104,11 +98,10 @@ def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky,
     assert page.locator("#anatomy .share").count() > 2 and "Without sample" in page.locator("#anatomy").inner_text()
     for label, name in (("global baseline", "global"), ("agent-wise baseline", "agent")):
         norms, judged = spike["baselines"][name], spike["judged"][name]
-        page.get_by_role("button", name=label, exact=True).focus()
+        button = page.get_by_role("button", name=label, exact=True)
+        button.focus()
         page.keyboard.press("Enter")
-        assert page.get_by_role("button", name=label, exact=True).get_attribute("aria-pressed") == "true"
-        table = page.locator("#norms").inner_text()
-        assert label in table
+        assert button.get_attribute("aria-pressed") == "true" and label in page.locator("#norms").inner_text()
         for agent, norm in norms.items():
             shown = page.locator("#norms tr", has_text=agent or "whole policy").locator("td").nth(1).inner_text()
             assert float(shown) == pytest.approx(norm, rel=1e-3)
@@ -122,14 +115,6 @@ def test_the_switch_shows_the_same_batch_under_either_baseline(open_page, spiky,
     press(page.get_by_role("button", name="as it was trained"))
     assert "as it was trained" in page.locator("#norms").inner_text()
     assert page.locator("#anatomy .token").count() > 0 and page.locator("#judged").count() == 0
-
-
-def test_a_run_without_a_watch_says_how_to_record_one(open_page, spiky, tmp_path):
-    page = open_page(lab.SpikeInspector(lab.load_run(spiky).stats).to_html(tmp_path / "page.html"))
-    assert "watch=SpikeWatch()" in page.locator("#anatomy").inner_text()
-    page.locator(".drawing .scatterlayer .trace").first.wait_for(state="attached")
-    press(page.get_by_text("The numbers behind this figure"))
-    assert page.locator("figure tbody tr").count() == len(lab.SpikeInspector(lab.load_run(spiky).stats).scores)
 
 
 def test_all_bars_of_an_anatomy_have_one_scale(shown):

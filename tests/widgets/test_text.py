@@ -2,29 +2,18 @@
 
 import html
 import json
-from html.parser import HTMLParser
+import re
 
 import pandas as pd
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_lab.widgets.document import document, frame, table_html, write
 from mas_lab.widgets.text import escape_control_chars, for_script
 
 
-class Elements(HTMLParser):
-    """The tags of a page and all text outside of scripts."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tags, self.said = [], []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-
-    def handle_data(self, data):
-        self.said.append(data)
+def tags(page):
+    return re.findall(r"<([a-z]+)", page)
 
 
 def column(texts):
@@ -39,22 +28,23 @@ def test_what_is_invisible_is_shown():
     assert escape_control_chars("\u200b\ufeff\u2028") == "⟨U+200B⟩⟨U+FEFF⟩⟨U+2028⟩"
 
 
+@settings(max_examples=30)
 @given(st.text(st.characters(exclude_categories=()), max_size=50))
 def test_no_text_leaves_its_script_element_or_its_table(text):
     held = for_script({"said": text})
     assert not set("<>&") & set(held) and held.isascii()
     assert json.loads(held) == {"said": text}
-    page = Elements(table_html(column([text]), "caption"))
-    assert page.tags == ["div", "table", "caption", "thead", "tr", "th", "tbody", "tr", "td"]
+    page = table_html(column([text]), "caption")
+    assert tags(page) == ["div", "table", "caption", "thead", "tr", "th", "tbody", "tr", "td"]
     table_html(column([text]), text).encode("utf-8")
 
 
 def test_hostile_texts_stay_texts_in_a_page_and_in_a_frame(hostile, tmp_path):
     page = document("<b>title", table_html(column(list(hostile.values())), "x"), data=hostile)
-    assert Elements(page).tags.count("script") == 2 and "img" not in Elements(page).tags
+    assert tags(page).count("script") == 2 and "img" not in tags(page)
     assert write(tmp_path / "deep" / "page.html", page).read_text(encoding="utf-8") == page
     framed = frame(page, "a page", 100)
-    assert Elements(framed).tags == ["iframe"]
+    assert tags(framed) == ["iframe"]
     assert html.unescape(framed.partition('srcdoc="')[2].rpartition('"')[0]) == page
     assert 'sandbox="allow-scripts allow-downloads"' in framed
 
