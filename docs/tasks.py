@@ -1,4 +1,4 @@
-"""Writes the page of tasks, `docs/tasks.md`, and a short form of its table into the README: `python docs/tasks.py`.
+"""Writes the page of tasks, `docs/tasks.md`: `python docs/tasks.py`.
 
 Agents and order, the paper, what the pocket model learned (from `data/results/`), and an episode of each task as the
 shipped pocket model plays it. Leaves out: what is rewarded (the docstring of each env says it).
@@ -16,7 +16,6 @@ import mas_lab as lab
 from mas_lab.paths import data_dir
 
 HERE = Path(__file__).parent
-BEGIN, END = "<!-- tasks -->", "<!-- /tasks -->"
 LEGEND = "`→` one after the other, `+` at the same time and unseen, `?` called on a condition"
 SEED, LOOKED_AT = 0, 32
 INTRO = f"""# Tasks
@@ -96,14 +95,6 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def by_origin() -> str:
-    """Return a row per paper with its tasks, for the README."""
-    lines = ["| from | tasks |", "|---|---|"]
-    for origin, tasks in lab.ENVS.table().groupby("from", sort=False)["task"]:
-        lines.append(f"| {origin} | {', '.join(f'[`{task}`](docs/tasks.md#{task})' for task in tasks)} |")
-    return "\n".join(lines)
-
-
 def arrows(order: str) -> str:
     """Who hands on to whom, as a Mermaid diagram; those who act at once stand side by side."""
     said = re.split(r",", order.replace("(", "").replace(")", ""))[0]
@@ -167,10 +158,6 @@ def main() -> None:
     own = table().replace("docs/tasks.md#", "#")
     page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS), JUDGED, OUT_THERE])
     (HERE / "tasks.md").write_text(page, encoding="utf-8")
-    readme = HERE.parent / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    readme.write_text(f"{before}{BEGIN}\n{by_origin()}\n{END}{rest.split(END)[1]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

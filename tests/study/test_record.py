@@ -74,31 +74,6 @@ def test_the_page_of_findings_says_what_was_recorded(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DOCS.is_dir(), reason="docs/ is part of the checkout alone")
-def test_the_readme_says_how_often_agents_are_right_as_recorded():
-    agents = Recorded(data_dir() / "results" / "studies" / "baselines").agents
-    once = agents.groupby(["task", "agent", "seed", "arm"])[["quiz_before", "quiz_after"]].first()
-    means = once.groupby(["task", "agent", "arm"]).mean().round(2)
-
-    def right(task, agent, arm=None):
-        before, after = means.loc[(task, agent, arm or "grpo")]
-        return f"{after if arm else before:.2f}"
-
-    top, helper = ("ladder of 8", "stage_8"), ("stakes", "helper")
-    paid, finisher = ("paid help 0.2", "helper"), ("finisher 0.8", "finisher")
-    readme = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
-    for said in (
-        f"({right(*top)} right answers before, {right(*top, 'grpo')} after)",
-        f"it reaches {right(*top, 'dr_mas')}.",
-        f"right in {right(*paid, 'own mean')} instead of {right(*paid, 'grpo_masked')}",
-        f"a finisher in {right(*finisher, 'own mean')} instead of {right(*finisher, 'grpo_masked')}",
-        f"{right(*helper)} before training, {right(*helper, 'dr_mas')} after.",
-        f"the same helper to {right(*helper, 'own_pooled')}.",
-    ):
-        assert said in readme
-
-
-@pytest.mark.slow
 @pytest.mark.full
 def test_the_quickest_run_comes_out_again(tmp_path):
     """To the last digit on the machine that made it; elsewhere rounding may draw another token now and then."""
