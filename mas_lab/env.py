@@ -92,8 +92,8 @@ class Env(Protocol):
       `local_rewards`, which need not add up to 0 (`own_return()` is the credit for them). `max_return` bounds the sum
       of each agent. `success` says at the end whether the first of `agents` has earned more than any other. `evaluate`
       then counts its wins, and with `swap` the wins of the other seat. A draw is nobody's success.
-    - `played(team, tasks, plan, seed, step)`: the env plays whole episodes itself, without the five methods below, as a
-      program behind the gateway does (`contrib.programs`). `check_env` then returns `checked(tasks, split, seed)`.
+    - An env that plays whole episodes itself, as a program behind the gateway does, registers a runner with
+      `cells.driver.runner_for` and a check with `check_env` (`contrib.programs.program`).
     - `enough`: the team reward at which `joint` ends a branch, or all branches of a node (see its `stop`).
     """
 

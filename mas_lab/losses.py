@@ -107,8 +107,8 @@ class Loss:
     def ratios(self, logprobs_N, old_N, row_N) -> "Tensor":
         """Return the factor by which the loss weights each token; `update` reports the largest.
 
-        Only a class that defines its `__call__` too, or a class under it, says what the loss does. For any other loss
-        `update` reports NaN. `ratios = lab.Loss.ratios` in the class says that the default holds.
+        `update` uses it only if it is defined in the class that defines `__call__`, or in a subclass of that one. Else
+        it reports NaN. `ratios = lab.Loss.ratios` in the class says that the default holds.
 
         Args:
             logprobs_N: Log-probability of each token under the weights that learn, (N,).
@@ -121,7 +121,7 @@ class Loss:
         return (logprobs_N - old_N).exp()
 
     def clips(self, logprobs_N, old_N, advantages_N, row_N) -> "Tensor":
-        """Return which tokens lost their gradient to the loss; `update` reports their share, as of `ratios`.
+        """Return which tokens lost their gradient to the loss; `update` reports their share, by the rule of `ratios`.
 
         Args:
             logprobs_N: Log-probability of each token under the weights that learn, (N,).

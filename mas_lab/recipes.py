@@ -127,7 +127,7 @@ class Recipe:
         """
         return self.replace(**{
             place: part.after(*arguments_of(part, turns, team, f"{place}.after"))
-            for place, part in learning(vars(self)).items()
+            for place, part in stateful_parts(vars(self)).items()
         })  # fmt: skip
 
     @property
@@ -137,16 +137,15 @@ class Recipe:
         return {name: getattr(self, name) for name in names}
 
 
-def learning(parts: Mapping[str, Any]) -> dict[str, Any]:
+def stateful_parts(parts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts that learn, by their place; raise TypeError for one that does so without `state` and `after`."""
     for place, part in parts.items():
         has_state = dataclasses.is_dataclass(part) and any(one.name == "state" for one in dataclasses.fields(part))
-        former = "see" if place == "curriculum" and hasattr(part, "see") else "load_state"
-        if callable(getattr(part, former, None)) or (learns(part) and not has_state):
+        if learns(part) and not has_state:
             raise TypeError(
                 f"train: {place}={part!r} must learn as an immutable value. Write a frozen dataclass with a field "
                 f"`state` (plain data) and a method after({'report' if place == 'curriculum' else 'turns'}) that "
-                f"returns dataclasses.replace(self, state=...), without {former}(); docs/extending.md has examples"
+                "returns dataclasses.replace(self, state=...); docs/extending.md has examples"
             )
     return {place: part for place, part in parts.items() if learns(part)}
 
@@ -176,20 +175,20 @@ SHIPPED = (
     Recipe("dr_mas", episodes(8), TASK_AGENT, episode_return()),
     # Its released code: a lone row keeps its raw reward, deviations are unbiased, and the loss has a dual clip.
     Recipe("dr_mas_released", episodes(8), TASK_AGENT, episode_return(), **RELEASED),
-    Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, TASK, SCALE_ONCE),
+    Recipe("dr_mas_mean", episodes(8), TASK_AGENT, episode_return(), TASK_AGENT, scale=TASK, once_per=SCALE_ONCE),
     # The agent's own std alone is biased if its rewards do not vary: see `normalize`.
-    Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, TASK_AGENT, CENTER_ONCE),
+    Recipe("dr_mas_std", episodes(8), TASK_AGENT, episode_return(), TASK, scale=TASK_AGENT, once_per=CENTER_ONCE),
     # Per agent, but a trajectory counts once, however often the agent spoke in it.
     Recipe("dr_mas_episodes", episodes(8), TASK_AGENT, episode_return(), once_per="episode"),
     # Each agent's own mean per task, and one standard deviation per agent over all its credits in the batch. This is
     # the total deviation; scale=pooled_deviation() is the one within groups. A row without a peer gets advantage 0.
     Recipe("own_pooled", episodes(8), TASK_AGENT, episode_return(), scale=("agent",)),
     # The same with another center: the agent's mean with a prior.
-    Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), ("agent",), lone=TASK_AGENT),
+    Recipe("own_robust", episodes(8), TASK_AGENT, episode_return(), shrunken_mean(), scale=("agent",), lone=TASK_AGENT),
     # AT-GRPO, arXiv 2510.11062: candidates of one agent at one turn are compared; the best moves the state.
     Recipe("at_grpo", tree(8, pick=mixed()), TURN, mixed(), same_prompt=True),
     # C3, arXiv 2603.06859: alternatives at a fixed context, each played on to the end, leave-one-out.
-    Recipe("c3", tree(4, follow=2), TURN, counterfactual(), "loo", "none", same_prompt=True, loss=reinforce()),
+    Recipe("c3", tree(4, follow=2), TURN, counterfactual(), "loo", scale="none", same_prompt=True, loss=reinforce()),
     # CCPO, arXiv 2603.21563: what the team earned, minus what it earns without the agent.
     Recipe("ccpo", without(8), TASK_AGENT, difference_return()),
     # MARSHAL, arXiv 2510.15414: an agent's own return from this turn on, compared over all turns of its role.

@@ -138,8 +138,8 @@ def schema(of: str = "turns") -> pd.DataFrame:
 
     Args:
         of: "turns" for the table of turns, or the function that returns the table: "group_stats", "update",
-            "imitate", "inflation", "uphill", "rejudge", "wrong_way", "evaluate", "rewards" (`RewardInspector.table`) or
-            "dialogue".
+            "imitate", "index", "inflation", "uphill", "rejudge", "wrong_way", "evaluate", "rewards"
+            (`RewardInspector.table`) or "dialogue".
 
     Returns:
         A table with `column` and `meaning`. For "turns" it also has `added_by`, the cell that adds the column.
@@ -156,7 +156,7 @@ def schema(of: str = "turns") -> pd.DataFrame:
 
 
 def place(row: pd.Series) -> str:
-    """Return a row's place in words: `task 't3', agent 'solver', turn 1`."""
+    """Return a row's place in words, as far as it is known: `task 't3', agent 'solver', turn 1`."""
     return ", ".join(f"{name} {plain(row[name])!r}" for name in PLACE if name in row.index)
 
 
@@ -353,7 +353,7 @@ def step_by_step(turns: pd.DataFrame, function: Callable[[pd.DataFrame], Any]) -
     return pd.concat([function(own) for _, own in steps]).iloc[np.argsort(order)]
 
 
-def trained(turns: pd.DataFrame) -> pd.Series:
+def in_batch(turns: pd.DataFrame) -> pd.Series:
     """Return which rows belong to the batch: all except continuations that only value a candidate.
 
     A missing value counts as no continuation: a table without the column may have been joined to another.
@@ -368,7 +368,7 @@ def selected(turns: pd.DataFrame) -> pd.Series:
     A missing value counts as marked: the first steps of a fork may have had no `select`.
     """
     marks = column(turns, "selected")
-    return trained(turns) & (marks.isna() | marks.astype(bool))
+    return in_batch(turns) & (marks.isna() | marks.astype(bool))
 
 
 def require_advantage_per_token(rows: pd.DataFrame, cell: str) -> None:

@@ -13,7 +13,7 @@ from mas_lab.cells.centers import group_mean, shrunken_mean
 from mas_lab.cells.credits import difference_return
 from mas_lab.cells.plans import without
 from mas_lab.describe import describe
-from mas_lab.recipes import Recipe, find, from_data, learning
+from mas_lab.recipes import Recipe, find, from_data, stateful_parts
 
 TASK, ROLE, TURN, NODE = ("task",), ("task", "agent"), ("episode", "agent", "turn"), ("node", "agent")
 RETURN, TO_GO = lab.episode_return(), lab.return_to_go()
@@ -88,7 +88,7 @@ SMALLER = {lab.episodes: {"n": 2}, without: {"n": 2}, lab.tree: {"k": 2}, lab.jo
 
 
 def states(recipe):
-    return {place: part.state for place, part in learning(vars(recipe)).items()}
+    return {place: part.state for place, part in stateful_parts(vars(recipe)).items()}
 
 
 @pytest.mark.parametrize("name", PURE)

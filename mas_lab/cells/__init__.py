@@ -1,4 +1,4 @@
-"""The four cells, and what each is told: plans, credits, losses.
+"""The four cells (rollout, grouping, normalization, update), and their parts: plans, credits, centers, selectors.
 
-Leaves out: who plays (the nouns) and how they are composed (`recipes`, `train`).
+Leaves out: losses (`losses`), and the composition of cells (`recipes`, `train`).
 """

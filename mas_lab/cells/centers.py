@@ -18,7 +18,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import is_flat, statistics_of
-from mas_lab.table import plain, require, trained
+from mas_lab.table import in_batch, plain, require
 
 COLUMNS = ["task", "episode", "agent", "credit", "group"]
 AGENT, OWN = ["agent"], ["agent", "group"]
@@ -85,7 +85,7 @@ class running_mean:
         rows = turns[list(self.by)].astype(object).itertuples(index=False, name=None)
         keys = [tuple(map(plain, key)) for key in rows]
         mean = statistics_of(turns, tuple(self.by), self.once_per)["mean"]
-        batch = {key: float(m) for key, m, counts in zip(keys, mean, trained(turns), strict=True) if counts}
+        batch = {key: float(m) for key, m, counts in zip(keys, mean, in_batch(turns), strict=True) if counts}
         return keys, batch, {tuple(key): b for key, b in self.state["means"]}
 
 
@@ -111,7 +111,7 @@ class pooled_deviation:
             turns: Table with `credit`, `group` and the columns `by`.
         """
         require(turns, [*self.by, "credit", "group"], "pooled_deviation")
-        rows = turns[trained(turns)]
+        rows = turns[in_batch(turns)]
         groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
         squares = groups.agg(_squared_deviations)
         freedom = groups.size() - 1
@@ -176,7 +176,7 @@ class shrunken_mean:
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:
     """Return the rows that count, in an order that does not depend on that of `turns`: sums then have the same bits."""
     require(turns, COLUMNS, center)
-    rows = turns.assign(credit=turns["credit"].astype(float)).reset_index(drop=True)[trained(turns).to_numpy()]
+    rows = turns.assign(credit=turns["credit"].astype(float)).reset_index(drop=True)[in_batch(turns).to_numpy()]
     names = ("task", "episode", "agent", "turn", "node", "candidate", "credit")
     return rows.sort_values([name for name in names if name in rows.columns])
 

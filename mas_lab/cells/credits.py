@@ -62,8 +62,8 @@ class episode_return:
 
         R = sum of r_team over the kept steps of the episode + own * r_local - invalid * [the output was invalid]
 
-    A joint step of several agents counts once. `own` adds the local reward of the row to that row only. Local rewards
-    are never summed over an episode: an agent would then earn more by taking more turns.
+    A joint step of several agents counts once. `own` adds the local reward of the row to that row only. This credit
+    does not sum local rewards over an episode: an agent would then earn more by taking more turns.
     """
 
     invalid: float = 0.0

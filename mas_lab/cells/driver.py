@@ -126,14 +126,8 @@ class Runner:
 
     def __init__(self, env: Env, team: Team, seed: int, step: int, workers: Executor | None = None,
                  finished: Callable[[], Any] = lambda: None):  # fmt: skip
-        self.env, self.team, self.seed, self.step, self.workers, self.finished = (
-            env,
-            team,
-            int(seed),
-            int(step),
-            workers,
-            finished,
-        )
+        self.env, self.team, self.workers, self.finished = env, team, workers, finished
+        self.seed, self.step = int(seed), int(step)
         self.tools = {agent: tools_of(env, agent) for agent in env.agents}
         self.pending: PendingRequests[Slot] = PendingRequests(team, lambda slot: slot.place)
         self.ready: deque[RunningPlan] = deque()

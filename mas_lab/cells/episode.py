@@ -123,7 +123,7 @@ class EpisodeState:
             )
         return agents
 
-    def action(self, at: Node, joint_action: Sequence[Generation]) -> str:
+    def action_name(self, at: Node, joint_action: Sequence[Generation]) -> str:
         """Return the name of a joint action, `node.i-j` with the candidate of each agent."""
         return f"{at.name}.{'-'.join(str(one.candidate) for one in joint_action)}"
 
@@ -141,7 +141,7 @@ class EpisodeState:
         turns = {**at.turns, **{one.agent: at.turns[one.agent] + 1 for one in joint_action}}
         path = at.name.partition("~")[2] if branch is not None else ""
         trail = "" if branch is None else f"~{path}{'.' if path else ''}{branch}"
-        name, parent = f"{self.episode}/{at.depth + 1}{trail}", self.action(at, joint_action)
+        name, parent = f"{self.episode}/{at.depth + 1}{trail}", self.action_name(at, joint_action)
         node = Node(step.state, name, parent, at.depth + 1, turns)
         over = any(turns[agent] >= self.env.max_turns for agent in self.acting(node))
         return None if over else node
@@ -151,7 +151,7 @@ class EpisodeState:
         others = step.local_rewards.keys() - {one.agent for one in joint_action}
         if self.probe:
             self._refuse_other_agents(at, others)
-        self.rows += [self._row(at, one, self.action(at, joint_action), [step]) for one in joint_action]
+        self.rows += [self._row(at, one, self.action_name(at, joint_action), [step]) for one in joint_action]
         for agent in others:
             self._last_call(at, agent)["local_reward"] += step.local_rewards[agent]
 

@@ -17,7 +17,7 @@ from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import TableError, forbid, keys, refuse_copies, require, trained
+from mas_lab.table import TableError, forbid, in_batch, keys, refuse_copies, require
 from mas_lab.team import Team, arguments_of
 
 ROUNDING = 2.0**-21
@@ -119,19 +119,25 @@ def normalize(
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
     baseline, alone = _center(turns, center, of_center, team)
-    divisor, still = _scale(turns, scale, of_scale, ddof, team)
+    divisor, lone_or_flat = _scale(turns, scale, of_scale, ddof, team)
     if lone == "lend":
-        divisor, still = _lent(divisor, still, of_center(_columns(center, ("loo", "max"), "center")), ddof)
+        divisor, lone_or_flat = _lent(
+            divisor, lone_or_flat, of_center(_columns(center, ("loo", "max"), "center")), ddof
+        )
     divisor = divisor if scale == "none" else divisor + eps
-    dead = alone | still | ~trained(turns)
+    zeroed = alone | lone_or_flat | ~in_batch(turns)
     if lone == "reward":
-        baseline, divisor, dead = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), dead & ~(alone & trained(turns))
+        baseline, divisor, zeroed = (
+            baseline.mask(alone, 0.0),
+            divisor.mask(alone, 1.0),
+            zeroed & ~(alone & in_batch(turns)),
+        )
     if lone not in LONE:
-        dead |= _is_still(statistics(tuple(lone), once_per=None))
+        zeroed |= _is_lone_or_flat(statistics(tuple(lone), once_per=None))
     away = turns["credit"] - baseline
     if callable(scale) and not getattr(scale, "may_be_zero", False):
-        _warn_of_zeros(scale, int((still & ~alone & trained(turns) & (away != 0)).sum()), len(turns))
-    advantage = (away / divisor).mask(dead, 0.0)
+        _warn_of_zeros(scale, int((lone_or_flat & ~alone & in_batch(turns) & (away != 0)).sum()), len(turns))
+    advantage = (away / divisor).mask(zeroed, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
 
@@ -219,8 +225,8 @@ def _scale(
         divisor = _called(scale, turns, team, "scale")
         return divisor, divisor <= 0
     stats = statistics(_columns(scale, (), "scale"))
-    still = _is_still(stats)
-    return _deviation(stats, ddof).mask(still, 0.0), still
+    lone_or_flat = _is_lone_or_flat(stats)
+    return _deviation(stats, ddof).mask(lone_or_flat, 0.0), lone_or_flat
 
 
 def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
@@ -232,7 +238,7 @@ def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
         )
 
 
-def _is_still(stats: pd.DataFrame) -> pd.Series:
+def _is_lone_or_flat(stats: pd.DataFrame) -> pd.Series:
     """Return whether each row's group is lone or flat."""
     return (stats["n"] < 2) | is_flat(stats["min"], stats["max"])
 
@@ -241,10 +247,12 @@ def _deviation(stats: pd.DataFrame, ddof: int) -> pd.Series:
     return np.sqrt(stats["squares"] / (stats["n"] - ddof).clip(lower=1))
 
 
-def _lent(divisor: pd.Series, still: pd.Series, of_center: pd.DataFrame, ddof: int) -> tuple[pd.Series, pd.Series]:
+def _lent(
+    divisor: pd.Series, lone_or_flat: pd.Series, of_center: pd.DataFrame, ddof: int
+) -> tuple[pd.Series, pd.Series]:
     """Return the result of `_scale` with the center group's deviation in rows whose scale group has none."""
-    borrows = still & ~_is_still(of_center)
-    return divisor.mask(borrows, _deviation(of_center, ddof)), still & ~borrows
+    borrows = lone_or_flat & ~_is_lone_or_flat(of_center)
+    return divisor.mask(borrows, _deviation(of_center, ddof)), lone_or_flat & ~borrows
 
 
 def is_flat(low: pd.Series | float, high: pd.Series | float) -> pd.Series | bool:
@@ -280,7 +288,7 @@ def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None
     group_U, unit_R = pairs[:, 0], unit_R.reshape(-1)
 
     order = np.argsort(turns["credit"].to_numpy(float), kind="stable")
-    order = order[trained(turns).to_numpy()[order]]
+    order = order[in_batch(turns).to_numpy()[order]]
     own_U = _describe(turns["credit"].to_numpy(float)[order], unit_R[order], len(group_U))["mean"]
     played = np.flatnonzero(np.bincount(unit_R[order], minlength=len(group_U)))
     played = played[np.argsort(own_U[played], kind="stable")]
@@ -329,7 +337,7 @@ def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
     advantage 0 in all its rows and teaches nothing in this step.
     """
     require(turns, ["credit", "group"], "group_stats")
-    turns = turns[trained(turns)].reset_index(drop=True)
+    turns = turns[in_batch(turns)].reset_index(drop=True)
     by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
     credits = turns.groupby(by, sort=False, observed=True)["credit"]
     stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")

@@ -3,7 +3,7 @@
 A plan is a small generator. It yields a list of requests that are answered together. Each request is a `Generate` (an
 agent speaks), a `StepEnv` (the environment steps), a `Score` (a credit judges rows), or the generator of another plan
 (a branch of its own). The plan receives the answers in the same order: a `Generation`, a `mas_lab.env.Step`, an array
-of credits, or the return value of the generator. The runner of `rollout` batches the requests of all running plans.
+of credits, or the return value of the generator. `driver.Runner` batches the requests of all running plans.
 Leaves out: the requests and the rows (`episode`).
 
     @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class tree:
                 steps = yield [StepEnv(at, action) for action in joint]
                 yield self._continuations(episode, at, joint, steps, followed)
                 rows = [
-                    episode.row(at, one, episode.action(at, action), [step])
+                    episode.row(at, one, episode.action_name(at, action), [step])
                     for one, action, step in zip(candidates, joint, steps, strict=True)
                 ]
                 [credits] = yield [Score(episode.rows[recorded:] + rows, self.pick)]

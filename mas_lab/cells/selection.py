@@ -11,7 +11,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import is_flat
-from mas_lab.table import TableError, forbid, refuse_copies, require, trained
+from mas_lab.table import TableError, forbid, in_batch, refuse_copies, require
 
 Selector = Callable[[pd.DataFrame], pd.Series]
 
@@ -43,7 +43,7 @@ def select(turns: pd.DataFrame, selector: Selector) -> pd.DataFrame:
         )
     marked = turns.assign(selected=chosen)
     require(marked, ["selected"], "select")
-    return marked.assign(selected=marked["selected"].astype(bool) & trained(turns))
+    return marked.assign(selected=marked["selected"].astype(bool) & in_batch(turns))
 
 
 @dataclass(frozen=True)
@@ -66,5 +66,5 @@ class not_flat:
             TableError: A column is missing, or a credit is not a finite number.
         """
         require(turns, ["credit", "group"], "not_flat")
-        credits = turns["credit"].where(trained(turns)).groupby(turns["group"], sort=False, observed=True)
+        credits = turns["credit"].where(in_batch(turns)).groupby(turns["group"], sort=False, observed=True)
         return ~is_flat(credits.transform("min"), credits.transform("max"))

@@ -22,7 +22,7 @@ from mas_lab.cells.group_losses import group_pass, require_comparable_groups
 from mas_lab.locks import training
 from mas_lab.losses import Loss, UpdateError, clipped, corrected, k3, reported, require_loss
 from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
-from mas_lab.table import ages, column, place, refuse_copies, require, require_advantage_per_token, selected, trained
+from mas_lab.table import ages, column, in_batch, place, refuse_copies, require, require_advantage_per_token, selected
 from mas_lab.team import Team
 
 if TYPE_CHECKING:
@@ -77,8 +77,9 @@ def update(
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
         nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
-        watch: Called with each `PolicyBatch` between backward pass and clipping. It has the `name` of the policy, the
-            `norms` of its agents, and each token's share of the gradient (`token_shares()`).
+        watch: Called with each `PolicyBatch` between backward pass and clipping, such as `SpikeWatch`. The batch has
+            the `name` of the policy, the `norms` of its agents, and each token's share of the gradient
+            (`token_shares()`).
         seed: Decides the minibatches.
         off_policy: Train on rows that other weights sampled. False: if `mismatch` (in half precision the mean in its
             place) is larger than the `tolerance` in the policy's capabilities, raise; a loss with `tis` is not checked.
@@ -114,7 +115,8 @@ def update(
                         require_fresh(batch)
                     if watch is not None and not batch.broken:
                         watch(batch)
-                compared = [compared_with_sampling(batch) for batch in batches]
+                compared = [{agent: compared_with_sampling(own, batch.loss) for agent, own in batch.agents.items()}
+                            for batch in batches]  # before any weights change  # fmt: skip
                 for batch, by_agent in zip(batches, compared, strict=True):
                     norm, clipped_norm = clip_and_step(batch, max_norm, lr_scale)
                     stats += statistics(batch, by_agent, number, norm, clipped_norm, lr_scale)
@@ -256,11 +258,12 @@ def compute_gradients(batch: PolicyBatch) -> PolicyBatch:
     policy, loss = batch.policy, batch.loss
     if not policy.capabilities.gradients:
         return _computed_jointly(batch)
-    one_pass = agent_pass if loss.unit == "row" else group_pass
-    agents, total = dict(batch.agents), None
+    agents, total, by_row = dict(batch.agents), None, loss.unit == "row"
     learning = [agent for agent, own in agents.items() if own.samples]
     for agent in learning:
-        agents[agent] = replace(one_pass(policy, loss, agents[agent]), norm=policy.gradient_norm())
+        own = agents[agent] if by_row else group_pass(policy, loss, agents[agent])
+        tokens = policy.forward_backward(own.samples, loss) if by_row else own.tokens
+        agents[agent] = replace(own, tokens=tokens, norm=policy.gradient_norm())
         if len(learning) > 1:
             parts = [gradient for _, gradient in policy.gradients()]
             total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else [a.clone() for a in parts]
@@ -269,11 +272,6 @@ def compute_gradients(batch: PolicyBatch) -> PolicyBatch:
     if total is not None or broken:
         policy.set_gradients(None if broken else total)
     return replace(batch, agents=agents, broken=broken)
-
-
-def agent_pass(policy: Policy, loss: Loss, own: AgentBatch) -> AgentBatch:
-    """Add the gradient of an agent's rows to that of the policy."""
-    return replace(own, tokens=policy.forward_backward(own.samples, loss))
 
 
 def _computed_jointly(batch: PolicyBatch) -> PolicyBatch:
@@ -301,12 +299,8 @@ def require_finite(batch: PolicyBatch, nonfinite: str) -> None:
         )
 
 
-def compared_with_sampling(batch: PolicyBatch) -> dict[str, dict[str, float]]:
-    """Return, by agent, what compares the weights before the step with the recorded log-probabilities."""
-    return {agent: _compared(own, batch.loss) for agent, own in batch.agents.items()}
-
-
-def _compared(own: AgentBatch, loss: Loss) -> dict[str, float]:
+def compared_with_sampling(own: AgentBatch, loss: Loss) -> dict[str, float]:
+    """Return the statistics that compare the weights before the step with the recorded log-probabilities."""
     if own.tokens is None:
         return dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
     new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
@@ -468,7 +462,7 @@ def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) ->
     ages(turns, "update")  # raises if a version is later than its step
     rows = turns.reset_index(drop=True)
     rows = rows.astype(dict.fromkeys(rows.select_dtypes("category"), object))  # no group of an agent without rows
-    rows = rows[trained(rows)]
+    rows = rows[in_batch(rows)]
     require_advantage_per_token(rows, "update")
     for agent in rows["agent"].unique():
         team[agent]  # raises if an agent has no policy

@@ -11,7 +11,7 @@ import pandas as pd
 
 from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.display.documented_frame import COLUMN_DOCS
-from mas_lab.table import column, trained
+from mas_lab.table import column, in_batch
 
 NEEDED = ["episode", "agent", "completion"]
 READ = ("step", "task", "episode", "node", "turn", "depth", "agent", "kept", "probe", "valid", "finish", "team_reward",
@@ -29,7 +29,7 @@ def indexed(rows: pd.DataFrame, order: Sequence[str] = (), run: int = 0) -> pd.D
 
     `rows` is the output of `reduced`, the columns are those of `MEANINGS`, and `order` ranks agents that act at once.
     """
-    rows = rows[trained(rows)].reset_index(drop=True)
+    rows = rows[in_batch(rows)].reset_index(drop=True)
     rank = {agent: place for place, agent in enumerate(sorted(rows["agent"].unique()))}
     rank |= {agent: place - len(order) for place, agent in enumerate(order)}
     rows["seat"] = rows["agent"].map(rank)
@@ -75,7 +75,7 @@ def reduced(table: Any) -> pd.DataFrame:
         rows[name] = pd.to_numeric(table[source].map(value, na_action="ignore")) if source in table else np.nan
     rows["truncated"] = rows["finish"] == "length" if "finish" in rows else False
     rows["invalid"] = ~rows["valid"].astype(bool)
-    rows["lone"], rows["reinforced"], own = False, False, trained(rows)
+    rows["lone"], rows["reinforced"], own = False, False, in_batch(rows)
     if "local_reward" in rows:
         wrong = (centered_own_reward(rows[own]) < 0).reindex(rows.index, fill_value=False)
         rows["reinforced"] = wrong & (rows["advantage"] > 0)

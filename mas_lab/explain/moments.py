@@ -17,7 +17,7 @@ import pandas as pd
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import difference, is_flat, normalize
 from mas_lab.display.documented_frame import documented
-from mas_lab.table import COMPARED, TableError, require, trained
+from mas_lab.table import COMPARED, TableError, in_batch, require
 
 
 def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
@@ -50,7 +50,7 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
         TableError: A column is missing or holds no number, or every task has a single trajectory.
     """
     require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
-    rows = turns[trained(turns)]
+    rows = turns[in_batch(turns)]
     task = [*(["step"] if "step" in rows.columns else []), "task"]
     trajectories = _means(rows, [*task, once_per]).reset_index() if once_per else rows
     if once_per and len(trajectories) and (trajectories.groupby(task, observed=True).size() < 2).all():

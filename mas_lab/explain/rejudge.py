@@ -10,7 +10,7 @@ import pandas as pd
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.recipes import Recipe, by_name
-from mas_lab.table import trained
+from mas_lab.table import in_batch
 
 
 def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe]) -> pd.DataFrame:
@@ -38,7 +38,7 @@ def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe]) -> pd.DataFram
     turns, first, tables = turns.reset_index(drop=True), None, []
     for recipe in by_name(recipes, "rejudge").values():
         judged = recipe.advantages(turns)
-        advantage = judged["advantage"][trained(judged)]
+        advantage = judged["advantage"][in_batch(judged)]
         first = advantage if first is None else first
         parts = pd.DataFrame({
             "agent": judged["agent"], "silent": advantage == 0, "other_sign": advantage * first < 0,

@@ -99,8 +99,8 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
 class SpikeWatch:
     """Watch a training: at a spike, record the gradient's shares and counterfactual norms of that step.
 
-    Pass it to `train(..., watch=SpikeWatch())`. A spike costs about four passes over its batch. Other steps cost only
-    the rule.
+    Pass it to `train(..., watch=SpikeWatch())`. A spike, and each new largest norm, costs about four passes over
+    its batch. Other steps cost only the rule.
 
     Args:
         warmup: Norms that must have come before the first score.

@@ -25,7 +25,7 @@ from mas_lab.locks import locked
 from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, samples_of
 from mas_lab.recipes import RECIPES, Recipe, by_name
-from mas_lab.table import trained
+from mas_lab.table import in_batch
 from mas_lab.team import Team
 
 DEFAULTS = ("grpo", "grpo_masked", "dr_mas", "own_robust")
@@ -107,7 +107,7 @@ def weights_of(turns: pd.DataFrame, recipes: dict[str, Recipe], team: Team) -> p
     """Return the rows with a column per recipe, its advantages, and with the references' weights `team` and `own`."""
     unbiased = RECIPES["own_robust"].replace(scale="none", lone="zero")
     columns = {name: recipe.advantages(turns, team)["advantage"] for name, recipe in recipes.items()}
-    turns = turns[trained(turns)]
+    turns = turns[in_batch(turns)]
     columns["team"] = unbiased.advantages(turns)["advantage"]
     own = turns["local_reward"].groupby(turns["agent"])
     task = turns["local_reward"].groupby([turns["agent"], turns["task"]])

@@ -11,7 +11,7 @@ import pandas as pd
 from mas_lab.cells.normalization import centered_own_reward, wrong_way_share
 from mas_lab.display.documented_frame import documented
 from mas_lab.recipes import Recipe, by_name
-from mas_lab.table import require, trained
+from mas_lab.table import in_batch, require
 
 
 def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.DataFrame:
@@ -45,7 +45,7 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
     compared = {name: recipe.advantages(turns)["advantage"] for name, recipe in named.items()}
     if "advantage" in turns.columns:
         compared = {"trained": turns["advantage"].map(_mean), **compared}
-    rows = turns[trained(turns)]
+    rows = turns[in_batch(turns)]
     keys, wrong, tables = [rows[name] for name in by], centered_own_reward(rows) < 0, []
     for name, advantage in compared.items():
         parts = pd.DataFrame({"wrong": wrong, "reinforced": wrong & (advantage[rows.index] > 0)})

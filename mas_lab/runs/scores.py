@@ -10,7 +10,7 @@ import pandas as pd
 from mas_lab.cells.credits import return_to_go
 from mas_lab.runs.disk import read_tables, step_of, write_step
 from mas_lab.runs.run import SCORES, Run
-from mas_lab.table import TableError, column, trained
+from mas_lab.table import TableError, column, in_batch
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
         "success", "completion_ids"]  # fmt: skip
@@ -71,7 +71,7 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
 def episode_returns(turns: pd.DataFrame) -> pd.Series:
     """Return the return of each episode that was played to train, averaged over its branches."""
     played = turns[_is_played(turns)]
-    if len(played) < trained(turns).sum():  # tree() left some candidates behind
+    if len(played) < in_batch(turns).sum():  # tree() left some candidates behind
         played = turns[_stands(turns)]
     if "depth" in played.columns and not played.duplicated(["episode", "depth", "agent"]).any():  # nothing branches
         return played.drop_duplicates(["episode", "depth"]).groupby("episode")["team_reward"].sum()
@@ -80,7 +80,7 @@ def episode_returns(turns: pd.DataFrame) -> pd.Series:
 
 
 def _is_played(turns: pd.DataFrame) -> pd.Series:
-    return column(turns, "kept").astype(bool) & trained(turns)
+    return column(turns, "kept").astype(bool) & in_batch(turns)
 
 
 def _stands(turns: pd.DataFrame) -> pd.Series:

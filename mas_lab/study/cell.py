@@ -17,7 +17,7 @@ from mas_lab.runs.disk import RunError, read_json, write_json
 from mas_lab.runs.run import Run, load_run
 from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
-from mas_lab.table import TableError, trained
+from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import train
 from mas_lab.train.budget import KINDS, Usage
@@ -127,7 +127,7 @@ def _facts(turns: pd.DataFrame) -> pd.DataFrame:
     """Return a row per agent: share of the episodes in which it `spoke`, its `rows`, and the columns of its size."""
     try:
         size = pooled_inflation(inflation(turns, once_per=baseline_unit(turns))).rename(columns={"n": "rows"})
-        episode = turns.groupby(["step", "episode"]).ngroup()[trained(turns)]
+        episode = turns.groupby(["step", "episode"]).ngroup()[in_batch(turns)]
         spoke = (episode.groupby(turns["agent"]).nunique() / episode.nunique()).rename("spoke")
         return size.merge(spoke.reset_index(), on="agent")
     except TableError:  # credits of a custom plan may not fit any baseline

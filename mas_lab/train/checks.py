@@ -9,7 +9,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import check_normalize
 from mas_lab.cells.update import UpdateCallback, check_update
 from mas_lab.env import Env
-from mas_lab.recipes import Recipe, learning
+from mas_lab.recipes import Recipe, stateful_parts
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget
 from mas_lab.train.drawing import Curriculum
@@ -38,7 +38,7 @@ def check_training(
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
     _check_recipe(recipe, settings)
-    learning({**vars(recipe), "curriculum": curriculum})
+    stateful_parts({**vars(recipe), "curriculum": curriculum})
     check_update(team, recipe.loss, recipe.aggregate, settings.max_norm, watch, "train")
     if run is not None:
         describe_parts(env, recipe, curriculum)  # refuses a part that cannot be compared when the run goes on

@@ -1,6 +1,6 @@
 """The tasks of a step: drawn at random by the env, or by a curriculum that saw the results of earlier steps.
 
-Leaves out: the number of rounds in a step (`loop`, by `Settings.rounds`).
+Leaves out: the number of rounds in a step (`progress`, by `Settings.rounds`).
 """
 
 from collections.abc import Callable, Collection

@@ -14,7 +14,7 @@ from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
 from mas_lab.train.progress import Hook, Progress
 from mas_lab.train.report import Report
-from mas_lab.train.verdict import MOST, learns, verdict, verdict_of_table, why_silent
+from mas_lab.train.verdict import MOST, has_advantage, verdict, verdict_of_table, why_silent
 
 DEAD = 3
 """Steps without an advantage after which a training warns."""
@@ -29,7 +29,7 @@ class Ending(Hook):
 
     def after(self, now: Progress, report: Report) -> Report:
         """Warn once, when no row of `DEAD` steps in a row had an advantage, unless every episode succeeds."""
-        self.silent = 0 if learns(report.turns) or report.success == 1 else self.silent + 1
+        self.silent = 0 if has_advantage(report.turns) or report.success == 1 else self.silent + 1
         if self.silent == DEAD:
             reason = why_silent(report.turns)
             warnings.warn(
@@ -43,9 +43,7 @@ class Ending(Hook):
     def end(self, now: Progress) -> None:
         if now.done and may_print():
             try:
-                print(verdict(self.recorder) if self.recorder else verdict_of_table(self._played(), now.team.frozen))
+                run = self.recorder
+                print(verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen))
             except RunError as error:
                 print(f"No verdict: {error}")
-
-    def _played(self) -> pd.DataFrame:
-        return pd.concat(self.recent)

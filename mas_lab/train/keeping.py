@@ -38,9 +38,7 @@ class Keeping(Hook):
         from mas_lab.backends.torch.threads import take_threads
 
         recorder = self.recorder
-        config = describe_training(
-            now.env, now.team, now.recipe, now.seed, now.settings, now.curriculum, self.ranks
-        )  # fmt: skip
+        config = describe_training(now.env, now.team, now.recipe, now.seed, now.settings, now.curriculum, self.ranks)
         if self.ranks == 1:
             config["threads"] = recorder.recorded_threads() or config["threads"]
         now.done, states = recorder.begin(config, now.team, now.watch, now.states)

@@ -42,7 +42,7 @@ from mas_lab.train.report import Report, tasks_learned
 from mas_lab.train.settings import Settings
 from mas_lab.train.staleness import Staleness, forget_versions
 from mas_lab.train.status_line import StatusLine
-from mas_lab.train.verdict import learns, why_silent
+from mas_lab.train.verdict import has_advantage, why_silent
 
 
 def train(
@@ -196,6 +196,7 @@ def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, upda
                     clock.lap("rollout")
                     turns = recipe.group(pd.concat(played, ignore_index=True), team)
                     turns = recipe.normalize(turns, team)
+                    refuse_lone_groups(turns, "train")
                     following = recipe.after(turns, team)
                     turns = of_learners(turns, chosen.learning(step))
                     clock.lap("advantages")
@@ -247,7 +248,6 @@ class Clock(Counter):
 
 def of_learners(turns: pd.DataFrame, agents: Sequence[str] | None) -> pd.DataFrame:
     """Return the table in which only rows of the agents that learn in this step are selected; `None`: all."""
-    refuse_lone_groups(turns, "train")
     return turns if agents is None else turns.assign(selected=selected(turns) & turns["agent"].isin(agents))
 
 
@@ -259,6 +259,6 @@ def notes_of(turns: pd.DataFrame, chosen: Settings) -> tuple[str, ...]:
         notes.append(f"{found}, after {chosen.rounds} rounds of {turns['task'].nunique()} tasks")
     if not selected(turns).any():
         notes.append("no row is selected, nothing was learned")
-    elif not learns(turns):
+    elif not has_advantage(turns):
         notes.append(f"every advantage is 0, nothing was learned: {why_silent(turns)}")
     return tuple(notes)

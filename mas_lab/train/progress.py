@@ -12,7 +12,7 @@ import pandas as pd
 
 from mas_lab.cells.update import UpdateCallback, learners
 from mas_lab.env import Env, Task, not_plain
-from mas_lab.recipes import Recipe, learning
+from mas_lab.recipes import Recipe, stateful_parts
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget, Usage
 from mas_lab.train.drawing import Curriculum, drawn, step_seed
@@ -57,7 +57,7 @@ class Progress:
     @property
     def states(self) -> dict[str, Any]:
         """Return the state of each part that learns, by its place; raise TypeError if one is not plain data."""
-        states = {place: part.state for place, part in learning(self._parts()).items()}
+        states = {place: part.state for place, part in stateful_parts(self._parts()).items()}
         if problem := not_plain(states, "train: state"):
             raise TypeError(problem)
         return states

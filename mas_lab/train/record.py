@@ -59,9 +59,8 @@ def _devices(team: Team) -> str:
 
     names = set()
     for policy in team.policies.values():
-        device = policy.device if policy.capabilities.gradients else None
-        is_gpu = device is not None and device.type == "cuda"
-        names.add("a server's" if device is None else torch.cuda.get_device_name(device) if is_gpu else device.type)
+        kind = policy.capabilities.device.partition(":")[0] if policy.capabilities.gradients else "a server's"
+        names.add(torch.cuda.get_device_name(policy.capabilities.device) if kind == "cuda" else kind)
     return "; ".join(sorted(names))
 
 

@@ -14,7 +14,7 @@ from mas_lab.cells.update import nonzero
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.runs.scores import episode_success
-from mas_lab.table import TableError, column, require, selected, trained
+from mas_lab.table import TableError, column, in_batch, require, selected
 
 APART, FEWEST = 0.2, 20
 """An agent stands out if so much more of its advantage went the wrong way than under `OTHER`, with so many wrong
@@ -68,7 +68,7 @@ def turns_of(run: Run) -> pd.DataFrame:
 def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
     """Return the verdict on a table of turns, `frozen` agents left out."""
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
-    if not learns(turns):
+    if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
     told = _dead_end(turns.reset_index(drop=True)) + _fall(turns)
     if (worst := harmed_agent(turns, frozen)) is not None:
@@ -89,7 +89,7 @@ def _dead_end(turns: pd.DataFrame) -> list[str]:
         dead = by_step.index[~by_step[::-1].cummax()[::-1]]
         if len(dead) >= max(1, len(by_step) / 3):
             late = turns[step >= dead[0]]
-            return [f"From step {dead[0]} on {what}{'' if learns(late) else f': {why_silent(late)}'}."]
+            return [f"From step {dead[0]} on {what}{'' if has_advantage(late) else f': {why_silent(late)}'}."]
     return []
 
 
@@ -118,7 +118,7 @@ def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series
 
 def rows_gone_wrong(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFrame:
     """Return an agent's rows with the largest advantages of the wrong sign."""
-    rows = turns[trained(turns) & (turns["agent"] == agent)]
+    rows = turns[in_batch(turns) & (turns["agent"] == agent)]
     advantage = rows["advantage"].map(np.mean)
     rows = rows.assign(advantage=advantage)[advantage * centered_own_reward(rows) < 0]
     shown = ["step", "task", "episode", "prompt", "completion", "local_reward", "advantage"]
@@ -143,7 +143,7 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
     return here.assign(apart=here["wrong_way"] - here["there"])
 
 
-def learns(turns: pd.DataFrame) -> bool:
+def has_advantage(turns: pd.DataFrame) -> bool:
     """Return whether a row that `update` trains on has an advantage."""
     return bool(nonzero(turns.loc[selected(turns), "advantage"]).any())
 

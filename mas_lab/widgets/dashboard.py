@@ -31,7 +31,7 @@ from mas_lab.runs.disk import RunError
 from mas_lab.runs.forking import origin_of
 from mas_lab.runs.run import Run, load_run, run_folder
 from mas_lab.runs.scores import CURVE, grown, mean_scores, run_curve, score_curve
-from mas_lab.table import TableError, trained
+from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.held_out import heard_by
@@ -135,7 +135,7 @@ def _with(table: pd.DataFrame, row: dict[str, Any]) -> pd.DataFrame:
 
 
 def _rewards(turns: pd.DataFrame) -> pd.DataFrame:
-    return turns[trained(turns)].groupby(REWARDS[:2], sort=False)[REWARDS[2:]].mean().reset_index()
+    return turns[in_batch(turns)].groupby(REWARDS[:2], sort=False)[REWARDS[2:]].mean().reset_index()
 
 
 def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: dict[str, Any]) -> Figure:

@@ -21,7 +21,7 @@ from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, po
 from mas_lab.explain.rejudge import rejudge
 from mas_lab.explain.wrong_way import wrong_way
 from mas_lab.recipes import RECIPES
-from mas_lab.table import TableError, ages, column, require, trained
+from mas_lab.table import TableError, ages, column, in_batch, require
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
@@ -39,7 +39,7 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
     The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
     under either baseline, in standard deviations (SD).
     """
-    rows = turns[trained(turns)].reset_index(drop=True)
+    rows = turns[in_batch(turns)].reset_index(drop=True)
     values = {"credit": rows["credit"], **both_baselines(rows)}
     edges = [np.histogram_bin_edges(values["credit"], BINS),
              np.histogram_bin_edges(pd.concat([values["agent"], values["global"]]), BINS)]  # fmt: skip
@@ -144,7 +144,7 @@ def reward_table(
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
     require(turns, ["task", "episode", "credit", "group", *by], "RewardInspector")
-    rows = turns[trained(turns)]
+    rows = turns[in_batch(turns)]
     step = ["step"] if "step" in rows.columns else []
     groups = rows.groupby([*step, "group"], sort=False, observed=True)["credit"]
     size, flat = groups.transform("size"), is_flat(groups.transform("min"), groups.transform("max"))
@@ -180,7 +180,7 @@ def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
     agent. A table without steps counts as one step. `agents` come first, then all others that speak.
     """
     require(turns, ["episode", "agent", "turn"], "RewardInspector")
-    rows = turns[trained(turns)]
+    rows = turns[in_batch(turns)]
     rows = rows if "step" in rows.columns else rows.assign(step=0)
     everybody = pd.Index(dict.fromkeys([*agents, *rows["agent"].unique()]), name="agent")
     played = rows.groupby("step")["episode"].nunique()
@@ -191,7 +191,7 @@ def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
 
 def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
     """Return how many rows of each agent have each credit: columns `agent`, `credit`, `rows`."""
-    rows = turns[trained(turns)]
+    rows = turns[in_batch(turns)]
     counted = rows.assign(credit=rows["credit"].round(2)).groupby(["agent", "credit"], sort=False).size()
     return counted.rename("rows").reset_index().sort_values(["agent", "credit"], ignore_index=True)
 
@@ -238,7 +238,7 @@ class RewardInspector:
             Table with the columns `step`, `agent`, `25 %`, `75 %` and `mean`.
         """
         turns = self.source.some_turns(["step", "agent", "credit", "probe"])
-        by = turns[trained(turns)].groupby(["step", "agent"], sort=False)["credit"]
+        by = turns[in_batch(turns)].groupby(["step", "agent"], sort=False)["credit"]
         quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
         return quartiles.join(by.mean().rename("mean")).reset_index()
 
@@ -259,7 +259,7 @@ class RewardInspector:
         """
         read = ["step", "task", "episode", "agent", "local_reward", "advantage", "probe"]
         turns = self.source.some_turns(read)
-        own = turns[trained(turns)].groupby(["step", "agent"], sort=False)["local_reward"].mean().rename("own_reward")
+        own = turns[in_batch(turns)].groupby(["step", "agent"], sort=False)["local_reward"].mean().rename("own_reward")
         table = pd.DataFrame(wrong_way(turns)).drop(columns=["recipe", "wrong"])
         return table.merge(own.reset_index(), on=["step", "agent"])
 

@@ -64,9 +64,9 @@ class mutable:
     def __call__(self, turns):
         return turns["local_reward"]
 
-    def load_state(self, state): ...
+    def after(self, turns): ...
 
 
 def test_a_part_that_learns_otherwise_is_told_what_to_write(team, tmp_path):
-    words = r"train: credit=.*must learn as an immutable value\. .* method after\(turns\) .* without load_state\(\)"
+    words = r"train: credit=.*must learn as an immutable value\. .* method after\(turns\) that"
     refuse(TypeError, words, tmp_path, team=team, recipe=small.RECIPE.replace(credit=mutable()))

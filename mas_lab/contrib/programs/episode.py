@@ -235,7 +235,7 @@ class Episode:
             valid = {one.agent: one.columns.get("call_status", "none") in ("none", "ok")}
             info = end.info if done else {}
             self.state.record(at, [one], Step(None, float(end.team * done), own, valid, bool(won and done), done, info))
-            parent, turns = self.state.action(at, [one]), turns + Counter([one.agent])
+            parent, turns = self.state.action_name(at, [one]), turns + Counter([one.agent])
 
 
 def result_of(returned: Any, agents: Sequence[str], called: set[str]) -> tuple[EpisodeResult | None, str]:
