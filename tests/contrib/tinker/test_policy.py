@@ -100,7 +100,7 @@ def test_shares_stop_at_the_agent_and_other_temperatures_are_for_scoring_alone(t
     assert list(lab.SpikeInspector(stats).scores["norm"]) == stats["grad_norm"].tolist()
     warm = team.with_sampling(lab.Sampling(temperature=0.7))
     with pytest.raises(PolicyError, match=r"temperature 0\.7"):
-        lab.update(warm, judged(warm), max_norm=None)
+        lab.update(warm, judged(warm).assign(advantage=1.0), max_norm=None)
     lab.evaluate(Relay(), team, Relay().tasks(2, "test", 0), sampling=lab.Sampling(temperature=0))
 
 
