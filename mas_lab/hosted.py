@@ -126,7 +126,8 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
 
 def unfit(needs: Iterable[str], have: Mapping[str, str]) -> dict[str, str]:
     """Return {"pandas>=2.2": "2.1.4"} and such: the requirements that do not fit, with the installed versions."""
-    Requirement = importlib.import_module("pip._vendor.packaging.requirements").Requirement  # pip is asked next anyway
+    from packaging.requirements import Requirement  # a hosted notebook has it; pip's own copy would switch distutils
+
     requirements = [Requirement(need) for need in needs]
     requirements = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
     here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in requirements}

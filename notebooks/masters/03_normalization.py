@@ -402,7 +402,7 @@ def helper_gradient(rows):
     """The helper's gradient on these rows, as one vector. No step is made: notebook 04 has the details."""
     kept = []
 
-    def keep(policy_name, norms, batch):
+    def keep(batch):
         kept.append(torch.cat([part.flatten() for _, part in batch.policy.gradients()]))
 
     lab.update(team, rows, lr_scale=0.0, watch=keep)

@@ -177,7 +177,7 @@ pair = turns.loc[[lengths.idxmin(), lengths.idxmax()]].assign(advantage=-1.0)
 weights = {}
 
 
-def keep(policy_name, norms, batch):
+def keep(batch):
     """`watch` is called between backward pass and optimizer step."""
     weights[aggregate] = [*batch.rows["weight"], batch.norm]
 
@@ -201,7 +201,7 @@ found = {}
 
 
 def gradient_of(packing):
-    def keep(policy_name, norms, batch):
+    def keep(batch):
         found[packing] = torch.cat([part.flatten() for _, part in batch.policy.gradients()])
 
     lab.update(fresh_team(packing=packing), turns, lr_scale=0.0, watch=keep)
