@@ -39,12 +39,11 @@ def run(master, with_release: bool = False, **parameters):
     return execution.execute(execution.with_parameters(notebook, parameters), "the notebook")
 
 
-WIDGET = "application/vnd.jupyter.widget-view+json"
 READABLE = {"text/html", "text/plain", "text/markdown", "image/png"}
 
 
 def strays(notebook) -> list[str]:
-    """What stands in a stored notebook that nobody can read: warnings, dead widgets, the bare form of an object."""
+    """What a stored notebook has that nobody can read: warnings, widgets without a still form, bare objects."""
     found = []
     for cell in notebook.cells:
         for output in cell.get("outputs", ()):
@@ -53,7 +52,7 @@ def strays(notebook) -> list[str]:
             elif set(output.data) == {"text/plain"}:
                 plain = output.data["text/plain"]
                 found += [plain] if plain == "None" or plain.startswith(("<", "Figure(", "[<", "(<")) else []
-            elif WIDGET in output.data or not READABLE & set(output.data):
+            elif not READABLE & set(output.data) - {"text/plain"}:
                 found.append(str(list(output.data)))
     return found
 
