@@ -213,7 +213,7 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     assert re.search(r"<tr><td>bob</td><td></td><td>1</td><td>1</td></tr>", text)
     assert "<td>● 00.1  – 00.2  – 00.3  – 00.4</td><td>stored outputs</td>" in text
     assert "<tr><td>00.1</td><td>● 2</td><td>○ 0</td><td>× 0</td><td>– 0</td></tr>" in text
-    assert "<tr><td>00.2</td><td>● 0</td><td>○ 0</td><td>– 2</td></tr>" in text
+    assert "<tr><td>00.2</td><td>● 0</td><td>○ 0</td><td>× 0</td><td>– 2</td></tr>" in text
     assert "the same tables as bob: mine.zip" in text and "the same tables as ada: mine.zip" in text
     assert re.search(r"<td>cut\.zip</td>(<td></td>){7}<td>cannot be read: [^<]*cut\.zip", text)
     steps = len(lab.load_run(spiky).stats["step"].unique())
