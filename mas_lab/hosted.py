@@ -126,8 +126,8 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
 
 def unfit(needs: Iterable[str], have: Mapping[str, str]) -> dict[str, str]:
     """Return {"pandas>=2.2": "2.1.4"} and such: the requirements that do not fit, with the installed versions."""
-    from packaging.requirements import Requirement  # a hosted notebook has it; pip's own copy would switch distutils
-
+    # transformers brings packaging. pip's own copy would switch off setuptools' distutils, which torch imports later.
+    Requirement = importlib.import_module("packaging.requirements").Requirement
     requirements = [Requirement(need) for need in needs]
     requirements = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
     here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in requirements}

@@ -3,7 +3,6 @@
 For reading, for teaching, and to check the cells against: they compute the same, faster and for any team. Leaves out
 batches over several prompts, agents that act at once, devices, checkpoints and error messages. An environment is as in
 `mas_lab.env`. Shapes: `_K` candidates of one prompt, `_T` tokens of one completion, `_V` vocabulary.
-`return_to_go` reads the table of a `joint` rollout.
 """
 
 from dataclasses import dataclass
