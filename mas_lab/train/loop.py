@@ -180,10 +180,11 @@ def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, upda
     `rollout` and `update` are cells 1 and 4, or those of a training with earlier weights or with several ranks. The
     parts that learn get their next value at the end of a step, so an error changes nothing.
     """
-    env, team, chosen = now.env, now.team, now.settings
+    env, team, chosen, begun = now.env, now.team, now.settings, []
     gc.freeze()  # the garbage collector need not walk all that was imported again and again
     try:
         for hook in hooks:
+            begun.append(hook)  # one that never began has nothing to end
             hook.begin(now)
         while not now.ended:
             for hook in hooks:
@@ -215,12 +216,12 @@ def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, upda
         for hook in hooks:
             hook.end(now)
     except BaseException as error:
-        for hook in hooks:
+        for hook in begun:
             hook.stop(now, error)
         raise
     finally:
         gc.unfreeze()
-        for hook in hooks:
+        for hook in begun:
             hook.finish()
 
 

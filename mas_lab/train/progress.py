@@ -76,10 +76,8 @@ class Progress:
         """
         if not draw and step in self.ahead:
             return self.ahead.pop(step)
-        chosen, known, learned = self.settings, [], 0
-        if turns is not None:
-            known, learned = [*turns["task"].unique()], tasks_learned(turns)
-        seed = step_seed(self.seed, step, draw)
+        chosen, seed = self.settings, step_seed(self.seed, step, draw)
+        known, learned = ([], 0) if turns is None else ([*turns["task"].unique()], tasks_learned(turns))
         missing = chosen.tasks - learned if draw < chosen.rounds else 0
         return drawn(self.env, self.curriculum, missing, "train", seed, known) if missing > 0 else []
 

@@ -32,7 +32,6 @@ class Staleness(Hook):
         """The next rollout, if it was played during the update before. `None`: it is still to be played."""
         self.versions: dict[str, int] | None = None
         """The versions of the weights that are in use, see `playing`."""
-        self.kept: list[tuple[Policy, dict[int, Any]]] = []
 
     def rollout(self, env, team: Team, tasks, plan, seed: int, max_turns, workers, step: int) -> pd.DataFrame:
         """Return the table of `rollout` with `policy_version`."""

@@ -23,7 +23,7 @@ from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
 
 
 class Passes:
-    """The forward and backward passes of one policy; `distributed` replaces them by those of one process's share."""
+    """The forward and backward passes of one policy; `train.ranks` replaces them by those of a rank's share."""
 
     def __init__(self, policy: "TorchPolicy"):
         self.policy = policy
