@@ -2,8 +2,8 @@
 
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
 
-Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the next
-one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
+Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
+next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
 """
 
 import argparse
