@@ -113,7 +113,11 @@ def add(needs: Sequence[str], host: str, *flags: str) -> dict[str, str]:
         why = "\n".join(f"{done.stdout}\n{done.stderr}".strip().splitlines()[-12:])
         offline = f"If pip could not reach the package index: {SWITCHES['internet'][host]}."
         refused = f"Nothing was installed: pip cannot add {', '.join(needs)} beside what is here"
-        raise SystemExit(f"{refused}:\n{why}\n{offline}")
+        upgrade = f"%pip install --upgrade {' '.join(map(shlex.quote, needs))}"
+        unfit = (
+            "If a package of this machine does not fit: this line in a cell replaces it; restart the session after it"
+        )
+        raise SystemExit(f"{refused}:\n{why}\n{offline}\n{unfit}:\n  {upgrade}")
     importlib.invalidate_caches()
     return {name: version for name, version in installed().items() if name not in before}
 
@@ -122,17 +126,6 @@ def missing(needs: Iterable[str], have: Mapping[str, str]) -> list[str]:
     """Return the requirements of `needs` that have no installed version; requirements of extras are skipped."""
     names = {need: re.match(r"[\w.-]+", need)[0] for need in needs if "extra ==" not in need}
     return [need for need, name in names.items() if re.sub(r"[-_.]+", "-", name).lower() not in have]
-
-
-def unfit(needs: Iterable[str], have: Mapping[str, str]) -> dict[str, str]:
-    """Return {"pandas>=2.2": "2.1.4"} and such: the requirements that do not fit, with the installed versions."""
-    # transformers brings packaging. pip's own copy would switch off setuptools' distutils, which torch imports later.
-    Requirement = importlib.import_module("packaging.requirements").Requirement
-    requirements = [Requirement(need) for need in needs]
-    requirements = [one for one in requirements if one.marker is None or one.marker.evaluate({"extra": ""})]
-    here = {one: have.get(re.sub(r"[-_.]+", "-", one.name).lower()) for one in requirements}
-    return {f"{one.name}{one.specifier}": version for one, version in here.items()
-            if version is not None and not one.specifier.contains(version, prereleases=True)}  # fmt: skip
 
 
 def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Sequence[str] = ()) -> Host:
@@ -148,13 +141,6 @@ def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Seq
     if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs, *alone], installed()):
         return host
     on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()
-    if wrong := unfit([*(metadata.requires("mas-lab") or ()), *needs, *on_gpu], installed()):
-        listed = "\n".join(f"  needs {need}, here {version}" for need, version in wrong.items())
-        upgrade = f"%pip install --upgrade {' '.join(map(shlex.quote, wrong))}"
-        raise SystemExit(
-            f"Packages of this machine do not fit, and none is replaced:\n{listed}\n"
-            f"This line in a cell upgrades them; restart the session after it:\n  {upgrade}"
-        )
     added = add(["mas-lab", *needs, *on_gpu], host.name) | (add(alone, host.name, "--no-deps") if alone else {})
     print(f"added: {', '.join(f'{name} {version}' for name, version in sorted(added.items())) or 'nothing'}")
     return host
