@@ -51,12 +51,11 @@ class CodePair(problem_sets.ProgramTask):
     - apart: 1.0 times that share if main uses `aux` and is no thin wrapper of it
 
     With rewards "ours", `team_reward` is the gain in worth in this turn, so the return is the worth of the last drafts.
-    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Data flow and a run without `aux` decide
-    whether main uses it. A run of `aux` alone, and its recorded return values, decide whether main is a thin wrapper.
-    Main does not use `aux` if it undoes what `aux` did, or only verifies its result. Two cases cannot be separated from
-    divided work. In one, main needs the result in a way that no single value or constant condition replaces. Examples
-    are a product with `aux(x) == sum(x)`, an undoing spread over several values, or more than three conditions. In the
-    other, `aux` solves all but one step.
+    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it keeps a result of
+    it, and if at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant
+    result is never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result
+    of `aux`. Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all
+    the work, and undoes what `aux` did or verifies its result.
 
     Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
     passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
