@@ -16,7 +16,7 @@ from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code
 from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, EXAMPLES, HIDDEN = 3, 3, 6
@@ -25,7 +25,6 @@ OPERATIONS, EXAMPLES, HIDDEN = 3, 3, 6
 
 @dataclass(frozen=True)
 class State:
-    task: str
     problem: Problem
     drafts: tuple[str, str] | None = None
     """Drafts after the last turn: helper, main."""
@@ -69,10 +68,8 @@ class CodePair(problem_sets.ProgramTask):
     without training.
 
     `local_reward` is 1 if the writer's own function is defined with a return. An answer without its function is
-    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. If
-    the sandbox's tier cannot run a program, it is neither right nor wrong. The drafts are then worth their levels
-    before the tests, or as much as the last drafts if that is more. `Step.info["unknown"]` names the agent and the
-    turn.
+    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. A
+    program that needs something that the sandbox lacks fails its tests; `Step.info` then has its status, "unsupported".
 
     `size` is either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
@@ -173,13 +170,11 @@ class CodePair(problem_sets.ProgramTask):
         if len(drafts) == 1:
             return Step(replace(state, aux=drafts[0]), 0.0, local, valid, False, False)
         judged, done = self._judge(state, *drafts), state.turn + 1 == self.max_turns
-        unknown = unjudged(judged.graded, self.name, state.task, self.agents[-1], state.turn) if judged.graded else []
-        score = max(state.score, judged.score) if unknown else judged.score
-        after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
-        gained = score if self.published else score - state.score
-        info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})
+        after = State(state.problem, drafts, None, judged.score, state.turn + 1, done)
+        gained = judged.score if self.published else judged.score - state.score
+        info = {"parts": judged.parts, "fault": judged.fault}
         info |= {"tests": judged.graded.info} if judged.graded else {}
-        return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)
+        return Step(after, gained, local, valid, done and judged.score > pair_code.BEST - 1e-6, done, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: wrong operations, different divisions of the work, missing calls.

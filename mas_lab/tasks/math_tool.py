@@ -60,11 +60,9 @@ class MathTool(chains.MathTask):
     right. (A guess that it prints counts like any answer.) `local_reward` of the reasoner: 0.2 if its answer can be
     read, and 0.8 if it is right. An output without a readable program or answer is invalid.
 
-    A program that needs something that this sandbox lacks ("unsupported") has no answer, but does not count as wrong.
-    `info` then has `right` = None and an entry `unknown`, and a warning is given once. The program earns 0.2, as any
-    program that prints. A higher reward would make such programs pay. A selector may leave its rows out of training.
-    `Step.info` has task, agent and turn of each program, its status, last line and error. It also says whether the
-    answer is right and agreed on, and has `backstop` if the wall clock ended the program.
+    A program that needs something that the sandbox lacks (status "unsupported") fails like any other. `Step.info` has
+    task, agent and turn of each program, its status, last line and error. It also says whether the answer is right and
+    agreed on, and has `backstop` if the wall clock ended the program.
 
     Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
     right itself. Success: the reasoner is right in the last turn. If a program fails, the last number of its error
@@ -154,9 +152,7 @@ class MathTool(chains.MathTask):
         after = replace(state, turn=state.turn + 1, code=code, ran=ran, printed=printed, answer=answer, done=last)
         valid = {writer: code is not None} | dict.fromkeys(reasoner, answer is not None)
         place = {"task": state.task, "agent": writer, "turn": state.turn}
-        unknown = programs.unjudged(ran, self.name, **place)
-        info = place | ran.info | {"right": None if unknown else right[writer], "agreed": agreed}
-        info |= {"unknown": unknown} if unknown else {}
+        info = place | ran.info | {"right": right[writer], "agreed": agreed}
         return Step(after, float(solved), local, valid, last and solved, last, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -177,9 +173,7 @@ class MathTool(chains.MathTask):
 
 
 def worth(ran: Result) -> float:
-    """Return a program's reward apart from its answer; an unsupported program earns as much as one that prints."""
-    if ran.unknown:
-        return RUNS + PRINTS
+    """Return a program's reward apart from its answer."""
     return RUNS * (ran.outcome.status == "ok") + PRINTS * (ran.outcome.status == "ok" and ran.line != "")
 
 

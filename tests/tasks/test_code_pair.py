@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plays import lacking, task_of, together
+from plays import task_of, together
 
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.shared import pair_code
@@ -198,17 +198,6 @@ def test_a_single_agent_writes_both():
     for text in (SORTS, f"{SORTS} ||| {GOOD[1]} ||| x"):
         (step,) = played([text], size="full", single_agent=True)
         assert (step.team_reward, step.valid, step.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
-
-
-def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
-    lacking(monkeypatch, "numpy")
-    drafts = SORTS, f("    import numpy\n    return aux(x)[::-1]")
-    with pytest.warns(UserWarning, match="code_pair: task t, agent 'main', turn 1"):
-        steps = played((SORTS, f(ALONE)), drafts, size="full")
-    assert [step.team_reward for step in steps] == [2.5, 0.0] and "unknown" not in steps[0].info
-    assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError: numpy"}]
-    (alone,) = played(drafts, size="full")
-    assert alone.team_reward == 1.5 and not alone.success
 
 
 @pytest.mark.parametrize("options", [

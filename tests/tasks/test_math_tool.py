@@ -73,18 +73,6 @@ def test_what_a_program_earns(text, local, status, answer):
     assert step.state.printed == answer and step.info["right"] == (answer == "5")
 
 
-def test_unsupported_is_not_counted_wrong(monkeypatch):
-    outcome(monkeypatch, status="unsupported", stderr="ModuleNotFoundError: No module named 'fractions'", stdout="5\n")
-    monkeypatch.setattr(programs, "_warned", set())
-    words = r"math_tool: task t, agent 'tool', turn 0: .*'fractions'.* neither right nor wrong"
-    with pytest.warns(UserWarning, match=words):
-        (step,) = played((RIGHT, "answer 5"))
-    assert step.info["right"] is None and step.info["status"] == "unsupported" and not step.done
-    assert step.info["unknown"] == [{"agent": "tool", "turn": 0, "error": step.info["error"]}]
-    wrong = 0.2  # of a program that prints a wrong answer: it earns no less, and no more, or asking for it would pay
-    assert step.local_rewards["tool"] == pytest.approx(wrong) and step.valid["tool"]
-
-
 def test_the_last_line_is_the_answer_and_an_endless_one_is_none(monkeypatch):
     outcome(monkeypatch, status="ok", stdout=f"1\n \n  {'7' * 5000} \n\n")
     (step,) = played((fenced("print(1)"), rf"\boxed{{{'7' * 300}}}"), size="full", gold="7" * 300)

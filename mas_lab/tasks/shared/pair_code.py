@@ -149,7 +149,7 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
         paid = {"used": LEVELS["used"] * used, "apart": LEVELS["apart"] * (used and not thin)}
         parts |= {"tests": LEVELS["tests"] * share} | {level: share * pays for level, pays in paid.items()}
         parts |= {"ignored": IGNORED * share} if called and not used else {}
-    fails = graded is not None and not graded.unknown and not all(graded.passed)
+    fails = graded is not None and not all(graded.passed)
     amiss = {"aux": not has_aux, "tests": fails, "call": not called, "use": not used, "thin": thin}
     return Judged(parts, next((name for name, wrong in amiss.items() if wrong), "fine"), graded)
 

@@ -201,7 +201,7 @@ class ProgramTask(SizedTask):
     """Base class of the tasks in which agents write programs.
 
     A subclass has `drawn(rng, n, split)`, which returns the problems of the pocket size, and `state_type`, the class of
-    its state, which `start` makes of the task's id and the problem.
+    its state, which `start` makes of the problem.
     """
 
     data: str = HUMAN_EVAL
@@ -218,7 +218,7 @@ class ProgramTask(SizedTask):
         return [(f"{problem.text} {problem.entry}", _data(problem)) for problem in found]
 
     def start(self, task: Task) -> Any:
-        return self.state_type(task.id, Problem(**task.data))
+        return self.state_type(Problem(**task.data))
 
     def shorten(self, text: str) -> str:
         """Return the part of a draft that is shown."""
