@@ -17,7 +17,6 @@ import math
 import re
 import secrets
 import sys
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
@@ -37,14 +36,6 @@ GRACE = 0.5
 HOW = 'pip install "pydantic-monty>=1.4", or on Python 3.12 and later pip install pyeryx==0.11.0'
 STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
-HALF_THERE = {
-    "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
-    "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "signal", "sys", "time",
-    "typing", "unicodedata",
-}  # fmt: skip
-"""Modules that a sandbox has only in part. The program writes the text of its errors, so this text must not choose what
-is imported."""
-TYPES = {**vars(builtins), "function": types.FunctionType, "generator": types.GeneratorType}
 
 HARNESS = """
 import json as _mas_lab_json
@@ -279,14 +270,12 @@ def status_of(error: str) -> str:
 
 def is_lacking(error: str) -> bool:
     """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, a name, or a size."""
-    matches = ((re.match(pattern, error), exists) for pattern, exists in EXISTS.items())
-    return bool(LACKING.match(error)) or any(exists(*found.groups()) for found, exists in matches if found)
+    missing = MISSING.match(error)
+    known = missing and (missing[1] in sys.stdlib_module_names or hasattr(builtins, missing[2] or ""))
+    return bool(known or LACKING.match(error))
 
 
-def _has(module: str, name: str) -> bool:
-    return module in HALF_THERE and hasattr(importlib.import_module(module), name)
-
-
+MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)|NameError: name '(\w+)' is not defined")
 LACKING = re.compile(
     r"(?s)(NotImplementedError|RuntimeError).*monty|.*is not supported in this environment"
     r"|RuntimeError: can't start new thread$|AttributeError: 'module' object"
@@ -294,14 +283,3 @@ LACKING = re.compile(
     r"|OverflowError: Python int too large to convert to C ssize_t|ValueError: pow\(\) 2nd argument cannot be negative"
 )
 """Errors that CPython does not raise in such a place: what monty leaves out, and its limits for code and patterns."""
-EXISTS = {
-    r"ModuleNotFoundError: No module named '(\w+)": lambda module: module in sys.stdlib_module_names,
-    r"NameError: name '(\w+)' is not defined": lambda name: hasattr(builtins, name),
-    r"ImportError: cannot import name '(\w+)' from '(\w+)": lambda name, module: _has(module, name),
-    r"AttributeError: module '(\w+)' has no attribute '(\w+)'": _has,
-    r"AttributeError: (?:type object )?'(\w+)' (?:object )?has no attribute '(\w+)'": lambda kind, name: hasattr(
-        TYPES.get(kind), name
-    ),
-    r"TypeError: cannot create '(\w+)' instances": lambda name: hasattr(builtins, name),
-}
-"""Pattern of an error -> whether CPython has what the error says is missing."""
