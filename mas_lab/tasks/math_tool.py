@@ -61,8 +61,8 @@ class MathTool(chains.MathTask):
     read, and 0.8 if it is right. An output without a readable program or answer is invalid.
 
     A program that needs something that the sandbox lacks (status "unsupported") fails like any other. `Step.info` has
-    task, agent and turn of each program, its status, last line and error. It also says whether the answer is right and
-    agreed on, and has `backstop` if the wall clock ended the program.
+    the status, the last line and the error of each program. It also says whether the answer is right and agreed on, and
+    has `backstop` if the wall clock ended the program.
 
     Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
     right itself. Success: the reasoner is right in the last turn. If a program fails, the last number of its error
@@ -148,11 +148,11 @@ class MathTool(chains.MathTask):
         else:
             solved = agreed and all(right.values())
             local = {agent: FORMAT * (answer is not None) + MATCH * right[agent] for agent in reasoner}
-            local[writer] = worth(ran) + MATCH * right[writer]
+            runs = ran.outcome.status == "ok"
+            local[writer] = RUNS * runs + PRINTS * (runs and ran.line != "") + MATCH * right[writer]
         after = replace(state, turn=state.turn + 1, code=code, ran=ran, printed=printed, answer=answer, done=last)
         valid = {writer: code is not None} | dict.fromkeys(reasoner, answer is not None)
-        place = {"task": state.task, "agent": writer, "turn": state.turn}
-        info = place | ran.info | {"right": right[writer], "agreed": agreed}
+        info = ran.info | {"right": right[writer], "agreed": agreed}
         return Step(after, float(solved), local, valid, last and solved, last, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -170,11 +170,6 @@ class MathTool(chains.MathTask):
         if agent == "reasoner":
             return chains.answer_text(values, working)
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
-
-
-def worth(ran: Result) -> float:
-    """Return a program's reward apart from its answer."""
-    return RUNS * (ran.outcome.status == "ok") + PRINTS * (ran.outcome.status == "ok" and ran.line != "")
 
 
 def result_text(ran: Result) -> str:

@@ -45,14 +45,9 @@ def _mas_lab_plain(v, n=200, most=10 ** 4300):
         raise NotImplementedError("a result this deep or this long is not supported in this environment")
     if v is None or t is bool or t is int or t is float or t is str:
         return v
-    if t is list:
-        return ["list", [_mas_lab_plain(p, n - 1) for p in v]]
-    if isinstance(v, tuple):
-        return ["tuple", [_mas_lab_plain(p, n - 1) for p in v]]
-    if t is set or t is frozenset:
-        return ["set", [_mas_lab_plain(p, n - 1) for p in v]]
-    if isinstance(v, dict):
-        return ["dict", [[_mas_lab_plain(k, n - 1), _mas_lab_plain(v[k], n - 1)] for k in v]]
+    for name, kinds in (("list", list), ("tuple", tuple), ("set", (set, frozenset)), ("dict", dict)):
+        if isinstance(v, kinds):
+            return [name, [_mas_lab_plain(p, n - 1) for p in (v.items() if name == "dict" else v)]]
     raise TypeError("returned a " + t.__name__ + ", which is no plain data")
 def _mas_lab_call(f, a):
     try:
@@ -62,7 +57,7 @@ def _mas_lab_call(f, a):
 """
 MAIN = re.compile(r"""(['"])__main__\1""")
 """The name of a script, with which `__name__` is compared."""
-CONTAINERS = {"list": list, "tuple": tuple, "set": set}
+CONTAINERS = {"list": list, "tuple": tuple, "set": set, "dict": dict}
 FORGED = (ValueError, TypeError, KeyError, RecursionError)
 """Errors of reading an answer that the harness did not write."""
 MOST_BITS = 14_000
@@ -255,7 +250,7 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     kind, parts = value
-    return {_plain(k): _plain(v) for k, v in parts} if kind == "dict" else CONTAINERS[kind](map(_plain, parts))
+    return CONTAINERS[kind](map(_plain, parts))
 
 
 def status_of(error: str) -> str:

@@ -97,7 +97,7 @@ def test_rows_of_questions(row, answers):
 )  # fmt: skip
 def test_a_question_without_an_answer_is_refused(answer):
     for row in ({"question": "who?", "answers": answer}, {"answers": ["Ann"]}, {"question": "who?"}):
-        with pytest.raises(EnvError, match="a row needs (question|golden_answers or answers or answer)"):
+        with pytest.raises(EnvError, match=r"a row needs (question|golden_answers or answers or answer)"):
             question_and_answers(row)
 
 

@@ -45,8 +45,7 @@ def test_a_right_answer_that_both_give_pays_and_ends_it():
     (step,) = played((RIGHT, "2 0 7 5 answer 5"))
     assert paid([step]) == [(1.0, True, True)]
     assert step.local_rewards == {"tool": 1.0, "reasoner": 1.0} and step.valid == {"tool": True, "reasoner": True}
-    place = {"task": "t", "turn": 0, "agent": "tool"}
-    assert step.info == place | {"status": "ok", "printed": "5", "right": True, "agreed": True}
+    assert step.info == {"status": "ok", "printed": "5", "right": True, "agreed": True}
     assert MathTool().acting(step.state) == ()
 
 
@@ -57,7 +56,6 @@ def test_they_go_on_until_they_agree():
     assert not played(("print ( 15 )", "answer 15"))[0].info["agreed"]  # both are unreadable
     steps = played((RIGHT, "answer 4"), ("print ( 3 )", "answer 5"), (RIGHT, "answer 5"))
     assert paid(steps) == [(0.0, False, False), (0.0, False, False), (1.0, True, True)]
-    assert [step.info["turn"] for step in steps] == [0, 1, 2]
     assert [step.local_rewards["tool"] for step in steps] == pytest.approx([1.0, 0.2, 1.0])
 
 

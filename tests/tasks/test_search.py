@@ -157,10 +157,10 @@ def test_without_named_passages_one_with_the_answer_is_enough():
 
 @needs_bm25s
 def test_bm25_finds_what_shares_words_and_nothing_else():
-    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", 3, "search")]
+    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", "search")]
     assert titles[:2] == ["The Salt Clock", "Sill Light"]
-    assert bm25(CORPUS, "quantum", 3, "search") == bm25(CORPUS, "", 3, "search") == []
-    assert len(bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
+    assert bm25(CORPUS, "quantum", "search") == bm25(CORPUS, "", "search") == []
+    assert len(bm25(CORPUS, "the islands of Halven", "search", 100)) < 40
 
 
 @needs_bm25s
@@ -172,7 +172,7 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
-        bm25(str(path), "a", 3, "search")
+        bm25(str(path), "a", "search")
 
 
 @needs_bm25s
@@ -180,7 +180,7 @@ def test_a_changed_corpus_is_indexed_anew(tmp_path):
     path = tmp_path / "corpus.jsonl"
     for text in ("old tower", "new tower"):
         path.write_text(f'{{"title": "Orra", "text": "{text}"}}')
-        assert [passage["text"] for passage in bm25(str(path), "tower", 3, "search")] == [text]
+        assert [passage["text"] for passage in bm25(str(path), "tower", "search")] == [text]
 
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
