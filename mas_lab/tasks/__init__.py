@@ -16,11 +16,12 @@ from mas_lab.describe import part_name
 from mas_lab.env import Env, EnvError
 from mas_lab.lazy import Entry, Registry
 
-CLASSES = """
-plan_path:PlanPath sokoban:Sokoban sudoku:Sudoku math:Math math_tool:MathTool search:Search tldr:TLDR
-arxiv_intro:ArxivIntro code_tests:CodeTests code_pair:CodePair ladder:Ladder paid_help:PaidHelp finisher:Finisher
-cascade:Cascade stakes:Stakes calculator:Calculator vote:Vote orchestrator:Orchestrator
-""".split()
+CLASSES = (
+    "plan_path:PlanPath", "sokoban:Sokoban", "sudoku:Sudoku", "math:Math", "math_tool:MathTool", "search:Search",
+    "tldr:TLDR", "arxiv_intro:ArxivIntro", "code_tests:CodeTests", "code_pair:CodePair", "ladder:Ladder",
+    "paid_help:PaidHelp", "finisher:Finisher", "cascade:Cascade", "stakes:Stakes", "calculator:Calculator", "vote:Vote",
+    "orchestrator:Orchestrator",
+)  # fmt: skip
 """Module of this folder, which is the name of the env, and its class."""
 
 
