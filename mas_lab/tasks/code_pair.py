@@ -50,11 +50,11 @@ class CodePair(problem_sets.ProgramTask):
     - apart: 1.0 times that share if main uses `aux` and is no thin wrapper of it
 
     With rewards "ours", `team_reward` is the gain in worth in this turn, so the return is the worth of the last drafts.
-    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it keeps a result of
-    it, and if at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant
-    result is never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result
-    of `aux`. Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all
-    the work, and undoes what `aux` did or verifies its result.
+    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it calls it, and if
+    at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant result is
+    never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result of `aux`.
+    Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all the work,
+    and undoes what `aux` did or verifies its result.
 
     Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
     passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.

@@ -92,7 +92,7 @@ class Search(SizedTask):
 
     max_turns: int = 4
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its
+    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.COLUMNS` lists its
     columns). `None` means the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
     """Full size: JSONL file that BM25 searches, see above. `None` means the corpus in `data/search`."""

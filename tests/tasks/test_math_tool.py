@@ -1,16 +1,12 @@
 """Reasoner and tool user: rewards by hand, every ending, programs that fail, and the holes of the released rule."""
 
-import random
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from plays import together
 
 from mas_lab.env import Task
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.math_tool import MathTool, written
-from mas_lab.tasks.shared import chains, programs
+from mas_lab.tasks.math_tool import MathTool
+from mas_lab.tasks.shared import programs
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 RIGHT = "x = 9 ; x -= 7 ; x *= 5 ; x += 7 ; x -= 2 ; print ( x % 10 )"
@@ -102,12 +98,3 @@ def test_a_single_agent_writes_until_an_answer_can_be_read():
     assert [step.local_rewards["solo"] for step in steps] == pytest.approx([0.0, 0.1, 1.0])
     assert paid(played("print ( 4 )", single_agent=True)) == [(0.0, True, False)]
     assert paid(played("", "", single_agent=True, max_turns=2)) == [(0.0, False, False), (0.0, True, False)]
-
-
-@settings(max_examples=40)
-@given(st.integers(2, 9), st.integers(0, 10**6))
-def test_a_program_without_slips_prints_the_value_of_its_chain(digits, seed):
-    chain = next(chains.chains(random.Random(seed), digits))
-    code = written(chain, random.Random(seed))
-    assert programs.printed(code).line == str(chains.value(chain))
-    assert len(code.split()) <= MathTool(size=digits).max_tokens["tool"]

@@ -137,7 +137,7 @@ class MathTask(SizedTask, DigitTask):
 
     data: str | None = None
     """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
-    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
+    `reasoning_gym:gsm_symbolic`. `rows.COLUMNS` lists the columns of a file."""
 
     numbers = range(2, 10)
     unit = "digits"

@@ -1,8 +1,8 @@
 """Score two functions that are written for each other, without seeing each other (MAGRPO, arXiv 2508.04652).
 
 They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree shows whether main
-keeps a result of `aux`. A run in which `aux` returns its argument shows whether main needs it, and a run of `aux` alone
-whether it does all the work. The published rule looks for words instead. Feedback comes from a parser and the problem's
+calls `aux`. A run in which `aux` returns its argument shows whether main needs it, and a run of `aux` alone whether it
+does all the work. The published rule looks for words instead. Feedback comes from a parser and the problem's
 examples. Some cases look the same as work that was divided: an `aux` that solves all but one step, and a main that
 solves everything, and undoes what `aux` did or answers only where `aux` agrees. Grading is in `programs`. The task
 decides who writes, and what the writers see.
@@ -54,27 +54,12 @@ def _is_result(part: ast.AST | None) -> bool:
     return isinstance(part, ast.Call) and _is_aux(part.func)
 
 
-def keeps(source: str) -> bool:
-    """Return whether a result of `aux` is kept: it is neither a statement alone nor under a name that nobody reads."""
-    nodes = list(ast.walk(parsed(source)))
-    read = {part.id for part in nodes if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-    lost = [part.value for part in nodes if isinstance(part, ast.Expr)]
-    lost += [part.value for part in nodes if isinstance(part, ast.Assign) and not read & _names(part)]
-    dropped = {id(value.func) for value in lost if _is_result(value)}
-    return any(_is_aux(part) and id(part) not in dropped for part in nodes)
-
-
-def _names(assignment: ast.Assign) -> set[str]:
-    """Return the names in targets such as `a`, `a[i]`, `a.b` and `(a, b)`."""
-    return {part.id for target in assignment.targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-
-
 def hands_on(source: str, entry: str) -> bool:
     """Return whether every `return` of `entry` is a call of `aux`, or a name that holds it and is used nowhere else."""
     nodes = list(_inside(function(source, entry)))
     mentions = Counter(part.id for part in nodes if isinstance(part, ast.Name))
-    assigned = [part for part in nodes if isinstance(part, ast.Assign) and _is_result(part.value)]
-    held = {name for part in assigned for name in _names(part) if mentions[name] == 2}
+    assigned = [part.targets[0] for part in nodes if isinstance(part, ast.Assign) and _is_result(part.value)]
+    held = {one.id for one in assigned if isinstance(one, ast.Name) and mentions[one.id] == 2}
     returned = [part.value for part in nodes if isinstance(part, ast.Return)]
     return all(_is_result(value) or getattr(value, "id", None) in held for value in returned)
 
@@ -139,7 +124,7 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     parts["parses"] = LEVELS["parses"]
     written = written or ""
     called = has_aux and calls(main_code)
-    used = called and keeps(main_code) and not is_constant(aux)
+    used = called and not is_constant(aux)
     thin, graded = used and hands_on(main_code, problem.entry), None
     if cases:
         graded = problem.grade(f"{written}\n{main_code}", cases)
