@@ -103,16 +103,15 @@ class MathTool(chains.MathTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:
             return chat(self._pocket_prompt(state, agent))
-        parts = [state.problem]
-        if state.turn and agent == "reasoner":
-            parts.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
-            parts.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
-        elif state.turn:
-            code = f"Your program of the last turn:\n\n```python\n{state.code}\n```"
-            parts += [code, result_text(state.ran)] if state.code else ["In the last turn you wrote no program."]
-            if agent == "tool":
-                parts.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
-        return chat("\n\n".join(parts), PROMPTS[self.name][agent])
+        say, ran = PROMPTS[self.name], state.ran
+        if not state.turn:
+            return chat(state.problem, say[agent])
+        ended = "printed" if ran.line else "silent"
+        kind = "lacking" if ran.unknown else ended if ran.outcome.status == "ok" else "failed"
+        result = say[kind].format(error=ran.error, status=ran.outcome.status, line=ran.line)
+        program = say["program"].format(code=state.code, result=result) if state.code else say["no_program"]
+        answers = {"answer": state.answer or say["unread"], "printed": state.printed or say["unread"]}
+        return chat(f"{state.problem}\n\n{say[f'last_{agent}'].format(program=program, **answers)}", say[agent])
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
         """Return a prompt such as `printed error answered 7 tool 3 + 4`.
@@ -170,15 +169,6 @@ class MathTool(chains.MathTask):
         if agent == "reasoner":
             return chains.answer_text(values, working)
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
-
-
-def result_text(ran: Result) -> str:
-    """Return a text for the author of a full-size program that says what the program did."""
-    if ran.unknown:
-        return f"It needs what this sandbox does not have: {ran.error}"
-    if ran.outcome.status != "ok":
-        return f"It failed ({ran.outcome.status}): {ran.error}"
-    return f"It printed: {ran.line}" if ran.line else "It printed nothing."
 
 
 def written(chain: str, rng: random.Random, mistakes: float = 0.0) -> str:
