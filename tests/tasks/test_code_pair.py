@@ -213,12 +213,9 @@ def test_hidden_tests_stand_in_no_prompt(options):
     state, seen = env.start(task_of(secret)), []
     for helper, main in drafts:
         texts = {"helper": helper, "main": main, "solo": f"{helper} ||| {main}"}
-        while True:
-            acting = env.acting(state)
-            seen += [str(env.observe(state, agent)) for agent in acting]
-            state = env.step(state, {agent: texts[agent] for agent in acting}).state
-            if state.aux is None:
-                break
+        for _ in range(1 + (env.teamwork == "in_turn")):
+            seen += [str(env.observe(state, agent)) for agent in env.acting(state)]
+            state = env.step(state, {agent: texts[agent] for agent in env.acting(state)}).state
     seen += [str(env.observe(state, agent)) for agent in env.acting(state)]
     assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
 

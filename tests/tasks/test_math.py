@@ -1,14 +1,9 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -118,25 +113,6 @@ def test_a_drive_is_no_configuration(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: found.append(given) or {})
     assert not any(list(rows.read(data, "math")) for data in ("C:sets", r"C:\sets\math:main", "org/math:main"))
     assert found == [("C:sets", None), (r"C:\sets\math", "main"), ("org/math", "main")]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
-def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
-    lines = (
-        "import os, time; from mas_lab.tasks import sandbox; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(sandbox.workers('math').idle[0].process.pid, flush=True);"
-        "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
-    )
-    asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)
-    grader, fork = (int(asker.stdout.readline()) for _ in range(2))
-    try:
-        asker.kill()
-        asker.wait()
-        assert not psutil.pid_exists(grader) or not psutil.wait_procs([psutil.Process(grader)], 60)[1]
-        assert psutil.pid_exists(fork)
-    finally:
-        os.kill(fork, signal.SIGKILL)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import rows
 from mas_lab.tasks.shared.maze import MOVES, layout, rooms, word
-from mas_lab.tasks.sudoku import kind, names, puzzles, solution, solutions
+from mas_lab.tasks.sudoku import kind, names, solution, solutions
 
 # Column a is the leftmost, row 1 the top; S at a3, G at c1: a3 a2 a1 b1 c1 is blocked by a1, so the path is 6 long:
 #      a b c
@@ -254,31 +254,6 @@ def test_the_solver_finds_what_there_is_among_288_filled_grids(seed, clues, clas
     if clash:
         grid[rng.randrange(16)] = rng.randint(1, 4)
     assert sorted(solutions(tuple(grid), 1000)) == fitting(grid)
-
-
-def disguised(clues, side, rng):
-    """The same puzzle in another dress."""
-    box = {4: 2, 9: 3}[side]
-
-    def shuffled():
-        bands = rng.sample(range(box), box)
-        return [band * box + row for band in bands for row in rng.sample(range(box), box)]
-
-    rows, columns, digits = shuffled(), shuffled(), [0, *rng.sample(range(1, side + 1), side)]
-    grid = [[digits[clues[row * side + column]] for column in columns] for row in rows]
-    if rng.random() < 0.5:
-        grid = list(zip(*grid, strict=True))
-    return tuple(digit for row in grid for digit in row)
-
-
-@pytest.mark.parametrize("side, blanks, count", [(4, 6, 15), (4, 9, 15), (9, 45, 2)])
-def test_a_puzzle_in_another_dress_is_of_the_same_kind(side, blanks, count):
-    rng = random.Random(0)
-    kinds = set()
-    for clues in islice(puzzles(rng, side, blanks), count):
-        kinds.add(kind(clues))
-        assert kind(disguised(clues, side, rng)) == kind(clues)
-    assert len(kinds) >= count / 2  # and others are, mostly, of another
 
 
 # All
