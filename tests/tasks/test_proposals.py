@@ -66,12 +66,12 @@ def test_progress_adds_up_over_turns_and_proposals_move_nothing():
     steps = play(make_env("plan_path"), "b3 c3", "b3", "b2", "c3 c2 c1")
     assert [step.team_reward for step in steps] == [0.0, 0.25, 0.0, 1.75]
     assert [sum(step.local_rewards.values()) for step in steps] == [0.5, 0.25, 0.0, 1.0]
-    assert [step.state.at for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
+    assert [step.state.place[0] for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
 
 
 def test_a_blocked_move_stops_there_and_is_valid_and_a_detour_costs():
     _, move = play(make_env("plan_path"), "b3", "b3 b2 c2 c1")  # b3, then the wall b2
-    assert move.state.at == (1, 2) and move.valid == {"executor": True}
+    assert move.state.place[0] == (1, 2) and move.valid == {"executor": True}
     assert move.team_reward == 0.25 and move.local_rewards == {"executor": 0.25}
     _, move = play(make_env("plan_path"), "b3", "a2")  # a2 is 5 from the goal, a3 is 4
     assert move.team_reward == -0.25 and move.local_rewards == {"executor": 0.0}
@@ -177,10 +177,10 @@ def test_every_level_is_solvable_in_time_and_stands_in_one_split_even_turned_or_
     env, seen = make_env("sokoban", **options), {}
     for split in ("train", "test"):
         states = [env.start(task) for task in env.tasks(count, split, seed=3)]
-        seen[split] = {layout(state.room) for state in states}
+        seen[split] = {layout(state.floor) for state in states}
         for state in states:
-            assert 3 <= forwards(state.room, state.place) <= env.limit * env.max_turns
-            assert len(state.place[1] - state.room.targets) == env.boxes
+            assert 3 <= forwards(state.floor, state.place) <= env.limit * env.max_turns
+            assert len(state.place[1] - state.floor.targets) == env.boxes
     assert seen["train"].isdisjoint(seen["test"])
 
 
@@ -275,7 +275,7 @@ ODD = "is solved at its start, or cannot be solved"
 
 
 @pytest.mark.parametrize(("name", "change", "words"), [
-    ("plan_path", {"walls": ["b1", "c2"]}, "has no path from a3 to c1"), ("sokoban", {"boxes": ["a1"]}, ODD),
+    ("plan_path", {"walls": ["b1", "c2"]}, ODD), ("sokoban", {"boxes": ["a1"]}, ODD),
     ("sokoban", {"boxes": ["d2"]}, ODD), ("sokoban", {"walls": ["c1", "c2", "c3", "c4"]}, ODD),
     *(("sudoku", {"clues": clues}, NOT_ONE) for clues in ("1234341221434321", "11..............", "12343412........")),
     ("sudoku", {"clues": "1234"}, UNREAD), ("sudoku", {"clues": "..3434122.434325"}, UNREAD),
@@ -287,7 +287,7 @@ def test_a_task_that_is_solved_or_lost_from_the_start_or_has_no_single_solution_
 
 def place(state):
     """Return what a proposal leaves as it is."""
-    return next(getattr(state, name) for name in ("at", "place", "grid") if hasattr(state, name))
+    return state.place if hasattr(state, "place") else state.grid
 
 
 def reached(env, state):
@@ -295,8 +295,7 @@ def reached(env, state):
     if env.name == "sudoku":
         right = [digit == wanted for digit, wanted in zip(state.grid, solution(state.clues), strict=True)]
         return 1 - right.count(False) / state.clues.count(0), float(all(right))
-    floor, first = (state.maze, state.maze.start) if env.name == "plan_path" else (state.room, state.start)
-    away = floor.away.get(place(state))
+    floor, first, away = state.floor, state.start, state.floor.away.get(state.place)
     done = None if away is None else 1 - away / floor.away[first]
     if env.name == "plan_path":
         return done, done + (away == 0)
