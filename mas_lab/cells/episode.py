@@ -4,10 +4,10 @@ An episode is a tree of nodes (decision points) and the rows recorded so far. Le
 the answers to the requests (`driver`).
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from mas_lab.cells.credits import Credit, replay_name
 from mas_lab.env import Env, EnvError, Message, Step, Task, tools_of
@@ -86,7 +86,14 @@ class Score:
     """The credit that judges the rows."""
 
 
-Plan = Callable[["EpisodeState"], Generator]
+class Plan(Protocol):
+    """How an environment instance is explored, such as `episodes(8)`; `plans` shows how to write one."""
+
+    instances: int
+    """Number of environment instances per task."""
+
+    def __call__(self, episode: "EpisodeState") -> Generator:
+        """Play one instance and record its rows in `episode`; yield lists of requests."""
 
 
 @dataclass

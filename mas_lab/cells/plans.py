@@ -40,16 +40,11 @@ class episodes:
     """Number of episodes per task."""
 
     def __post_init__(self):
-        check_arguments(episodes, vars(self), n=1)
+        check_arguments(episodes, vars(self), type(self).__name__, n=1)
 
     @property
     def instances(self) -> int:
         """Return the number of environment instances per task."""
-        return self.n
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
         return self.n
 
     def __call__(self, episode: EpisodeState) -> Generator:
@@ -92,11 +87,6 @@ class tree:
 
     def __post_init__(self):
         check_arguments(tree, vars(self), k=1, follow=0)
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
-        return self.k
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one tree and record its rows in `episode`.
@@ -142,7 +132,7 @@ class tree:
 
 
 @dataclass(frozen=True)
-class without:
+class without(episodes):
     """Plan of CCPO: `n` episodes per task, each also played without every agent that acts in it.
 
     Raises:
@@ -153,25 +143,10 @@ class without:
     the two returns. The rows of a replay are not trained on (`probe`).
     """
 
-    n: int
-    """Number of episodes per task."""
     agents: tuple[str, ...] | None = None
     """Agents that are left out in turn. `None`: all of them."""
     says: str = ""
     """Text of the agent that is left out."""
-
-    def __post_init__(self):
-        check_arguments(without, vars(self), n=1)
-
-    @property
-    def instances(self) -> int:
-        """Return the number of environment instances per task."""
-        return self.n
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
-        return self.n
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one episode and its replays, and record their rows in `episode`.
@@ -245,11 +220,6 @@ class joint:
         for name, known in {"mode": ("aligned", "cross"), "stop": ("own", "mean")}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"joint: {name}={getattr(self, name)!r}; known are {known[0]!r} and {known[1]!r}")
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
-        return self.g
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one tree of joint actions and record its rows in `episode`.
