@@ -11,7 +11,7 @@ James and Stein. Leaves out: means, maxima and deviations of groups (`normalizat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,7 +102,6 @@ class pooled_deviation:
 
     by: tuple[str, ...] = ("agent",)
     """Columns whose values have a deviation each. The default is one deviation per agent."""
-    may_be_zero: ClassVar[bool] = True
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the deviation of each row's agent (or other value of `by`), 0 if the credits never differ in a group.
@@ -128,8 +127,6 @@ class group_mean:
 
     `max_rl` of prime-rl has it. A group whose mean is 0 or less gets advantage 0.
     """
-
-    may_be_zero: ClassVar[bool] = True
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the mean credit of each row's group.

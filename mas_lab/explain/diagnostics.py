@@ -93,12 +93,12 @@ def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:
 def norm_without(batch: PolicyBatch, row: int) -> float:
     """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
     agent = batch.rows.loc[row, "agent"]
-    used, (samples, loss) = batch.agents[agent].used.index, batch.agents[agent].gradient_pass
+    used, samples = batch.agents[agent].used.index, batch.agents[agent].samples
     if row not in used:
         return batch.norm
     total = [gradient.clone() for _, gradient in batch.policy.gradients()]
     with restored_gradients(batch.policy):
-        batch.policy.forward_backward([samples[used.get_loc(row)]], loss)
+        batch.policy.forward_backward([samples[used.get_loc(row)]], batch.loss)
         own = [gradient for _, gradient in batch.policy.gradients()]
         batch.policy.set_gradients([gradient - part for gradient, part in zip(total, own, strict=True)])
         return batch.norm

@@ -13,11 +13,47 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import difference, is_flat, normalize
+from mas_lab.cells.normalization import is_flat, normalize
 from mas_lab.display.documented_frame import documented
+from mas_lab.explain.wrong_way import difference, wrong_way_share
 from mas_lab.table import COMPARED, TableError, in_batch, require
+
+
+def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (group, agent) with statistics of its credits.
+
+    Args:
+        turns: Table with `credit` and `group`. Without an `agent` column, a row per group is returned.
+
+    Returns:
+        A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
+        row per (`step`, group, agent), because a task that is drawn again is compared anew. After `normalize` there is
+        also `dropped`, the number of rows with advantage 0 though their credit is not their center. With `local_reward`
+        there is `wrong_way`: the share of |advantage| that reinforces less own reward than the agent's mean in the
+        step, or discourages more. NaN without advantages.
+
+    Raises:
+        TableError: A column is missing, or a credit is not a finite number.
+
+    `lone` means a single row, and `flat` means equal credits. If a group holds one agent, a lone or flat group has
+    advantage 0 in all its rows and teaches nothing in this step.
+    """
+    require(turns, ["credit", "group"], "group_stats")
+    turns = turns[in_batch(turns)].reset_index(drop=True)
+    by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
+    credits = turns.groupby(by, sort=False, observed=True)["credit"]
+    stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
+    stats["lone"] = stats["size"] == 1
+    stats["flat"] = is_flat(stats["low"], stats["high"])
+    if {"center", "advantage"} <= set(turns.columns) and is_numeric_dtype(turns["advantage"]):
+        dropped = (turns["advantage"] == 0) & ~is_flat(turns["credit"], turns["center"])
+        stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
+        if {"agent", "local_reward"} <= set(turns.columns):
+            stats["wrong_way"] = wrong_way_share(turns, turns["advantage"], by)
+    return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
 
 
 def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
