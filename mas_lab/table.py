@@ -7,7 +7,7 @@ computation. Leaves out: how rows are made (`rollout`), and what is computed fro
 
 import reprlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -331,14 +331,32 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
     seat_of = {agent: seat for seat, agent in enumerate(dict.fromkeys(agents.sort_index()))}
     seats = agents.map(seat_of).groupby(rows["node"]).rank(method="dense").astype(int) - 1
     acting = seats.groupby(rows["node"]).transform("max") + 1
-    crossed = any(len(set(parent.rpartition(".")[2].split("-"))) > 1 for parent in column(turns, "parent"))
-
-    def name(node: str, candidate: int, seat: int, n: int) -> str:
-        places = ["*" if crossed and other != seat else str(candidate) for other in range(n)]
-        return f"{node}.{'-'.join(places)}"
-
-    named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, acting, strict=True)]
+    crossed = any(len(set(choices_of(parent)[1])) > 1 for parent in column(turns, "parent"))
+    named = [
+        action_name(node, ["*" if crossed and other != seat else candidate for other in range(n)])
+        for node, candidate, seat, n in zip(rows["node"], rows["candidate"], seats, acting, strict=True)
+    ]
     return pd.Series(named, index=turns.index, name="action")
+
+
+def action_name(node: str, choices: Iterable[Any]) -> str:
+    """Return the name of a joint action, `node.i-j`: the candidate of each agent in acting order, `*` for every one."""
+    return f"{node}.{'-'.join(map(str, choices))}"
+
+
+def choices_of(action: str) -> tuple[str, list[str]]:
+    """Return the node and the choices of an `action_name`."""
+    node, _, choices = action.rpartition(".")
+    return node, choices.split("-")
+
+
+def completions_of(action: str) -> list[str]:
+    """Return the completions of the joint action `node.i-j` by their names in a full cross: `node.i-*`, `node.*-j`."""
+    node, choices = choices_of(action)
+    return [
+        action_name(node, [one if other == seat else "*" for other in range(len(choices))])
+        for seat, one in enumerate(choices)
+    ]
 
 
 def has_several_steps(turns: pd.DataFrame) -> bool:

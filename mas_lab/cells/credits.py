@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.table import TableError, column, in_float64, place, require
+from mas_lab.table import TableError, choices_of, column, completions_of, in_float64, place, require
 
 
 class Credit(Protocol):
@@ -202,12 +202,14 @@ class return_to_go:
             )
         rows = _with_parents(turns)
         _refuse_strays(rows)
-        crossed = rows["action"].map(lambda name: "*" in name.rpartition(".")[2]).astype(bool)
-        returns = rows["team_reward"]
+        joint_actions, returns = _joint_actions(rows), rows["team_reward"]
         for depth in sorted(rows["depth"].unique(), reverse=True):
-            children = rows["depth"] == depth
-            future = returns[children].sort_values().groupby(rows["parent"]).mean()
-            returns = returns + self.gamma * _what_follows(rows, crossed, future[future.index != ""])
+            future = returns[rows["depth"] == depth].sort_values().groupby(rows["parent"]).mean()
+            total: dict[str, float] = {}  # by action; in a cross a completion has the sum over its joint actions
+            for action, worth in future.items():
+                for name in {action, *completions_of(action)}:
+                    total[name] = total.get(name, 0.0) + worth
+            returns = returns + self.gamma * rows["action"].map(total).fillna(0.0) / joint_actions
         return returns.set_axis(turns.index)
 
 
@@ -290,36 +292,34 @@ def replay_name(episode: str, removed: str) -> str:
 
 def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with `node`, `parent`, `depth` and `action` filled in, under a fresh index."""
-    rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate")}).reset_index(drop=True)
+    rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate", "action")})
     if "parent" not in turns.columns:
         order = "depth" if "depth" in turns.columns or not {"node", "turn"} <= set(turns.columns) else "turn"
-        rows["depth"] = column(turns, order).to_numpy()
-        rows["parent"] = _chain_parents(rows)
-    elif "depth" not in turns.columns:
-        rows["depth"] = _depths(rows)
-    return rows.assign(action=column(turns if "parent" in turns.columns else rows, "action").to_numpy())
+        rows["depth"] = column(turns, order)
+    rows = rows.reset_index(drop=True)
+    if "parent" not in rows.columns:
+        return rows.assign(parent=_chain_parents(rows))
+    return rows if "depth" in rows.columns else rows.assign(depth=_depths(rows))
 
 
 def _chain_parents(rows: pd.DataFrame) -> pd.Series:
     """Return the parents of hand-typed chains: each node follows the node before it in its episode."""
-    parents: dict[str, str] = {}
-    rows = rows.assign(action=column(rows, "action"))
-    for _, chain in rows.groupby(rows["episode"] if "episode" in rows.columns else rows["node"]):
-        before = ""
-        for (depth, name), node in chain.groupby(["depth", "node"]):
-            parents[name] = before
-            if depth < chain["depth"].max() and node["action"].nunique() > 1:
-                raise TableError(
-                    f"return_to_go: several candidates at {place(node.iloc[0])} and the episode goes on; "
-                    "the columns 'node' and 'parent' must say which of them led where"
-                )
-            before = node["action"].iloc[0]
-    return rows["node"].map(parents)
+    episode = rows["episode"] if "episode" in rows.columns else rows["node"]
+    goes_on = rows["depth"] < rows["depth"].groupby(episode).transform("max")
+    several = goes_on & (rows["action"].groupby(rows["node"]).transform("nunique") > 1)
+    if several.any():
+        raise TableError(
+            f"return_to_go: several candidates at {place(rows[several].iloc[0])} and the episode goes on; "
+            "the columns 'node' and 'parent' must say which of them led where"
+        )
+    nodes = rows.sort_values(["depth", "node"]).drop_duplicates("node")
+    before = nodes["action"].groupby(episode).shift(fill_value="")
+    return rows["node"].map(dict(zip(nodes["node"], before, strict=True)))
 
 
 def _depths(rows: pd.DataFrame) -> pd.Series:
     """Return the number of actions before each node, counted along its parents."""
-    before = dict(zip(rows["node"], rows["parent"].str.rpartition(".")[0], strict=True))
+    before = dict(zip(rows["node"], (choices_of(parent)[0] for parent in rows["parent"]), strict=True))
 
     def depth(node: str) -> int:
         steps = 0
@@ -333,7 +333,7 @@ def _depths(rows: pd.DataFrame) -> pd.Series:
 def _refuse_strays(rows: pd.DataFrame) -> None:
     """Raise `TableError` if a parent is neither an action of the table nor a joint action made of such actions."""
     known, parents = set(rows["action"]), rows["parent"].unique()
-    stray = sorted(p for p in parents if p and p not in known and not known.issuperset(_crossings(p)))
+    stray = sorted(p for p in parents if p and p not in known and not known.issuperset(completions_of(p)))
     if stray:
         raise TableError(
             f"return_to_go: parent {stray[0]!r} is not an action of a node in the table; "
@@ -341,36 +341,12 @@ def _refuse_strays(rows: pd.DataFrame) -> None:
         )
 
 
-def _what_follows(rows: pd.DataFrame, crossed: pd.Series, future: pd.Series) -> pd.Series:
-    """Return, per row, the mean of `future` over the row's joint actions.
-
-    `future` is indexed by action (`node.i-j`).
-    """
-    worth = rows["action"].map(future)
-    if crossed.any():
-        worth[crossed] = _mean_over_crossed(rows[crossed], future)
-    return worth.fillna(0.0)
-
-
-def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
-    """Return the mean of `future` over all joint actions in which each completion `node.i-*` took part.
-
-    A joint action that ended the episode counts as 0.
-    """
-    total: dict[str, float] = {}
-    for action, worth in future.items():
-        for crossing in _crossings(action):
-            total[crossing] = total.get(crossing, 0.0) + worth
+def _joint_actions(rows: pd.DataFrame) -> pd.Series | int:
+    """Return the number of joint actions of each row: 1, or in a cross the number that a completion takes part in."""
+    crossed = rows["action"].map(lambda name: "*" in choices_of(name)[1]).astype(bool)
+    if not crossed.any():
+        return 1
     own = rows.groupby(["node", "agent"])["candidate"].transform("nunique")
-    everyone = own.groupby([rows["node"], rows["agent"]]).first().groupby("node").prod()
-    return rows["action"].map(total).fillna(0.0) / (rows["node"].map(everyone) / own)
-
-
-def _crossings(action: str) -> list[str]:
-    """Return the completions of the joint action `node.i-j` by their names in a full cross: `node.i-*`, `node.*-j`."""
-    node, _, branch = action.rpartition(".")
-    candidates = branch.split("-")
-    return [
-        f"{node}.{'-'.join(['*'] * seat + [candidate] + ['*'] * (len(candidates) - seat - 1))}"
-        for seat, candidate in enumerate(candidates)
-    ]
+    once = rows.drop_duplicates(["node", "agent"])
+    everyone = own[once.index].groupby(once["node"]).prod()
+    return (rows["node"].map(everyone) / own).where(crossed, 1)

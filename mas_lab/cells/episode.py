@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from mas_lab.cells.credits import Credit, replay_name
 from mas_lab.env import Env, EnvError, Message, Step, Task, tools_of
+from mas_lab.table import action_name
 
 
 class RolloutError(RuntimeError):
@@ -132,7 +133,7 @@ class EpisodeState:
 
     def action_name(self, at: Node, joint_action: Sequence[Generation]) -> str:
         """Return the name of a joint action, `node.i-j` with the candidate of each agent."""
-        return f"{at.name}.{'-'.join(str(one.candidate) for one in joint_action)}"
+        return action_name(at.name, [one.candidate for one in joint_action])
 
     def next(self, at: Node, joint_action: Sequence[Generation], step: Step, branch: int | None = None) -> Node | None:
         """Return the node that a joint action leads to, or `None` if the episode ends there.

@@ -26,6 +26,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit, mixed
 from mas_lab.cells.episode import EpisodeState, Generate, Generation, Node, Score, StepEnv, silent
 from mas_lab.env import Step, env_option
+from mas_lab.table import action_name
 
 
 @dataclass(frozen=True)
@@ -257,8 +258,8 @@ class joint:
         for seat, candidates in enumerate(by_agent):
             for i, one in enumerate(candidates):
                 took_part = [n for n, action in enumerate(joint_actions) if action[seat] is one]
-                places = [str(i) if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
-                name = f"{at.name}.{'-'.join(places)}"
+                choices = [i if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
+                name = action_name(at.name, choices)
                 episode.rows.append(episode.row(at, one, name, [steps[n] for n in took_part]))
         yield [self._grow(episode, node) for node in self._followed(episode, at, joint_actions, steps)]
 
