@@ -187,9 +187,6 @@ def row_mean(values_N: "Tensor", row_N: "Tensor") -> "Tensor":
 class clipped(Loss):
     """PPO's clipped surrogate loss.
 
-    Raises:
-        ValueError: `low` or `high` is negative, `dual` is not above 1, `ratio` is unknown, or `tis` is negative.
-
     PPO, arXiv 1707.06347, equation 7:
 
         loss = -min(rho * A, clip(rho, 1 - low, 1 + high) * A)
@@ -205,6 +202,9 @@ class clipped(Loss):
     acts on its own token (GSPO-token, section 4.3 of GSPO). Both need an aggregate that counts a row once, "turn" or
     "agent". At ratio 1 and under "turn", "sequence" has the gradient of "token". "action" then has the gradient of
     "token" under "sum", which is the row's length times larger.
+
+    Raises:
+        ValueError: `low` or `high` is negative, `dual` is not above 1, `ratio` is unknown, or `tis` is negative.
     """
 
     low: float = 0.2

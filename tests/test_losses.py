@@ -11,7 +11,7 @@ from backends.drawn import same, weights
 from small import Relay, make_team
 
 import mas_lab as lab
-from mas_lab.cells.update import restored_gradients
+from mas_lab.explain.diagnostics import restored_gradients
 from mas_lab.policy import samples_of
 
 RELAY = Relay()

@@ -28,9 +28,6 @@ AGENT, OWN = ["agent"], ["agent", "group"]
 class running_mean:
     """Baseline of SPIRAL: the running mean of the credits over steps, one mean for each value of `by`.
 
-    Raises:
-        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
-
     With b the baseline and m the mean credit of the batch:
 
         b <- decay * b + (1 - decay) * m
@@ -41,6 +38,9 @@ class running_mean:
     own credit is biased. Before the first batch there is no b: it starts at m of that batch, and the rows of that batch
     are compared with m. SPIRAL moves b with every game, so one batch moves it further. Here `after` moves b once by a
     batch. Rows that only value a candidate (`probe`) do not move b.
+
+    Raises:
+        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
     """
 
     by: tuple[str, ...] = ("agent",)

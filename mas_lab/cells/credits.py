@@ -121,18 +121,10 @@ class own_return:
         turns = read(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         rows = rows.reset_index(drop=True)
+        if self.to_go:
+            _refuse_unfollowed(rows, "own_return")
         played = rows["kept"].astype(bool)
-        if self.to_go and not played.all():
-            raise TableError(
-                f"own_return: a candidate that the state did not follow, at {place(rows[~played].iloc[0])}, has no "
-                "rewards to go; roll out with episodes(n)"
-            )
-        twice = rows[played].duplicated(["episode", "depth", "agent"])
-        if twice.any():
-            raise TableError(
-                f"own_return: several kept actions at {place(rows[played][twice].iloc[0])}: the episode branches "
-                "there, so an agent has no single sum; roll out with episodes(n)"
-            )
+        _refuse_branches(rows[played], "own_return")
         reward = rows["local_reward"].where(played, 0.0)
         own = [rows["episode"], rows["agent"]]
         credit = reward.groupby(own).transform("sum")
@@ -150,12 +142,7 @@ def read(turns: pd.DataFrame, columns: Sequence[str], credit: str, optional: Seq
 def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
     """Return one of the kept rows per step of each episode, in order; raise `TableError` if an episode branches."""
     key = ["episode", "depth"]
-    twice = played.duplicated([*key, *(["agent"] if "agent" in played.columns else [])])
-    if twice.any():
-        raise TableError(
-            f"{credit}: several kept actions at {place(played[twice].iloc[0])}: the episode branches there, "
-            "so it has no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates"
-        )
+    _refuse_branches(played, credit)
     spread = played.groupby(key)["team_reward"].transform("nunique") > 1
     if spread.any():
         raise TableError(
@@ -163,6 +150,26 @@ def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.Data
             "tree() scores each of them against the others' choices: use mixed()"
         )
     return played.drop_duplicates(key).sort_values(key)
+
+
+def _refuse_branches(played: pd.DataFrame, credit: str) -> None:
+    """Raise `TableError` if an agent has several kept actions at one step of an episode."""
+    twice = played.duplicated([name for name in ("episode", "depth", "agent") if name in played.columns])
+    if twice.any():
+        raise TableError(
+            f"{credit}: several kept actions at {place(played[twice].iloc[0])}: the episode branches there, so it has "
+            "no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates, or episodes(n)"
+        )
+
+
+def _refuse_unfollowed(turns: pd.DataFrame, credit: str) -> None:
+    """Raise `TableError` if a candidate was not kept: nothing follows it."""
+    followed = column(turns, "kept").astype(bool)
+    if not followed.all():
+        raise TableError(
+            f"{credit}: a candidate that the state did not follow, at {place(turns[~followed].iloc[0])}, has no "
+            "return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
+        )
 
 
 @dataclass(frozen=True)
@@ -194,12 +201,7 @@ class return_to_go:
             TableError: A candidate is not kept, or a parent is not an action of the table.
         """
         turns = read(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
-        followed = column(turns, "kept").astype(bool)
-        if not followed.all():
-            raise TableError(
-                f"return_to_go: a candidate that the state did not follow, at {place(turns[~followed].iloc[0])}, has "
-                "no return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
-            )
+        _refuse_unfollowed(turns, "return_to_go")
         rows = _with_parents(turns)
         _refuse_strays(rows)
         joint_actions, returns = _joint_actions(rows), rows["team_reward"]

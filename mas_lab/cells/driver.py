@@ -175,7 +175,7 @@ class Runner:
             for index, request in enumerate(requests):
                 slot = Slot(plan, index, request)
                 if isinstance(request, Generate):
-                    by_policy.setdefault(self.key(request.agent), []).append(slot)
+                    by_policy.setdefault(id(self.team[request.agent]), []).append(slot)
                 elif isinstance(request, StepEnv):
                     self._step(slot)
                 elif isinstance(request, Score):
@@ -187,18 +187,14 @@ class Runner:
 
     # Prompts and completions
 
-    def key(self, agent: str) -> int:
-        """Return a key: requests with equal keys are submitted in one call."""
-        return id(self.team[agent])
-
     def submit(self, slots: Sequence[Slot]) -> None:
         """Submit requests to one policy.
+
+        All errors name task, agent and turn.
 
         Raises:
             EnvError: The environment returned no chat.
             RolloutError: The environment's `observe` failed, or the policy cannot encode the chat, or it is too long.
-
-        All errors name task, agent and turn.
         """
         policy, requests = self.team[slots[0].request.agent], []
         for slot, (text, ids) in zip(slots, self._prompts(policy, slots), strict=True):

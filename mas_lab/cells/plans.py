@@ -41,7 +41,7 @@ class episodes:
     """Number of episodes per task."""
 
     def __post_init__(self):
-        check_arguments(episodes, vars(self), type(self).__name__, n=1)
+        check_arguments(episodes, vars(self), n=1)
 
     @property
     def instances(self) -> int:
@@ -69,12 +69,12 @@ class episodes:
 class tree:
     """Plan of AT-GRPO: `k` candidates at every turn; the best one moves the state on, and all of them are rows.
 
-    Raises:
-        ValueError: `k` is less than 1, or `follow` is negative.
-
     AT-GRPO, arXiv 2510.11062, Algorithm 1. Ties go to the first candidate. If several agents act together, all of them
     sample without seeing each other. They are scored in acting order: against the kept candidates of earlier agents and
     the first candidates of later agents.
+
+    Raises:
+        ValueError: `k` is less than 1, or `follow` is negative.
     """
 
     k: int
@@ -133,21 +133,31 @@ class tree:
 
 
 @dataclass(frozen=True)
-class without(episodes):
+class without:
     """Plan of CCPO: `n` episodes per task, each also played without every agent that acts in it.
-
-    Raises:
-        ValueError: `n` is less than 1.
 
     CCPO, arXiv 2603.21563. A replay starts where the agent first acts. What the others say at that moment stays; what
     they say later is drawn anew. At each of its turns the agent says the text `says`. `difference_return()` compares
     the two returns. The rows of a replay are not trained on (`probe`).
+
+    Raises:
+        ValueError: `n` is less than 1.
     """
 
+    n: int
+    """Number of episodes per task."""
     agents: tuple[str, ...] | None = None
     """Agents that are left out in turn. `None`: all of them."""
     says: str = ""
     """Text of the agent that is left out."""
+
+    def __post_init__(self):
+        check_arguments(without, vars(self), n=1)
+
+    @property
+    def instances(self) -> int:
+        """Return the number of environment instances per task."""
+        return self.n
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one episode and its replays, and record their rows in `episode`.
@@ -195,12 +205,12 @@ class without(episodes):
 class joint:
     """Plan of MAGRPO: `g` joint actions at every node, and every branch is followed.
 
+    MAGRPO, arXiv 2508.04652, section 4. A branch ends where the environment says so. If the env has a reward that is
+    `enough`, a branch also ends by the rule `stop`.
+
     Raises:
         ValueError: `g` is less than 1, `mode` or `stop` is unknown, or the tree could have more than `limit` joint
             actions.
-
-    MAGRPO, arXiv 2508.04652, section 4. A branch ends where the environment says so. If the env has a reward that is
-    `enough`, a branch also ends by the rule `stop`.
     """
 
     g: int

@@ -207,7 +207,7 @@ def policy_batches(
     team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str, epochs: int = 1, minibatches: int = 1, seed: int = 0
 ) -> Iterator[list[PolicyBatch]]:
     """Yield the batches of each optimizer step, one per policy. Minibatches cut no node."""
-    table, several, parts = trained_rows(team, turns, loss, aggregate), epochs * minibatches > 1, {}
+    table, several, parts = trained_rows(team, turns), epochs * minibatches > 1, {}
     for name, policy in team.policies.items():
         rows = _learned_rows(team, table, name)
         own_loss = _with_default_tis(loss, policy, rows)
@@ -372,17 +372,6 @@ def share_table(parts: Sequence[pd.DataFrame], shares: Sequence[np.ndarray]) -> 
 
 
 @contextmanager
-def restored_gradients(policy: Policy) -> Iterator[None]:
-    """Start without gradients, and put the policy's own back afterwards."""
-    before = [gradient.clone() for _, gradient in policy.gradients()]
-    policy.set_gradients(None)
-    try:
-        yield
-    finally:
-        policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
-
-
-@contextmanager
 def _no_gradients_left(batches: Sequence[PolicyBatch]) -> Iterator[None]:
     """Start without gradients, and leave none if the step is broken off."""
     for batch in batches:
@@ -421,9 +410,8 @@ def require_max_norm(max_norm: float | None, cell: str) -> None:
         raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
 
 
-def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
+def trained_rows(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that can be trained on, numbered from 0 by their place in `turns`."""
-    require_loss(loss, aggregate, "update")
     require(turns, ROW, "update", optional=["selected"])
     refuse_copies(turns, "update")
     ages(turns, "update")  # raises if a version is later than its step

@@ -3,6 +3,8 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
@@ -16,12 +18,11 @@ from mas_lab.cells.update import (
     policy_batch,
     policy_batches,
     require_finite,
-    restored_gradients,
     share_table,
 )
 from mas_lab.locks import locked
-from mas_lab.losses import Loss, clipped
-from mas_lab.policy import PolicyError, samples_of
+from mas_lab.losses import Loss, clipped, require_loss
+from mas_lab.policy import Policy, PolicyError, samples_of
 from mas_lab.team import Team
 
 SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
@@ -52,6 +53,7 @@ def attribute(
     Raises:
         UpdateError: A loss or gradient is not finite.
     """
+    require_loss(loss, aggregate, "attribute")
     parts = []
     with locked(learners(team)):
         for batch in chain(*policy_batches(team, turns, loss, aggregate)):
@@ -71,6 +73,17 @@ def shares_of(batch: PolicyBatch) -> pd.DataFrame:
         return batch.token_shares().assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
+
+
+@contextmanager
+def restored_gradients(policy: Policy) -> Iterator[None]:
+    """Start without gradients, and put the policy's own back afterwards."""
+    before = [gradient.clone() for _, gradient in policy.gradients()]
+    policy.set_gradients(None)
+    try:
+        yield
+    finally:
+        policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
 
 
 def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:

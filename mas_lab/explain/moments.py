@@ -16,7 +16,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import is_flat, normalize
+from mas_lab.cells.normalization import is_flat, normalize, statistics_of
 from mas_lab.display.documented_frame import documented
 from mas_lab.explain.wrong_way import difference, wrong_way_share
 from mas_lab.table import COMPARED, TableError, in_batch, require
@@ -86,17 +86,16 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
         TableError: A column is missing or holds no number, or every task has a single trajectory.
     """
     require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
-    rows = turns[in_batch(turns)]
+    rows = turns[in_batch(turns)].reset_index(drop=True)
     task = [*(["step"] if "step" in rows.columns else []), "task"]
-    trajectories = _means(rows, [*task, once_per]).reset_index() if once_per else rows
-    if once_per and len(trajectories) and (trajectories.groupby(task, observed=True).size() < 2).all():
+    every, own = statistics_of(rows, tuple(task), once_per), statistics_of(rows, (*task, "agent"), None)
+    if once_per and len(rows) and (every["n"] < 2).all():
         raise TableError(
             f"inflation: every task has a single {once_per}, so a global baseline over them compares nothing; "
             "pass once_per=None to count every row (trees), or sample more episodes per task"
         )
-    every = _moments(trajectories, task).rename(columns={"n": "N"})
-    own = _moments(rows, [*task, "agent"]).rename(columns=lambda name: f"{name}_k")
-    table = own.reset_index().merge(every.reset_index(), on=task, how="left")
+    table = rows[[*task, "agent"]].assign(**_moments(every, ""), **_moments(own, "_k")).rename(columns={"n": "N"})
+    table = table.drop_duplicates([*task, "agent"], ignore_index=True)
     sigma = table["sigma"].mask(table["flat"])
     table["b_k"] = (table["mu_k"] - table["mu"]) / sigma
     table["v_k"] = (table["sigma_k"] / sigma) ** 2
@@ -138,20 +137,12 @@ def _signal(within: pd.Series, offset: pd.Series) -> pd.Series:
     return within / (within + offset).where(within + offset > 0)
 
 
-def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Return the mean credit per key, measured from the minimum, so that equal credits have exactly their value."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    above = (rows["credit"] - credits.transform("min")).groupby([rows[name] for name in by], sort=False, observed=True)
-    return (credits.min() + above.mean()).rename("credit")
-
-
-def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return size, mean and population standard deviation of the credits per key, and whether they are all equal."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    flat = is_flat(credits.min(), credits.max())
-    return pd.DataFrame({
-        "n": credits.size(), "mu": _means(rows, by), "sigma": credits.std(ddof=0).mask(flat, 0.0), "flat": flat,
-    })  # fmt: skip
+def _moments(stats: pd.DataFrame, ending: str) -> dict[str, pd.Series]:
+    """Return size, mean, population standard deviation and flatness of each row's group, from `statistics_of`."""
+    flat = is_flat(stats["min"], stats["max"])
+    sigma = (stats["squares"] / stats["n"].clip(lower=1)).pow(0.5).mask(flat, 0.0)
+    moments = {"n": stats["n"], "mu": stats["mean"], "sigma": sigma, "flat": flat}
+    return {f"{name}{ending}": values for name, values in moments.items()}
 
 
 def baseline_unit(turns: pd.DataFrame) -> str | None:
