@@ -178,7 +178,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
 
     Raises:
         TableError: A column is missing or a value is not usable. The message names the cell, the column, and the task,
-            agent and turn of the first bad row.
+            agent and turn of its first bad row.
     """
     if not isinstance(turns, pd.DataFrame):
         raise TableError(f"{cell}: give a table of turns (a pandas DataFrame), not {type(turns).__name__}")
@@ -194,7 +194,6 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
     columns = [*columns, *(name for name in optional if name in turns.columns)]
-    problems = []
     for name in dict.fromkeys(columns):
         values, known = turns[name], SCHEMA.get(name)
         bad = empty = values.isna().to_numpy()
@@ -202,12 +201,9 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
             bad = empty | ~_passing(values, known.check)
         if bad.any():
             row = int(bad.argmax())
-            problems.append((row, name, "empty" if empty[row] else known.error))
-    if problems:
-        row, name, why = min(problems)
-        value = plain(turns[name].iloc[row])
-        written = reprlib.repr(value) if isinstance(value, list) else repr(value)
-        raise TableError(f"{cell}: column '{name}' is {why} ({written}) at {place(turns.iloc[row])}")
+            why, value = "empty" if empty[row] else known.error, plain(values.iloc[row])
+            written = reprlib.repr(value) if isinstance(value, list) else repr(value)
+            raise TableError(f"{cell}: column '{name}' is {why} ({written}) at {place(turns.iloc[row])}")
 
 
 def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:

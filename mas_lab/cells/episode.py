@@ -6,7 +6,7 @@ the answers to the requests (`driver`).
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from mas_lab.cells.credits import Credit, replay_name
@@ -177,14 +177,14 @@ class EpisodeState:
 
     def continuation(self, node: Node, number: int) -> "EpisodeState":
         """Return an episode from `node` to the end, which values the action that led to `node`."""
-        episode = f"{node.parent}+{number}"
-        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
-        return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root)
+        return self._branch(node, f"{node.parent}+{number}")
 
     def replay(self, node: Node, removed: str) -> "EpisodeState":
         """Return an episode that is played again from `node` without the agent `removed`."""
-        episode = replay_name(self.episode, removed)
-        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
+        return self._branch(node, replay_name(self.episode, removed), removed)
+
+    def _branch(self, node: Node, episode: str, removed: str = "") -> "EpisodeState":
+        root = replace(node, name=f"{episode}/{node.depth}")
         return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root, removed=removed)
 
     def _refuse_other_agents(self, at: Node, agents: set[str]) -> None:

@@ -45,17 +45,6 @@ def run_curve(run: Run) -> pd.DataFrame:
     return training_curve(run.read("turns", READ))
 
 
-def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the curve of a run of which some steps are known, reading only the other steps."""
-    new = run.parts("turns")[len(curve) :]
-    if not new:
-        return curve
-    added = training_curve(read_tables(new, READ))
-    if len(curve):
-        added["tokens"] += curve["tokens"].iloc[-1]
-    return pd.concat([curve, added], ignore_index=True) if len(curve) else added
-
-
 def episode_success(turns: pd.DataFrame) -> pd.Series:
     """Return the share of each episode's leaves that succeeded.
 

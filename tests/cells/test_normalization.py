@@ -64,15 +64,6 @@ def test_own_pooled_with_the_deviation_within_groups(seed):
     agrees(recipe, turns, reference.own_pooled_within(records(turns)))
 
 
-@pytest.mark.parametrize("name", ["dr_mas_released", "dr_mas_std"])
-@often
-@given(seed=seeds)
-def test_the_penalty_for_an_invalid_turn_stays_with_that_turn(name, seed):
-    turns = episodes_table(seed)
-    recipe = RECIPES[name].replace(credit=episode_return(invalid=0.1))
-    agrees(recipe, turns, by_episodes[name](records(turns), invalid=0.1))
-
-
 @often
 @given(seed=seeds, alpha=st.sampled_from([1.0, 0.5]))
 def test_at_grpo(seed, alpha):

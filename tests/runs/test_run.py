@@ -175,24 +175,6 @@ def test_leftovers_of_a_kill_are_deleted_on_resume_and_notes_of_a_person_stay(ru
     assert lab.load_run(run).turns["step"].unique().tolist() == list(range(STEPS))
 
 
-def test_interrupted_in_the_middle_of_a_step_it_goes_on_from_the_last_checkpoint(runs, models, tmp_path, monkeypatch):
-    """The interrupt of a notebook, after the weights have stepped and before the tables stand."""
-    write, run = Path.write_bytes, tmp_path / "run"
-
-    def stop(path, data):
-        if path.name.startswith("000002-") and path.parent.name == "turns":
-            raise KeyboardInterrupt
-        return write(path, data)
-
-    monkeypatch.setattr(Path, "write_bytes", stop)
-    with pytest.raises(KeyboardInterrupt):
-        train(models, run)
-    monkeypatch.undo()
-    assert (lab.load_run(run).steps, lab.load_run(run).checkpoint().step) == (2, 2)
-    assert train(models, run) == [2]
-    assert small.bits(run) == small.bits(runs / "straight" / "shared")
-
-
 @pytest.fixture(scope="module")
 def short(models, tmp_path_factory):
     """A run of two steps, with checkpoints after one and two."""

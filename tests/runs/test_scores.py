@@ -7,7 +7,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.runs.scores import episode_returns, grown, keep_scores, run_curve, score_curve, step_scores, training_curve
+from mas_lab.runs.scores import episode_returns, keep_scores, run_curve, score_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
 PLANS = {
@@ -68,13 +68,6 @@ def test_branching_return_is_a_mean_over_branches():
 @pytest.fixture
 def run(spiky, tmp_path):
     return lab.load_run(shutil.copytree(spiky, tmp_path / "copy"))
-
-
-def test_curve_grows_by_the_new_steps(run):
-    curve = run_curve(run)
-    assert grown(curve, run) is curve
-    for known in (0, 3):
-        pd.testing.assert_frame_equal(grown(curve[:known], run), curve, check_dtype=False)
 
 
 def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):
