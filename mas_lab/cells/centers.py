@@ -10,7 +10,6 @@ James and Stein. Leaves out: means, maxima and deviations of groups (`normalizat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum
 from typing import Any
 
 import numpy as np
@@ -110,12 +109,13 @@ class pooled_deviation:
             turns: Table with `credit`, `group` and the columns `by`.
         """
         require(turns, [*self.by, "credit", "group"], "pooled_deviation")
-        rows = turns[in_batch(turns)]
-        groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
-        squares = groups.agg(_squared_deviations)
-        freedom = groups.size() - 1
-        by = list(range(len(self.by)))
-        pooled = np.sqrt(squares.groupby(level=by).sum() / freedom.groupby(level=by).sum().clip(lower=1))
+        columns = [*self.by, "group"]
+        stats = statistics_of(turns, tuple(columns), None)
+        squares = stats["squares"].mask(is_flat(stats["min"], stats["max"]), 0.0)
+        groups = turns[columns].assign(squares=squares, freedom=(stats["n"] - 1).clip(lower=0))
+        groups = groups.drop_duplicates(columns).sort_values("squares")  # one order of summation for all orders of rows
+        sums = groups.groupby(list(self.by), observed=True)[["squares", "freedom"]].sum()
+        pooled = np.sqrt(sums["squares"] / sums["freedom"].clip(lower=1))
         keys = pd.MultiIndex.from_frame(turns[list(self.by)])
         found = pooled.reindex(keys if len(self.by) > 1 else keys.get_level_values(0)).fillna(0.0)
         return pd.Series(found.to_numpy(), turns.index, dtype=float)
@@ -136,12 +136,6 @@ class group_mean:
         """
         require(turns, ["credit", "group"], "group_mean")
         return statistics_of(turns, ("group",), None)["mean"]
-
-
-def _squared_deviations(credits: pd.Series) -> float:
-    """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
-    mean = fsum(credits) / len(credits)
-    return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)
 
 
 @dataclass(frozen=True)
@@ -166,8 +160,10 @@ class shrunken_mean:
         others = elsewhere(rows, OWN, "episode", one)
         of_task, of_others = _task_means(rows)
         usual = elsewhere(rows, AGENT, "task", credit - of_task) / elsewhere(rows, AGENT, "task", one)
-        own = elsewhere(rows, OWN, "episode", credit) / others
-        return _in_place(blended(own, of_others + usual, share_of_own(rows, others, credit - of_task)), turns)
+        own, prior = elsewhere(rows, OWN, "episode", credit) / others, of_others + usual
+        share = share_of_own(rows, others, credit - of_task)
+        mixed = share * own + (1 - share) * prior
+        return _in_place(mixed.fillna(own).fillna(prior), turns)  # the known one, if the other is unknown
 
 
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:
@@ -190,11 +186,6 @@ def elsewhere(rows: pd.DataFrame, by: Sequence[str], part: str, values: pd.Serie
     every, own = (values.groupby(key, observed=True).transform("sum") for key in keys)
     size, own_size = (values.groupby(key, observed=True).transform("size") for key in keys)
     return (every - own).where(size > own_size)
-
-
-def blended(own: pd.Series, prior: pd.Series, share: pd.Series) -> pd.Series:
-    """Return share * own + (1 - share) * prior; if one of them is unknown (NaN), the other."""
-    return (share * own + (1 - share) * prior).fillna(own).fillna(prior)
 
 
 def share_of_own(rows: pd.DataFrame, others: pd.Series, values: pd.Series) -> pd.Series:

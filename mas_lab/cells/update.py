@@ -146,12 +146,6 @@ class AgentBatch:
         logprobs_N = self.tokens.logprobs_N
         return ((logprobs_N - logprobs_N.new_tensor(np.concatenate(self.used["logprobs"].tolist()))).exp() - 1).abs()
 
-    def loss_inputs(self, logprobs_N: "Tensor") -> "tuple[Tensor, Tensor]":
-        """Return the old log-probability and the advantage of each token, as a loss reads them."""
-        old_N = np.concatenate([sample.logprobs for sample in self.samples])
-        advantages_N = np.concatenate([sample.advantages_T for sample in self.samples])
-        return logprobs_N.new_tensor(old_N), logprobs_N.new_tensor(advantages_N)
-
     def broken(self, has_gradients: bool) -> list[int]:
         """Return the rows whose loss is not finite, or all if the gradient is not."""
         if self.tokens is None:
@@ -294,7 +288,9 @@ def compared_with_sampling(own: AgentBatch, loss: Loss) -> dict[str, float]:
     if own.tokens is None:
         return dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
     new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
-    old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
+    old_N = new_N.new_tensor(np.concatenate([sample.logprobs for sample in own.samples]))
+    advantages_N = new_N.new_tensor(np.concatenate([sample.advantages_T for sample in own.samples]))
+    old_N, advantages_N = corrected(loss, new_N, old_N, advantages_N)
     row_N, gaps_N = new_N.new_tensor(own.row_N).long(), own.gaps_N
     clips_N = reported(loss, "clips", new_N, old_N, advantages_N, row_N)
     return {

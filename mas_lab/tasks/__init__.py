@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments, did_you_mean
 from mas_lab.describe import part_name
-from mas_lab.env import Env, EnvError
+from mas_lab.env import NAMES, Env, EnvError
 from mas_lab.lazy import Entry, Registry
 
 CLASSES = {
@@ -27,6 +27,7 @@ CLASSES = {
     "orchestrator": "orchestrator:Orchestrator",
 }  # fmt: skip
 """Name -> module of this folder and class of the env."""
+NAMES |= {f"mas_lab.tasks.{place}": name for name, place in CLASSES.items()}
 
 
 class Catalog(Registry):
