@@ -321,11 +321,9 @@ def reported(loss: Loss, name: str, logprobs_N: "Tensor", *inputs) -> "Tensor":
 
 
 def require_loss(loss: Any, aggregate: str, cell: str) -> None:
-    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
+    """Raise ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
     if aggregate not in AGGREGATES:
         raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    if not isinstance(loss, Loss):
-        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass that inherits from it")
     if loss.is_sequence_level and aggregate not in ("turn", "agent"):
         raise ValueError(
             f"{cell}: {loss!r} gives every token of a row the value of its row, and aggregate={aggregate!r} adds it up "

@@ -10,6 +10,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.update import (
     PolicyBatch,
     compute_gradients,
@@ -53,6 +54,7 @@ def attribute(
     Raises:
         UpdateError: A loss or gradient is not finite.
     """
+    check_arguments(attribute, locals())
     require_loss(loss, aggregate, "attribute")
     parts = []
     with locked(learners(team)):
