@@ -12,7 +12,6 @@ from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
 from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import RunError
 from mas_lab.train.budget import Usage
 from mas_lab.train.progress import Hook, Progress
 from mas_lab.train.record import describe_training
@@ -57,10 +56,6 @@ class Keeping(Hook):
                 "or keep the new run in another folder", stacklevel=3,
             )  # fmt: skip
 
-    def before(self, now: Progress) -> None:
-        if self.recorder.is_superseded():
-            raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-
     @contextmanager
     def updating(self, now: Progress, recipe: Recipe) -> Iterator[None]:
         """Restore the watch after an error before the first optimizer step, so that a checkpoint can be saved."""
@@ -101,7 +96,7 @@ class Keeping(Hook):
         self.recorder.end()
 
     def _save(self, now: Progress) -> None:
-        if not self.recorder.is_superseded():
+        if self.recorder.is_writing:
             with locked(now.team.policies.values()):
                 if now.versions == self.versions:
                     self.recorder.save(now.done, now.team, now.watch, now.states)
