@@ -3,6 +3,6 @@
 from mas_lab.train.drawing import Curriculum, step_seed
 from mas_lab.train.loop import train
 from mas_lab.train.report import Report
-from mas_lab.train.settings import SCHEDULES, Settings
+from mas_lab.train.settings import Settings
 
-__all__ = ["SCHEDULES", "Curriculum", "Report", "Settings", "step_seed", "train"]
+__all__ = ["Curriculum", "Report", "Settings", "step_seed", "train"]

@@ -83,9 +83,8 @@ class HeldOut(Hook):
         if not due or done in self.scored:
             return None
         tell(done)
-        seed = now.seed if chosen.score_seed is None else chosen.score_seed
-        tasks, env = tasks_of(now.env, chosen.score_tasks, SPLIT, seed), with_max_turns(now.env, chosen.max_turns)
-        scores = evaluate(env, now.team, tasks, k=chosen.score_episodes, seed=seed, workers=chosen.workers)
+        tasks, env = tasks_of(now.env, chosen.score_tasks, SPLIT, now.seed), with_max_turns(now.env, chosen.max_turns)
+        scores = evaluate(env, now.team, tasks, k=chosen.score_episodes, seed=now.seed, workers=chosen.workers)
         self.scored.add(done)
         if self.recorder:
             keep_scores(self.recorder, done, scores)

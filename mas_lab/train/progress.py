@@ -4,7 +4,6 @@ Leaves out: the loop itself (`loop`), and what each hook does (the modules named
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,16 +36,12 @@ class Progress:
     """Number of steps that were made."""
     usage: Usage = field(default_factory=Usage)
     """The resources used; those of earlier calls are only read if a budget or a score depends on them."""
-    ahead: dict[int, list[Task]] = field(default_factory=dict)
-    """The tasks of a step that was played ahead, by its number (`Staleness`)."""
 
     @property
     def ended(self) -> bool:
         """Return True if all steps are made or the budget is used up."""
-        return self.all_steps or (self.budget is not None and self.usage.reaches(self.budget, self.done))
-
-    @property
-    def all_steps(self) -> bool:
+        if self.budget and self.usage.after(self.done)[self.budget.kind] >= self.budget.amount:
+            return True
         return self.steps is not None and self.done >= self.steps
 
     @property
@@ -55,17 +50,21 @@ class Progress:
         return [policy.version for policy in learners(self.team)]
 
     @property
+    def parts(self) -> dict[str, Any]:
+        """Return the parts of the recipe and the curriculum, by their place."""
+        return {**vars(self.recipe), "curriculum": self.curriculum}
+
+    @property
     def states(self) -> dict[str, Any]:
         """Return the state of each part that learns, by its place; raise TypeError if one is not plain data."""
-        states = {place: part.state for place, part in stateful_parts(self._parts()).items()}
+        states = {place: part.state for place, part in stateful_parts(self.parts).items()}
         if problem := not_plain(states, "train: state"):
             raise TypeError(problem)
         return states
 
     def restore(self, states: Mapping[str, Any]) -> None:
         """Set the parts that learn to these states."""
-        parts = self._parts()
-        restored = {place: replace(parts[place], state=state) for place, state in states.items()}
+        restored = {place: replace(self.parts[place], state=state) for place, state in states.items()}
         self.curriculum = restored.pop("curriculum", self.curriculum)
         self.recipe = self.recipe.replace(**restored)
 
@@ -74,8 +73,6 @@ class Progress:
 
         There are none after as many draws as `rounds`.
         """
-        if not draw and step in self.ahead:
-            return self.ahead.pop(step)
         chosen, seed = self.settings, step_seed(self.seed, step, draw)
         known, learned = ([], 0) if turns is None else ([*turns["task"].unique()], tasks_learned(turns))
         missing = chosen.tasks - learned if draw < chosen.rounds else 0
@@ -88,9 +85,6 @@ class Progress:
         self.usage.add(report)
         self.recipe, self.done = recipe, report.step + 1
 
-    def _parts(self) -> dict[str, Any]:
-        return {**vars(self.recipe), "curriculum": self.curriculum}
-
 
 class Hook:
     """A part of a training beside the four cells. Every method may be left out."""
@@ -100,14 +94,6 @@ class Hook:
 
     def before(self, now: Progress) -> None:
         """Act before each step."""
-
-    def playing(self, now: Progress) -> AbstractContextManager:
-        """Return a context around cells 1 to 3."""
-        return nullcontext()
-
-    def updating(self, now: Progress, recipe: Recipe) -> AbstractContextManager:
-        """Return a context around cell 4. `recipe`: that of the next step."""
-        return nullcontext()
 
     def after(self, now: Progress, report: Report) -> Report:
         """Act after each step, and return its report."""

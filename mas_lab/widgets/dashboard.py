@@ -414,8 +414,8 @@ class LiveDashboard(Training):
     ) -> "LiveDashboard":
         """Start a second training that begins after the newest checkpoint of this one and goes on beside it.
 
-        It has its own team and the arguments of this dashboard, except for the changes. It plays the same held-out
-        tasks even under another seed. See `fork` of `lab.train`.
+        It has its own team and the arguments of this dashboard, except for the changes. Under another
+        seed it plays other held-out tasks. See `fork` of `lab.train`.
 
         Args:
             run: Folder of the new run. It is required.
@@ -433,8 +433,6 @@ class LiveDashboard(Training):
         if run is None or self._folder is None:
             raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
         arguments = {**self._arguments, "foreground": self._foreground, "fork": self._folder}
-        if self._arguments.get("score_seed") is None and "seed" in changes:
-            arguments["score_seed"] = self._arguments["seed"]
         if hasattr(self.watch, "load_state"):
             arguments["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():

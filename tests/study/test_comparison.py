@@ -1,4 +1,4 @@
-"""Runs side by side: scores within a common budget (`budget`) and paired differences by hand, and what is refused."""
+"""Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
 import html
 
@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.study.budget import run_scores
-from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, profiles
+from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, profiles, run_scores
 from mas_lab.study.entries import entries
 from mas_lab.table import TableError
 

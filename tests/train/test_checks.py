@@ -20,8 +20,6 @@ def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, ste
 @pytest.mark.parametrize(("error", "words", "asked"), [
     (ValueError, r"unknown recipe 'at_gpr'; did you mean 'at_grpo'\? known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
     (TypeError, r"unknown setting 'task'; known are tasks, rounds, epochs", {"task": 3}),
-    (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
-    (ValueError, r"needs horizon=", {"schedule": "linear"}),
     (ValueError, r"learn=.*; say who learns from step 0 on", {"learn": {3: ["asker"]}}),
     (ValueError, r"learn has \[\] from step 4 on; name at least one agent", {"learn": {0: ["asker"], 4: []}}),
     (ValueError, r"learn has \['boss'\] from step 0 on; .* \['asker', 'doer'\]", {"learn": {0: ["boss"]}}),

@@ -106,8 +106,6 @@ def test_a_loss_that_is_not_finite_never_steps(team, tmp_path):
     with pytest.raises(lab.UpdateError, match=r"policy 'shared' is not finite; \d+ rows .*task 'train-\d+'.*agent"):
         list(lab.train(small.Relay(), team, recipe, 1, run=tmp_path / "run", **QUICK))
     assert lab.load_run(tmp_path / "run").steps == 0
-    [report] = lab.train(small.Relay(), team, recipe, 1, nonfinite="skip", **QUICK)
-    assert report.stats["skipped"].all() and report.stats["culprits"].str.contains("task 'train-").all()
     assert same(before, weights(team["asker"]))
 
 

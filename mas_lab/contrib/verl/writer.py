@@ -92,7 +92,7 @@ def _write_tasks(folder: Path, seed: int, settings: Settings, env: Env, steps: i
     """Write the tasks of the run's steps, in their order, and the tasks that it is scored on."""
     seeds = [step_seed(seed, step) for step in range(steps)]
     trained = [task for one in seeds for task in drawn(env, None, settings.tasks, "train", one)]
-    scored = tasks_of(env, settings.score_tasks, SPLIT, seed if settings.score_seed is None else settings.score_seed)
+    scored = tasks_of(env, settings.score_tasks, SPLIT, seed)
     for name, tasks in (("train", trained), ("test", scored)):
         rows = [_task_row(env, task, number) for number, task in enumerate(tasks)]
         write_table(folder / f"{name}.parquet", pd.DataFrame(rows))
