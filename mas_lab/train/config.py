@@ -12,7 +12,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError, field_validator
 
 from mas_lab.env import Env
 from mas_lab.policy import Policy
-from mas_lab.recipes import Recipe, find, from_data
+from mas_lab.recipes import find, from_data
 from mas_lab.tasks import make_env, own_env
 from mas_lab.team import Sampling, Team
 from mas_lab.train.budget import Budget
@@ -129,27 +129,17 @@ class Config(BaseModel, extra="forbid"):
         except TypeError as error:
             raise ConfigError(f"{path}: {error}") from error
 
-    @field_validator("env")
+    @field_validator("env", "recipe", "budget", "settings")
     @classmethod
-    def _env(cls, data: Any, info: Any) -> Env:
-        return read_env(data, info.context.parent)
-
-    @field_validator("recipe")
-    @classmethod
-    def _recipe(cls, data: Any) -> Recipe:
-        """Return a recipe: itself, by its name, or `{name: ..., field: change}` in the form of `describe`."""
-        changes = {key: from_data(value) for key, value in data.items()} if isinstance(data, Mapping) else {}
-        recipe = find(changes.pop("name", data))
-        return recipe.replace(**changes)
-
-    @field_validator("budget")
-    @classmethod
-    def _budget(cls, data: Any) -> Budget | None:
-        return Budget.of(data) if data else None
-
-    @field_validator("settings")
-    @classmethod
-    def _settings(cls, data: dict[str, Any]) -> dict[str, Any]:
+    def _made(cls, data: Any, info: Any) -> Any:
+        """Return the object that a key describes."""
+        if info.field_name == "env":
+            return read_env(data, info.context.parent)
+        if info.field_name == "recipe":  # a name, or {name: ..., field: change} in the form of `describe`
+            changes = {key: from_data(value) for key, value in data.items()} if isinstance(data, Mapping) else {}
+            return find(changes.pop("name", data)).replace(**changes)
+        if info.field_name == "budget":
+            return Budget.of(data) if data else None
         Settings.of(data)
         return data
 
@@ -199,10 +189,8 @@ def read_yaml(path: Path) -> Any:
 
     try:
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read ({error.strerror})") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not YAML in UTF-8: {error}") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: cannot be read as YAML in UTF-8: {error}") from None
 
 
 def read_env(data: Any, folder: Path) -> Env:

@@ -12,7 +12,8 @@ from mas_lab.policy import NotFiniteError
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
 from mas_lab.train.budget import Usage
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.hooks import Hook
+from mas_lab.train.progress import Progress
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.staleness import forget_versions

@@ -32,13 +32,11 @@ from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget
 from mas_lab.train.checks import check_training
-from mas_lab.train.drawing import Curriculum, step_seed
-from mas_lab.train.held_out import HeldOut
+from mas_lab.train.hooks import HeldOut, Hook, Showing
 from mas_lab.train.keeping import Keeping
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.progress import Curriculum, Progress, step_seed
 from mas_lab.train.report import Report, tasks_learned
 from mas_lab.train.settings import Settings
-from mas_lab.train.showing import Showing
 from mas_lab.train.staleness import Staleness, forget_versions
 from mas_lab.train.verdict import has_advantage, why_silent
 

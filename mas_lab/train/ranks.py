@@ -24,7 +24,8 @@ from mas_lab.cells.update import update
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
 from mas_lab.team import Team
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.hooks import Hook
+from mas_lab.train.progress import Progress
 from mas_lab.train.report import Report
 
 PATIENCE = timedelta(hours=12)

@@ -34,7 +34,7 @@ from mas_lab.runs.scores import CURVE, grown, mean_scores, run_curve, score_curv
 from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
-from mas_lab.train.held_out import heard_by
+from mas_lab.train.hooks import heard_by
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn

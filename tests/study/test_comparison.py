@@ -110,16 +110,6 @@ def test_rounding_wins_no_pair():
         assert improvements(runs, "a")["final"].tolist() == [0.5]
 
 
-def test_p_values_are_adjusted_for_the_rows_of_the_table():
-    noise = np.random.default_rng(0).normal(size=(3, 6)) / 10
-    table = curves(*levels(**{r: h + own for r, h, own in zip("abc", (0.0, 0.3, 0.1), noise, strict=True)}))
-    told = compared_pairs(paired(scores(table), "a"))
-    small, large = sorted(told["p"])
-    assert sorted(told["p_holm"]) == pytest.approx([2 * small, max(2 * small, large)])
-    few = compared_pairs(paired(scores(table[table["seed"] < 4]), "a"))
-    assert few[["p", "p_holm", "final_low", "won_low"]].isna().all(axis=None) and few["won"].notna().all()
-
-
 def test_recipes_of_unequal_seeds_are_compared_on_those_that_all_have():
     """Seed 5 alone has b at its best: without it both end at 0.3."""
     heights = [0.1, 0.2, 0.3, 0.4, 0.5]

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import yaml
-from small import bits
 from tiny_study import TINY
 
 import __main__
@@ -96,20 +95,6 @@ def in_a_cell(source, name):
     """Run source code as a notebook does: in `__main__`, and with lines that `inspect` finds."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), vars(__main__))
-
-
-def test_a_study_is_scored_along_the_way_and_trains_and_ends_the_same(tmp_path):
-    """Four steps: five scores by default, two where the design asks for the ends alone."""
-    asked = TINY | {"budget": {"episodes": 64}, "seeds": 1, "arms": {"own": {"recipe": "dr_mas"}}}
-    scored = {"tasks": 2, "score_tasks": 3, "score_episodes": 1}
-    found = {name: lab.study(asked | {"settings": scored | more}, tmp_path / name, workers=1, keep="all")
-             for name, more in (("default", {}), ("ends", {"score_every": 10**9}))}  # fmt: skip
-    steps = {name: study.curves["step"].tolist() for name, study in found.items()}
-    assert steps == {"default": [0, 1, 2, 3, 4], "ends": [0, 4]}
-    one, other = (run_of(study.folder, study.cells()[0]) for study in found.values())
-    assert bits(one) == bits(other)
-    boards = [lab.AblationBoard(study).runs for study in found.values()]
-    assert boards[0]["final"].tolist() == boards[1]["final"].tolist()
 
 
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):

@@ -51,13 +51,6 @@ def test_numbers_that_make_no_sense_are_named(team, tmp_path):
         refuse(ValueError, rf"{setting}=0 .* \(1 or more\)", tmp_path, team=team, **{setting: 0})
 
 
-def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tmp_path):
-    impure, nan = small.Relay(broken="impure"), small.Relay(broken="nan")
-    two_answers = r"env 'relay', task 'train-\d+', agent 'asker', turn 0, text '.*': step gave two answers"
-    refuse(lab.EnvError, two_answers, tmp_path, team=team, env=impure)
-    refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
-
-
 class mutable:
     def __call__(self, turns):
         return turns["local_reward"]

@@ -20,8 +20,8 @@ from mas_lab.runs.disk import atomic, dumps, write_bytes, write_json, write_tabl
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import ROLLOUT
 from mas_lab.tasks import make_env
-from mas_lab.train.drawing import drawn, step_seed, tasks_of
-from mas_lab.train.held_out import SPLIT
+from mas_lab.train.hooks import SPLIT
+from mas_lab.train.progress import drawn, step_seed, tasks_of
 from mas_lab.train.settings import Settings
 
 
