@@ -4,6 +4,7 @@ Scores have a random stream of their own, so the training is the same, bit for b
 the files of a run (`keeping`), the scoring itself (`evaluate`), and what the verdict says (`verdict`).
 """
 
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from math import ceil
 import pandas as pd
 
 from mas_lab.cells.plans import episodes
+from mas_lab.cells.update import learners
 from mas_lab.display.progress import in_notebook, may_print, no_bars, progress_bar
 from mas_lab.env import with_max_turns
 from mas_lab.policy import SAMPLED
@@ -164,12 +166,15 @@ class Showing(Hook):
         return report
 
     def end(self, now: Progress) -> None:
-        if now.done and may_print():
+        """Print the verdict where somebody reads it: in a terminal or a notebook, and not in a pipe."""
+        if now.done and may_print() and (in_notebook() or sys.stdout.isatty()):
+            rates = ", ".join(f"{lr:g}" for lr in sorted({policy.lr for policy in learners(now.team)}))
+            name, run = f"{now.recipe.name}, rate {rates}, seed {now.seed}", self.recorder
             try:
-                run = self.recorder
-                print(verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen))
+                said = verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen)
+                print(f"{name}: {said}")
             except RunError as error:
-                print(f"No verdict: {error}")
+                print(f"{name}: no verdict: {error}")
 
     def finish(self) -> None:
         self.bar.close()
