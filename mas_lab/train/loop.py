@@ -71,7 +71,7 @@ def train(
             nothing is kept.
         watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: no callback.
         curriculum: Function that draws the tasks of a step instead of `env.tasks`: `curriculum(env, n, split, seed)`.
-            It may learn from the report of each step, see `train.drawing`. `None`: `env.tasks` draws.
+            It may learn from the report of each step, see `mas_lab.train.Curriculum`. `None`: `env.tasks` draws.
         budget: {"tokens": 100_000}, or "episodes", or "optimizer_steps". Training ends with the step that reaches this
             amount, or after `steps` if these are made earlier. `None`: no budget.
         fork: Folder or name of another run, which the new run in `run` continues under other settings; see below.
