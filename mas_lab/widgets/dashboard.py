@@ -34,7 +34,7 @@ from mas_lab.runs.scores import CURVE, mean_scores, run_curve, score_curve
 from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
-from mas_lab.train.held_out import heard_by
+from mas_lab.train.hooks import heard_by
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
@@ -415,8 +415,8 @@ class LiveDashboard(Training):
     ) -> "LiveDashboard":
         """Start a second training that begins after the newest checkpoint of this one and goes on beside it.
 
-        It has its own team and the arguments of this dashboard, except for the changes. It plays the same held-out
-        tasks even under another seed. See `fork` of `lab.train`.
+        It has its own team and the arguments of this dashboard, except for the changes. Under another
+        seed it plays other held-out tasks. See `fork` of `lab.train`.
 
         Args:
             run: Folder of the new run. It is required.
@@ -434,8 +434,6 @@ class LiveDashboard(Training):
         if run is None or self._folder is None:
             raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
         arguments = {**self._arguments, "foreground": self._foreground, "fork": self._folder}
-        if self._arguments.get("score_seed") is None and "seed" in changes:
-            arguments["score_seed"] = self._arguments["seed"]
         if hasattr(self.watch, "load_state"):
             arguments["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():

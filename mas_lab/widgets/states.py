@@ -13,7 +13,7 @@ from typing import Any
 from mas_lab.env import Env, Task, transcript, with_max_turns
 from mas_lab.table import choices_of
 from mas_lab.tasks import ENVS, make_env
-from mas_lab.train.drawing import step_seed
+from mas_lab.train.progress import step_seed
 from mas_lab.widgets.source import Source
 
 Row = Mapping[str, Any]

@@ -240,7 +240,7 @@ ANOTHER = {
 
 @pytest.mark.parametrize("what", ANOTHER)
 def test_other_settings_are_refused_by_name(run, models, what, monkeypatch):
-    monkeypatch.setattr(sys.modules["mas_lab.train.loop"], "in_notebook", lambda: True)  # with a status line
+    monkeypatch.setattr(sys.modules["mas_lab.train.hooks"], "in_notebook", lambda: True)  # with a status line
     asked = {"env": small.Relay(), "recipe": small.RECIPE, "kind": "shared", "lr": 1e-2, "settings": {}} | ANOTHER[what]
     if "model" in asked or "options" in asked:
         model = lab.load_policy(models / asked.get("model", "a"), lr=1e-2, **asked.get("options", {}))
