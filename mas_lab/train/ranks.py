@@ -18,7 +18,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, micro_batches, tensor_batches, trees_of
 from mas_lab.backends.torch.policy import Passes
 from mas_lab.cells.update import update
 from mas_lab.locks import locked
@@ -273,12 +272,10 @@ class Share(Passes):
         super().__init__(policy)
         self.ranks = ranks
 
-    def batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
+    def batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
         """Return this rank's micro-batches: every n-th tree, by length."""
-        model = self.policy.shared
         self.ranks.require_all(self.policy.name)
-        trees = sorted(trees_of(samples, model), key=len, reverse=True)[self.ranks.number :: self.ranks.size]
-        return tensor_batches(list(micro_batches(trees, model.options.train_tokens)), samples, model)
+        return self.policy.shared.micro_batches(samples, slice(self.ranks.number, None, self.ranks.size))
 
     def total(self, found_4N: torch.Tensor) -> torch.Tensor:
         """Sum the gradients over the ranks, and return the sum of their results."""

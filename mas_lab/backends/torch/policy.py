@@ -53,7 +53,7 @@ class TorchPolicy(ChatPolicy):
         self.parameters = (
             {name: p for name, p in shared.net.named_parameters() if f".{adapter}." in name}
             if adapter
-            else dict(shared.trainable)
+            else shared.trainable
         )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
@@ -105,7 +105,7 @@ class TorchPolicy(ChatPolicy):
                 token_N = torch.from_numpy(batch.token_N).to(self.device)
                 old_N, advantages_N, weights_N = known_3N[:, token_N]
                 reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
-                with self.shared.checkpointing(batch):
+                with self.shared.checkpointing():
                     with self.shared.computing():
                         logprobs_N, entropy_N = batch.token_logprobs(self.shared.net, loss.needs_entropy)
                     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
