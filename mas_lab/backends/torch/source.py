@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mas_lab.backends.torch.gguf import digest_of, gguf_file, listed_models, unpacked
+from mas_lab.backends.torch.gguf import digest_of, is_gguf, listed_models, unpacked
 from mas_lab.paths import data_dir
 from mas_lab.policy import PolicyError
 
@@ -163,9 +163,10 @@ class Source:
             return cls("pocket", str(name))
         if str(name) in (listed := listed_models()):
             return cls("listed", str(name), listed[str(name)]["sha256"])
-        with reading(name, "the GGUF file"):
-            if file := gguf_file(name):
-                return cls("gguf", str(file), digest_of(file))
+        if is_gguf(path := Path(name)):
+            return cls("gguf", str(path.resolve()), digest_of(path))
+        if path.suffix.lower() == ".gguf":
+            raise PolicyError(f"{path} is no file here, or does not begin with the letters GGUF")
         if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
             return cls("hub", str(name))
         raise PolicyError(
@@ -199,11 +200,11 @@ class Source:
     def location(self) -> str:
         """Return the folder or the hub id; raise PolicyError for a pocket model that the kit does not ship.
 
-        A record may come from anybody, and the name in it may be a path. A GGUF file is unpacked at its first use, and
-        the unpacked files are checked.
+        A record may come from anybody, and the name in it may be a path. A GGUF file is unpacked at its first use.
         """
         if self.kind in ("listed", "gguf"):
-            return unpacked(self.name, self.digest)
+            with reading(self.name, "its GGUF file, or the folder MAS_LAB_MODELS,"):
+                return unpacked(self.name, self.digest)
         if self.kind == "pocket" and self.name not in _families():
             raise PolicyError(f"the kit ships no pocket model {self.name!r:.80}; it ships {', '.join(_families())}")
         return str(data_dir() / "pocket" / self.name) if self.kind == "pocket" else self.name
