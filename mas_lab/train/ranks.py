@@ -2,7 +2,7 @@
 
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
-each rank makes the passes of a `Share` of the packed rows. Every rank has all weights, and the gradients are summed
+each rank makes the passes of a share of the packed rows. Every rank has all weights, and the gradients are summed
 over the ranks. Accelerate makes the process group and carries every message. Leaves out: the loop (`mas_lab.train`).
 """
 
@@ -18,10 +18,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.torch.policy import Passes
 from mas_lab.cells.update import update
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
+from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, WaveEngine
 from mas_lab.team import Team
 from mas_lab.train.progress import Hook, Progress
 
@@ -44,6 +43,8 @@ class Ranks(Hook):
         self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
         self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
         self.drives = self.number == 0
+        self.part = slice(self.number, None, self.size)
+        """This rank's share of the packed rows: every n-th tree, by length."""
         self.team: Team | None = None
         self.engines: list[RankedEngine | RemoteEngine] = []
         self.listening = True
@@ -60,14 +61,6 @@ class Ranks(Hook):
                 "--multi_gpu, and call train() before making an Accelerator of your own"
             )
         return ranks
-
-    def require_all(self, name: str) -> None:
-        """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
-        if self.drives and self.listening:
-            raise RankError(
-                f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
-                "watch, or a process of its own on a saved run"
-            )
 
     # Messages
 
@@ -177,7 +170,7 @@ class Ranks(Hook):
             self._share_state(policy)
         for name, policy in team.policies.items():
             if team.learners(name):
-                policy.passes = Share(self, policy)
+                policy.ranks = self
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
         for number, model in enumerate(models.values()):
             self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
@@ -199,10 +192,25 @@ class Ranks(Hook):
                 value = broadcast(value)
                 policy.optimizer.state[parameter][key] = value.to(parameter.device)
 
+    def total(self, policy, found_4N: torch.Tensor) -> torch.Tensor:
+        """Sum the gradients over the ranks, and return the sum of their results.
+
+        Raises RankError if rank 0 would wait for passes that the other, listening ranks will not make.
+        """
+        if self.drives and self.listening:
+            raise RankError(
+                f"policy {policy.name!r}: only train() computes gradients over several ranks, not the body of its "
+                "loop; use a watch, or a process of its own on a saved run"
+            )
+        add = partial(self.accelerator.reduce, reduction="sum")
+        for parameter in policy.parameters.values():
+            parameter.grad = add(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        return add(found_4N)
+
     def _part(self) -> None:
         """Separate the policies from the ranks."""
         for policy in self.team.policies.values() if self.team else ():
-            policy.passes = Passes(policy)
+            policy.ranks = None
         for engine in self.engines:
             engine.model.engine = engine.inner
         self.engines, self.team = [], None
@@ -263,23 +271,3 @@ class RemoteEngine:
 
     def sync_weights(self, policy) -> None: ...
     def release_memory(self) -> None: ...
-
-
-class Share(Passes):
-    """The share of one rank in one policy's passes, with whole weights on every rank; gradients are summed."""
-
-    def __init__(self, ranks: Any, policy):
-        super().__init__(policy)
-        self.ranks = ranks
-
-    def batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
-        """Return this rank's micro-batches: every n-th tree, by length."""
-        self.ranks.require_all(self.policy.name)
-        return self.policy.shared.micro_batches(samples, slice(self.ranks.number, None, self.ranks.size))
-
-    def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Sum the gradients over the ranks, and return the sum of their results."""
-        add = partial(self.ranks.accelerator.reduce, reduction="sum")
-        for parameter in self.policy.parameters.values():
-            parameter.grad = add(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-        return add(found_4N)

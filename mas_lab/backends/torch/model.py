@@ -7,7 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
 
 from mas_lab.backends.devices import probe
-from mas_lab.backends.placement import CHECKPOINTED
+from mas_lab.backends.placement import CHECKPOINTED, count_weights
 from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.architectures import Ways, find_ways
@@ -120,15 +120,6 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
     if not finite.all().item():
         name = list(floating)[int((~finite).nonzero()[0])]
         raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
-
-
-def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
-    """Raise PolicyError if weights are missing, surplus or of another shape; transformers would draw random ones."""
-    kinds = {"missing": found["missing_keys"], "not part of the model": found["unexpected_keys"],
-             "of another shape": [name for name, *_ in found.get("mismatched_keys", ())]}  # fmt: skip
-    for kind, names in kinds.items():
-        if names:
-            raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
 
 
 class TorchModel:
@@ -266,11 +257,9 @@ class TorchModel:
         if self.options.dtype is not None:
             return getattr(torch, self.options.dtype)
         if self.device.type != "cuda":
-            weights = 0
-            with suppress(Exception), torch.device("meta"):  # `read` says what is wrong with a model
-                config = model_config(self.weights)
-                weights = AutoModelForCausalLM.from_config(config, trust_remote_code=False).num_parameters()
-            return threads.settle_dtype(weights)
+            config = model_config(self.weights)
+            with reading(self.weights, "config.json"):
+                return threads.settle_dtype(sum(count_weights(config)[:2]))
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
         return torch.float16 if self.lora else torch.float32
@@ -285,7 +274,12 @@ class TorchModel:
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
                 ignore_mismatched_sizes=True, output_loading_info=True,
             )  # fmt: skip
-        refuse_other_weights(found, where)
+        wrong = [*found["missing_keys"], *found["unexpected_keys"], *(name for name, *_ in found["mismatched_keys"])]
+        if wrong:  # transformers would draw random ones
+            raise PolicyError(
+                f"{where}: {len(wrong)} weights are missing, of another shape or not part of the model, the first is "
+                f"{min(wrong)!r}; fetch it again"
+            )
         # A padding_idx drops the gradient of that token, also where it is a real input (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()

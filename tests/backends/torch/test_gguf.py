@@ -202,7 +202,7 @@ def test_what_is_missing_or_cannot_be_written_is_named(file, tmp_path, monkeypat
             lab.load_policy(file)
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     monkeypatch.setenv("MAS_LAB_MODELS", str(tmp_path / "taken"))
-    with pytest.raises(PolicyError, match="or the folder MAS_LAB_MODELS, .*taken"):
+    with pytest.raises(PolicyError, match=r"or the folder MAS_LAB_MODELS, .*taken"):
         lab.load_policy(file)
 
 
