@@ -11,7 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -123,8 +123,7 @@ def train(
         )
     if ranks and not ranks.drives:
         return ranks.serve(team, watch)
-    with ranks.reporting_errors() if ranks else nullcontext():
-        _check_env_once(env, chosen, seed)
+    _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     stale = Staleness(chosen.staleness) if chosen.staleness else None
     scores = chosen.score_every is not None or chosen.score_at
@@ -166,7 +165,7 @@ def _ranks(team: Team):
         return None
     from mas_lab.train.ranks import Ranks
 
-    return Ranks.of(team)
+    return Ranks(team)
 
 
 def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
