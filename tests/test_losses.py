@@ -101,7 +101,7 @@ def test_statistics_report_the_ratio_of_the_loss(ratio, off, models):
     """The weights have not moved: a row's log-ratios are what was added to its log-probabilities, turned round."""
     team = make_team("shared", models)
     stats = lab.update(team, off, lab.clipped(0.2, ratio=ratio), "turn", off_policy=True).set_index("agent")
-    now = make_team("shared", models)["asker"].logprobs(samples_of(off, weight=0.0)).detach()
+    now = make_team("shared", models)["asker"].logprobs(samples_of(off, weight=0.0))[0].detach()
     lengths = off["completion_ids"].map(len).tolist()
     gaps = [part.double().numpy() - old for part, old in zip(now.split(lengths), off["logprobs"], strict=True)]
     ratios = np.exp([gap.mean() if ratio == "sequence" else gap.sum() for gap in gaps])
