@@ -13,7 +13,7 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments, did_you_mean
 from mas_lab.describe import part_name
-from mas_lab.env import Env, EnvError
+from mas_lab.env import NAMES, Env, EnvError
 from mas_lab.lazy import Entry, Registry
 
 CLASSES = (
@@ -23,6 +23,7 @@ CLASSES = (
     "orchestrator:Orchestrator",
 )  # fmt: skip
 """Module of this folder, which is the name of the env, and its class."""
+NAMES |= {f"mas_lab.tasks.{place}": place.split(":")[0] for place in CLASSES}
 
 
 class Catalog(Registry):
