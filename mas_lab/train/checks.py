@@ -31,7 +31,7 @@ def check_training(now: Progress, run: str | Path | None, fork: str | Path | Non
             f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
         )
     across = {"task", "episode", "node"}.isdisjoint(recipe.by)  # such groups need no siblings
-    if getattr(recipe.plan, "siblings", 2) < 2 and not across:
+    if 1 in [getattr(recipe.plan, name, None) for name in ("n", "k", "g")] and not across:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; use two or more")
     stateful_parts(now.parts)
     check_update(team, recipe.loss, recipe.aggregate, settings.max_norm, now.watch, "train")

@@ -10,7 +10,6 @@ from typing import Any
 from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import RunError
 from mas_lab.train.budget import Usage
 from mas_lab.train.hooks import Hook
 from mas_lab.train.progress import Progress
@@ -60,10 +59,6 @@ class Keeping(Hook):
                 "or keep the new run in another folder", stacklevel=3,
             )  # fmt: skip
 
-    def before(self, now: Progress) -> None:
-        if self.recorder.is_superseded():
-            raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-
     def after(self, now: Progress, report: Report) -> Report:
         self.recorder.tables(report.step, report.turns, report.stats)
         self._note(now)
@@ -97,7 +92,7 @@ class Keeping(Hook):
 
     def _save(self, now: Progress) -> None:
         """Save a checkpoint, unless another training has used the folder or the team since the last step."""
-        if not self.recorder.is_superseded():
+        if self.recorder.is_writing:
             with locked(now.team.policies.values()):
                 if self.kept == (now.done, now.versions):
                     if self.watched is not None:

@@ -121,11 +121,10 @@ def train(
             raise ValueError(
                 f"train: staleness={chosen.staleness} is for one process, and a launcher started several; leave it out"
             )
-        ranks = Ranks.of(team)
+        ranks = Ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch)
-    with ranks.reporting_errors() if ranks else nullcontext():
-        _check_env_once(env, chosen, seed)
+    _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
     stale = Staleness(now) if chosen.staleness else None
     scores = chosen.score_every is not None or chosen.score_at

@@ -30,7 +30,7 @@ from mas_lab.recipes import Recipe, find
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.forking import origin_of
 from mas_lab.runs.run import Run, load_run, run_folder
-from mas_lab.runs.scores import CURVE, grown, mean_scores, run_curve, score_curve
+from mas_lab.runs.scores import CURVE, mean_scores, run_curve, score_curve
 from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
@@ -126,7 +126,8 @@ class Training:
     def origin(self) -> pd.DataFrame:
         """Return the curve of the run that this one was forked from, as far as it is now; empty if it is gone."""
         with suppress(RunError, TableError, OSError):
-            self._origin = grown(self._origin, load_run(origin_of(self._loaded)))
+            other = load_run(origin_of(self._loaded))
+            self._origin = self._origin if len(self._origin) == other.steps else run_curve(other)
         return self._origin
 
 
