@@ -26,7 +26,6 @@ from mas_lab.train.progress import Hook, Progress
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
-GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
 """Words in the plain RuntimeErrors of Gloo when the process group failed, and not the work."""
 
@@ -62,16 +61,11 @@ class Ranks(Hook):
 
     def tell(self, word: str, *rest: Any) -> None:
         """Send a message from rank 0 to all ranks."""
-        with self._connected():
+        with self.connected():
             broadcast_object_list([(word, *rest)])
 
-    def gather(self, mine: Any) -> list[Any]:
-        """Return the objects of all ranks, in order of rank, on every rank."""
-        with self._connected():
-            return gather_object([mine])
-
     @contextmanager
-    def _connected(self) -> Iterator[None]:
+    def connected(self) -> Iterator[None]:
         """Turn an error of the process group into a RankError, because it means that another rank ended."""
         try:
             yield
@@ -79,7 +73,8 @@ class Ranks(Hook):
             if not isinstance(error, torch.distributed.DistError) and not any(w in str(error).lower() for w in LOST):
                 raise
             raise RankError(
-                f"rank {self.number} of {self.size}: another rank ended or lost its connection. {GOES_ON}: {error}"
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. If the run is kept, "
+                f"the same command goes on from its newest checkpoint: {error}"
             ) from error
 
     # Rank 0
@@ -88,7 +83,7 @@ class Ranks(Hook):
     def driving(self) -> Iterator[None]:
         """End the other ranks when a whole training ends, or an error occurs while they listen (on rank 0)."""
         try:
-            with self._connected(), suppress(GeneratorExit):
+            with self.connected(), suppress(GeneratorExit):
                 yield
         finally:
             self._part()
@@ -117,7 +112,7 @@ class Ranks(Hook):
         Yields nothing. Raises RankError if another rank ended.
         """
         try:
-            with self._connected():
+            with self.connected():
                 while (message := broadcast_object_list([None])[0])[0] != "end":
                     self._obey(message, team, watch)
         finally:
@@ -200,7 +195,8 @@ class RankedEngine(WaveEngine):
         numbered = [(self.policies.index(policy), request) for policy, request in requests]
         with locked(self.policies):  # the other ranks receive one message at a time
             self.ranks.tell("sample", self.number, numbered)
-            return self.answer(numbered)
+            with self.ranks.connected():
+                return self.answer(numbered)
 
     def answer(self, numbered: list[tuple[int, Request]]) -> list[Completion]:
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
@@ -214,7 +210,7 @@ class RankedEngine(WaveEngine):
         except (PolicyError, RuntimeError) as failed:
             found, error = [], f"{type(failed).__name__}: {failed}"
         answers: list[Any] = [None] * len(numbered)
-        for number, (places, completions, failed) in enumerate(self.ranks.gather((mine, found, error))):
+        for number, (places, completions, failed) in enumerate(gather_object([(mine, found, error)])):
             if failed is not None:
                 raise RankError(f"rank {number} of {self.ranks.size} could not sample: {failed}")
             for place, completion in zip(places, completions, strict=True):

@@ -61,10 +61,7 @@ def warm_start(start: str | Path, base: Source) -> Path:
     if not folder.is_dir() and shipped.is_dir():
         folder = shipped
     if not (folder / ADAPTER).is_file():
-        names = sorted(path.parent.name for path in (data_dir() / "warm").glob(f"*/{ADAPTER}"))
-        raise PolicyError(
-            f"start={str(start)!r} is no folder of an adapter that policy.save wrote; shipped are {', '.join(names)}"
-        )
+        raise PolicyError(f"start={str(start)!r} is no folder of an adapter that policy.save wrote")
     made_on = Source(**read_record(folder)["source"])
     if made_on.digest != base.digest or base.digest is None:
         raise PolicyError(

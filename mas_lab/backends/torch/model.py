@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
@@ -71,9 +70,6 @@ class Options:
     checkpointing, arXiv 1604.06174): a third more operations. `None`: above `CHECKPOINTED` weights."""
     optimizer: str = "adamw"
     """"adamw", or plain "sgd". The step of SGD grows with the gradient; AdamW divides this size out."""
-    weight_decay: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Decay rates of AdamW's two moment estimates."""
     alpha: float = 2.0
     """Scale of a LoRA adapter's output (PEFT's lora_alpha / rank)."""
     plain: bool = False
@@ -183,8 +179,7 @@ class TorchModel:
             return True
         raise PolicyError(
             f"policy {policy!r}: {prompt} prompt tokens and up to {more} more cross {self.switch} tokens, where this "
-            f"model changes its rotary factors (LongRoPE), and with them the probability of earlier tokens; lower "
-            f"max_tokens to {self.switch - prompt}, or use prompts of more than {self.switch} tokens"
+            f"model changes its rotary factors; lower max_tokens to {self.switch - prompt}, or use longer prompts"
         )
 
     def class_of(self, sample: Sample) -> int:
@@ -201,13 +196,8 @@ class TorchModel:
         chosen = self.options.checkpointing
         if not (self.net.num_parameters() > CHECKPOINTED if chosen is None else chosen):
             return []
-        found = [layer for layer in self.net.modules() if isinstance(layer, GradientCheckpointingLayer)]
-        if not found and chosen:
-            raise PolicyError(f"checkpointing=True: {self.source.name} has no layers that can be checkpointed")
-        for layer in found:
-            layer.gradient_checkpointing = True
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
-        return found
+        self.net.gradient_checkpointing_enable({"use_reentrant": False})
+        return [layer for layer in self.net.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:

@@ -214,12 +214,11 @@ class Source:
             return self._commit()
         if self.kind in ("hub", "listed", "gguf"):
             return self.location()
-        if not (Path(self.location()) / "config.json").is_file():
-            raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
-        if self.digest != (found := Source(self.kind, self.name).pinned().digest):
+        found = Source(self.kind, self.name).pinned().digest
+        if self.digest != found:
             raise PolicyError(
                 f"the weights, config, tokenizer or chat template of the base model at {self.location()} have changed "
-                f"(sha256 {found}, not {self.digest}); put the files back as they were"
+                f"or are no longer there (sha256 {found}, not {self.digest}); put the files back as they were"
             )
         return self.location()
 
