@@ -22,7 +22,9 @@ from mas_lab.cells.update import update
 from mas_lab.locks import locked
 from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, WaveEngine
 from mas_lab.team import Team
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.hooks import Hook
+from mas_lab.train.progress import Progress
+from mas_lab.train.report import Report
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
@@ -79,12 +81,11 @@ class Ranks(Hook):
 
     # Rank 0
 
-    @contextmanager
-    def driving(self) -> Iterator[None]:
-        """End the other ranks when a whole training ends, or an error occurs while they listen (on rank 0)."""
+    def driving(self, loop: Iterator[Report]) -> Iterator[Report]:
+        """Yield the reports of a whole training, and end the other ranks when it ends or fails (on rank 0)."""
         try:
             with self.connected(), suppress(GeneratorExit):
-                yield
+                yield from loop
         finally:
             self._part()
             if self.listening:

@@ -6,6 +6,7 @@ Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,11 @@ class TorchPolicy(ChatPolicy):
         )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
-        make = torch.optim.AdamW if shared.options.optimizer == "adamw" else torch.optim.SGD
-        self.optimizer = make(self.parameters.values(), lr=lr, weight_decay=0.0, fused=True)
+        make = shared.options.optimizer
+        if not callable(make):
+            kind = torch.optim.AdamW if make == "adamw" else torch.optim.SGD
+            make = partial(kind, lr=lr, weight_decay=0.0, fused=True)
+        self.optimizer = make(self.parameters.values())
 
     model = property(lambda self: self.shared.model)
     device = property(lambda self: self.shared.device)
