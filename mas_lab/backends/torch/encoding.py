@@ -123,8 +123,8 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
     """Return the token ids of each chat, up to the point where the assistant speaks.
 
     `template`: keyword arguments for the chat template. `choice`: "auto", or what the answer must call (`opening`).
-    Raises PolicyError if there is no chat template, or if a chat has no message. It also raises PolicyError, with the
-    words, if more than a tenth of a chat's tokens, and at least three, are unknown.
+    Raises PolicyError if there is no chat template, or, with the words, if more than a tenth of a chat's tokens, and at
+    least three, are unknown.
     """
     if not (tokenizer.chat_template or template.get("chat_template")):
         raise PolicyError(
@@ -132,8 +132,6 @@ def encode(tokenizer, chats: Sequence[Sequence[Message]], template: Mapping[str,
             "instruction-tuned form, or pass load_policy(..., template={'chat_template': ...})"
         )
     chats = [list(messages) for messages in chats]
-    if not all(chats):
-        raise PolicyError(f"policy {policy!r}: a prompt has no message, and a chat template wants one or more")
     if not chats:
         return []
     if tools:

@@ -307,10 +307,8 @@ class TorchModel:
                 f"they have grown too large for {self.dtype}, or the temperature is too low for them; {BACK}"
             )
 
-    def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError, naming the policy, if no forward-mode derivative of this model was tested."""
-        if not self.ways.padded:
-            raise PolicyError(f"policy {policy!r}: no forward-mode derivative was tested for its architecture")
+    has_forward_mode = property(lambda self: self.ways.padded)
+    """True if a forward-mode derivative of this model was tested."""
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
-from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
+from mas_lab.policy import Completion, PolicyRequest, Request, Sample, WaveEngine
 
 Item = TypeVar("Item")
 LARGE_LOGITS = 2**25
@@ -265,18 +265,8 @@ class PaddedBatch:
         return logprobs_NV.gather(1, self.ids_BL[self.row_N, self.at_N + 1][:, None])[:, 0], entropy_N
 
 
-def require_trainable(samples: Sequence[Sample]) -> None:
-    """Raise PolicyError if a sample was drawn greedily or has no tokens."""
-    for i, sample in enumerate(samples):
-        if sample.temperature <= 0:
-            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
-        if not len(sample.prompt_ids) or not len(sample.completion_ids):
-            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
-
-
 def padded_batches(samples: Sequence[Sample], model, part: slice, make: type[PaddedBatch]) -> Iterator[PaddedBatch]:
     """Yield the samples, or a part of them, in batches of similar length and at most `train_tokens` tokens, padded."""
-    require_trainable(samples)
     first = np.cumsum([0, *(len(sample.completion_ids) for sample in samples)])
     length = [len(sample.prompt_ids) + len(sample.completion_ids) for sample in samples]
     kind = [model.class_of(sample) for sample in samples]

@@ -168,15 +168,10 @@ class TreeEngine(PaddedEngine):
         prompt_R = np.array([prompts[prompt_key(one)] for one in requests])
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in requests]).max())
         adapters, ids = zip(*prompts, strict=True)
-        fused = self._joined(slices) if model.ways.fused else None
+        fused = (self._fused or FusedForward(model.net, model.dtype)) if model.ways.fused else None
+        if fused and slices:  # the joined matrices of an adapters' base are made once
+            self._fused, fused.slices = fused, slices
         with model.computing(), nullcontext() if fused or slices is None else mixing(model.net, slices):
             forward = fused or partial(tree_forward, model.net, model.net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             return self.decoded(decoder, requests, prompt_R)
-
-    def _joined(self, slices: Slices | None) -> FusedForward:
-        """Return the fused pass with the weights of now. The joined matrices of an adapters' base are made once."""
-        forward = self._fused or FusedForward(self.model.net, self.model.dtype)
-        if slices is not None:
-            self._fused, forward.slices = forward, slices
-        return forward
