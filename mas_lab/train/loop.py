@@ -24,6 +24,7 @@ from mas_lab.cells.update import UpdateCallback, learners, update
 from mas_lab.check import check_env
 from mas_lab.display.progress import in_notebook
 from mas_lab.env import Env
+from mas_lab.explain.spike_rule import SpikeWatch
 from mas_lab.locks import one_trainer
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
@@ -73,7 +74,8 @@ def train(
         run: Folder that keeps the run; a bare name goes under `runs_dir()`. If the folder holds a run, training goes on
             where that run stopped, with `team` set to the saved weights, or an error says why it cannot. `None`:
             nothing is kept.
-        watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: no callback.
+        watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: a `SpikeWatch` if
+            `run` keeps the training and the back end has gradients, else no callback.
         curriculum: Function that draws the tasks of a step instead of `env.tasks`: `curriculum(env, n, split, seed)`.
             It may learn from the report of each step, see `train.drawing`. `None`: `env.tasks` draws.
         budget: {"tokens": 100_000}, or "episodes", or "optimizer_steps". Training ends with the step that reaches this
@@ -116,6 +118,8 @@ def train(
     check_arguments(train, locals(), steps=0, seed=0)
     recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
     check_training(env, team, recipe, chosen, steps, budget, run, fork, watch, curriculum)
+    if watch is None and run is not None and all(policy.capabilities.gradients for policy in learners(team)):
+        watch = SpikeWatch()
     ranks = _ranks(team)
     if ranks and chosen.staleness:
         raise ValueError(

@@ -40,8 +40,8 @@ def board_figure(
 ) -> Figure:
     """Draw a row per env: the final score of each recipe, and beside it the paired difference to the baseline.
 
-    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, with
-    a bar for its 95 % interval. With fewer than ten pairs it shows their mean. All envs share one scale if the score is
+    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, or
+    the mean of its pairs, with a bar for its 95 % interval. All envs share one scale if the score is
     success; returns of different envs have different units, so each row then has its own.
     """
     envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
@@ -221,7 +221,7 @@ class AblationBoard:
         self.pairs = comparison.paired(self.runs, self.baseline)
         """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
         self.differences = comparison.compared_pairs(self.pairs)
-        """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
+        """One row per env and recipe: the mean of those differences, with its interval, see `compared_pairs`."""
         self.improvements = comparison.improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
@@ -316,7 +316,7 @@ class AblationBoard:
         parts = [_listed("What was not equal", self.not_equal), _listed("What these runs cannot show", others),
                  folded("Settings that were equal, and that were not", settings)]  # fmt: skip
         tables = {
-            "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
+            "Recipes over their runs": self.table, PAIRED.format(self.baseline): self.differences,
             IMPROVED.format(self.baseline): self.improvements,
         }  # fmt: skip
         for caption, table in tables.items():
@@ -360,18 +360,18 @@ LAST = 0.1
 """Share of the budget whose mean score is the final score of a run."""
 BOARD = (
     "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
-    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. "
-    "Below ten pairs, the diamond of the differences is their mean."
+    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) of the runs, or the mean of the "
+    "differences, with its 95 % interval."
 )
 CURVES = "{} of every run over its training, a thin line with a dot per score, and the mean of each recipe's runs."
 NOTE = (
     "<p>The interquartile mean (IQM) is the mean of the middle half of a recipe's runs. Of fewer than four runs it is "
-    "their mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Below ten pairs, the "
-    "difference is their mean with the interval of a paired t test. From ten pairs on it is an IQM with a bootstrap "
-    "interval.</p><p><b>won</b> is the share of decided pairs with a higher final score, with its exact interval. "
-    "<b>p</b> is from a paired t test. <b>p_holm</b> is adjusted for the number of comparisons in the table (Holm). "
+    "their mean. Its interval is a percentile bootstrap interval over runs (Agarwal et al. 2021). A difference is the "
+    "mean over the pairs, with the interval and the <b>p</b> of a paired t test.</p><p><b>won</b> is the share of "
+    "decided pairs with a higher final score, with its exact interval. <b>p_holm</b> is adjusted for the number of comparisons in the table (Holm). "
     "Runs count up to the budget that all of them reached.</p>"
 )
+PAIRED = "Mean differences to {} by seed, with the 95 % interval and the p of a paired t test"
 IMPROVED = (
     "Probability of improvement: how often a run of a recipe is better than a run of {} on the same task, "
     "ties counted half"

@@ -118,6 +118,12 @@ class Source:
             self._agents = tuple(dict.fromkeys(spoke))
         return self.order
 
+    def silent(self, step: int) -> str:
+        """Return a sentence on the agents that did not speak in a step, or an empty text."""
+        spoke = set(self.turns(step, ["agent"])["agent"])
+        silent = [agent for agent in self.agents if agent not in spoke]
+        return f"Did not speak in step {step}: {', '.join(silent)}." if silent else ""
+
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Return the given `columns` of the statistics; a table in memory may lack some."""
         if self.run:

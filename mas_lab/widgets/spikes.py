@@ -19,7 +19,6 @@ from mas_lab.widgets.document import FIGURES, Framed, document, escape, figure_h
 from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import States
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import for_plotly, visible_data
 
@@ -97,7 +96,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
         return None
     opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
     index = index_of(opened)
-    reading = Reading(source, states=States(source), shares=spike_shares(spikes))
+    reading = Reading(source, shares=spike_shares(spikes))
     names = list(zip(index["step"], index["episode"], strict=True))
     largest = []
     for spike in spikes:
