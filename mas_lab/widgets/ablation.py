@@ -4,9 +4,10 @@ The board also says what these runs cannot show. This module leaves out reading 
 `study.budget`), and comparing them (`study.comparison`).
 """
 
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_dashes, recipe_lines
+from mas_lab.widgets.picture import svg
 from mas_lab.widgets.text import for_plotly
 
 LINE, BETWEEN = 26, 44
@@ -168,9 +170,10 @@ class AblationBoard:
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
 
-    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, and the tables `.table`, `.runs`, `.pairs`,
-    `.differences`, `.improvements` and `.equality`. `.cautions` lists in sentences what these runs cannot show. With
-    several tasks there are also `.profile_figure()` and `.profiles`.
+    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()`, `.to_svg(path)`
+    and `.to_pdf(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
+    `.cautions` lists in sentences what these runs cannot show. With several tasks there are also `.profile_figure()`
+    and `.profiles`.
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
@@ -336,6 +339,32 @@ class AblationBoard:
         parts = [self._counts(), *(figure_html(*one) for one in self._figures()), self._below()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
+    def to_latex(self) -> str:
+        """Make a table for a paper, which needs the package booktabs.
+
+        Returns:
+            A `tabular` with a row per task and recipe: final score, difference to the baseline, and its adjusted p.
+        """
+        paired = {(row["env"], row["recipe"]): row for row in self.differences.to_dict("records")}
+        head = ["task", "recipe", "seeds", f"final {self.score} (IQM)", f"minus {self.baseline} (mean)",
+                "p (paired t test, Holm)"]  # fmt: skip
+        lines = [head]
+        for row in self.table.to_dict("records"):
+            other = paired.get((row["env"], row["recipe"]), {})
+            p = f"{other['p_holm']:.3f}" if other and other["p_holm"] == other["p_holm"] else ""
+            lines.append([row["env"], row["recipe"], row["seeds"], _interval(row), _interval(other), p])
+        first, *rest = (" & ".join(map(_tex, line)) + r" \\" for line in lines)
+        rules = [r"\begin{tabular}{llrrrr}", r"\toprule", first, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"]
+        return "\n".join(rules) + "\n"
+
+    def to_svg(self, path: str | Path) -> Path:
+        """Write the figure as an SVG file for a paper, and return its path."""
+        return write(path, svg(self.figure()))
+
+    def to_pdf(self, path: str | Path) -> None:
+        """Write the figure as a PDF file. Without the package kaleido, plotly's error says how to install it."""
+        self.figure().write_image(path, format="pdf")
+
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
@@ -343,6 +372,18 @@ class AblationBoard:
         for figure, *_ in self._figures():
             display(figure)
         display(HTML(beside(self._below())))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the middle of a row with its interval, as far as they are known."""
+    if not row:
+        return ""
+    known = row["final_low"] == row["final_low"]
+    return f"{row['final']:.2f}" + (f" [{row['final_low']:.2f}, {row['final_high']:.2f}]" if known else "")
+
+
+def _tex(text: Any) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", str(text).replace("\\", "/"))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -368,7 +409,8 @@ NOTE = (
     "<p>The interquartile mean (IQM) is the mean of the middle half of a recipe's runs. Of fewer than four runs it is "
     "their mean. Its interval is a percentile bootstrap interval over runs (Agarwal et al. 2021). A difference is the "
     "mean over the pairs, with the interval and the <b>p</b> of a paired t test.</p><p><b>won</b> is the share of "
-    "decided pairs with a higher final score, with its exact interval. <b>p_holm</b> is adjusted for the number of comparisons in the table (Holm). "
+    "decided pairs with a higher final score, with its exact interval. <b>p_holm</b> is p adjusted for the number of "
+    "comparisons in the table (Holm). "
     "Runs count up to the budget that all of them reached.</p>"
 )
 PAIRED = "Mean differences to {} by seed, with the 95 % interval and the p of a paired t test"

@@ -175,5 +175,5 @@ def frame(page: str, title: str, height: int) -> str:
     inside = page.replace("&", "&amp;").replace("'", "&#39;")
     return (
         f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" '
-        f"height=\"{height}\" style=\"border:1px solid #8886\" srcdoc='{inside}'></iframe>"
+        f'height="{height}" style="border:1px solid #8886" srcdoc=\'{inside}\'></iframe>'
     )

@@ -18,7 +18,7 @@ import pandas as pd
 from mas_lab.explain.index import MEANINGS, NEEDED, READ, RULE, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.runs.disk import INFO, read_info
-from mas_lab.table import SCHEMA, TableError, require
+from mas_lab.table import SCHEMA, require
 from mas_lab.tasks.shared.chains import read_answer, values_of
 from mas_lab.widgets.source import Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
@@ -189,36 +189,12 @@ def _member(row: Row) -> Data:
     }  # fmt: skip
 
 
-def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
-    """Return the shares of each row's tokens.
+def recorded_shares(source: Source) -> Shares:
+    """Return the shares that the source's `SpikeWatch` recorded at its spikes, of each row's tokens.
 
-    `shares` is the table of `lab.attribute` on the turns of a step. A column `step` names it, unless the source has
-    one step only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take
-    part in several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they
-    are not shares. Raise TableError if `shares` belongs to another table.
+    A row may take part in several optimizer steps: the shares of the highest spike count. Recorded proxies are left
+    out, because they are not shares.
     """
-    if shares is None:
-        return _recorded_shares(source)
-    require(shares, ["row", "token", "share"], "shares")
-    if "step" not in shares.columns:
-        if len(source.steps) > 1:
-            raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
-        shares = shares.assign(step=source.steps[0])
-    found: Shares = {}
-    for step, own in shares.sort_values(["row", "token"], kind="stable").groupby("step"):
-        lengths = source.turns(int(step), ["completion_ids"])["completion_ids"].map(len).to_dict()
-        for row, values in own.groupby("row")["share"]:
-            if len(values) != lengths.get(row):
-                raise TableError(
-                    f"shares: row {row} of step {step} has {len(values)} shares, and the table "
-                    f"{lengths.get(row, 'no such row and no')} tokens; pass lab.attribute(team, turns) of these very "
-                    "turns, with a column `step` where they are one step's"
-                )
-            found[int(step), int(row)] = values.tolist()
-    return found
-
-
-def _recorded_shares(source: Source) -> Shares:
     watched = source.watched()
     if not (spikes := watched["spikes"] if watched else []):
         return {}

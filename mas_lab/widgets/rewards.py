@@ -103,7 +103,6 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
     return figure.update_xaxes(title_text="training step", row=-(-len(agents) // columns))
 
 
-OF_TURN = ("agent", "turn")
 WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
          "nobody": "none"}  # fmt: skip
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
@@ -112,10 +111,8 @@ GLOBAL, OWN = ("the task", "the task"), ("the agent in the task", "the agent in 
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
 
 
-def reward_table(
-    turns: pd.DataFrame, by: Sequence[str] = ("agent",), agents: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Return a row per agent (or agent and turn): how often it spoke, its credits, and the effect of each baseline.
+def reward_table(turns: pd.DataFrame, agents: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a row per agent: how often it spoke, its credits, and the effect of each baseline.
 
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
@@ -124,7 +121,7 @@ def reward_table(
     its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
-    require(turns, ["task", "episode", "credit", "group", *by], "RewardInspector")
+    require(turns, ["task", "episode", "credit", "group", "agent"], "RewardInspector")
     rows = turns[in_batch(turns)]
     step = ["step"] if "step" in rows.columns else []
     groups = rows.groupby([*step, "group"], sort=False, observed=True)["credit"]
@@ -138,16 +135,14 @@ def reward_table(
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
     if (age := ages(rows, "RewardInspector")) is not None:
         rows["age"] = age
-    split = rows.groupby(list(by), sort=False, observed=True)
+    split = rows.groupby("agent", sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
     moments.insert(1, "spoke", split["episode"].nunique() / rows["episode"].nunique())
     shares = split[[name for name in ("valid", "lone", "flat", "malformed", "age") if name in rows]].mean()
     table = moments.join([shares, quartiles]).reset_index()
-    if "turn" in by:
-        return documented(table, "rewards")
-    pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
-    table = table.merge(pooled.drop(columns="n"), on=list(by), how="left")
+    pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), ["agent"])
+    table = table.merge(pooled.drop(columns="n"), on="agent", how="left")
     if agents is not None:
         table = table.set_index("agent").reindex(pd.Index(agents, name="agent")).reset_index()
         table = table.fillna({"rows": 0, "spoke": 0.0}).astype({"rows": int})
@@ -164,7 +159,11 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
 def comparison(before: pd.DataFrame, after: pd.DataFrame, mean: str, deviation: str) -> str:
     """Return HTML on two sides of `rejudge`: what changes most in a sentence, each number on both sides, a legend."""
     before, after = before.set_index("agent"), after.set_index("agent")
-    whose = f"the mean and the deviation of {mean}" if mean == deviation else f"the mean of {mean}, deviation of {deviation}"
+    whose = (
+        f"the mean and the deviation of {mean}"
+        if mean == deviation
+        else f"the mean of {mean}, deviation of {deviation}"
+    )
     most = after["other_sign"].idxmax()
     told = f"{most} changes most: {after.loc[most, 'other_sign']:.0%} of its rows get the other sign"
     wrong = [side.loc[most, "wrong_way"] for side in (before, after)]
@@ -313,13 +312,9 @@ class RewardInspector:
             yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong, 60 + 170 * min(4, len(self.source.agents))
 
     def _numbers(self) -> str:
-        """Return the tables of the step as HTML: per agent, and per turn if there are turns."""
-        table, by_turn = self.table, ""
-        if "turn" in self.turns:
-            turns = reward_table(self.turns, OF_TURN)[[*OF_TURN, "rows", "spoke", "mean", "std"]]
-            by_turn = table_html(turns, "The same per agent and turn")
-        tables = f"{table_html(table, f'Per agent, step {self.step}')}{key_html('rewards', table.columns)}{by_turn}"
-        return folded("Who earned what, in numbers", tables)
+        """Return the table of the step as HTML."""
+        table = table_html(self.table, f"Per agent, step {self.step}")
+        return folded("Who earned what, in numbers", table + key_html("rewards", self.table.columns))
 
     @cached_property
     def _can_be_judged(self) -> bool:

@@ -134,8 +134,7 @@ class Source:
 
     def watched(self) -> dict[str, Any] | None:
         """Return what a `SpikeWatch` recorded: in a live training, a run's newest checkpoint, or an exported zip."""
-        origin = self.live or self.run
-        remembered = origin.watched() if origin else None
+        remembered = (self.live and self.live.watched()) or (self.run and self.run.watched())
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:
