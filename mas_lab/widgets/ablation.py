@@ -305,7 +305,7 @@ class AblationBoard:
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
             curves, least = (
                 curve_figure(self._curves, self.over, self.score, self._unit),
-                560 * (self.profiles is not None),
+                0 if self.profiles is None else 560,
             )
             drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):

@@ -302,7 +302,8 @@ class RewardInspector:
             turns, _ = self.source.judged
             told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
             rows = folded("The rows", table_html(rows_gone_wrong(turns, worst.name), told))
-        title = f"{self.source.title}, step {self.step}. {self.source.silent(self.step)}"
+        silent = self.source.silent(self.step, self.turns["agent"])
+        title = f"{self.source.title}, step {self.step}. {silent}"
         return f'<p class="quiet">{escape(title)}</p>{self.source.verdict}{rows}'
 
     def _harm(self) -> Iterator[tuple[Figure, str, pd.DataFrame, int]]:

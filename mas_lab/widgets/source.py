@@ -4,7 +4,7 @@ This is the adapter between where turns are and the instruments, which draw tabl
 time. This module leaves out drawing.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,10 +118,9 @@ class Source:
             self._agents = tuple(dict.fromkeys(spoke))
         return self.order
 
-    def silent(self, step: int) -> str:
-        """Return a sentence on the agents that did not speak in a step, or an empty text."""
-        spoke = set(self.turns(step, ["agent"])["agent"])
-        silent = [agent for agent in self.agents if agent not in spoke]
+    def silent(self, step: int, spoke: Iterable[str]) -> str:
+        """Return a sentence on the agents that did not speak in a step, all but those that `spoke`; maybe empty."""
+        silent = [agent for agent in self.agents if agent not in set(spoke)]
         return f"Did not speak in step {step}: {', '.join(silent)}." if silent else ""
 
     def stats(self, columns: list[str]) -> pd.DataFrame:

@@ -361,7 +361,14 @@ lab.course.check("03.3", candidates, mostly_offset)
 env = lab.make_env("paid_help", pay=0.2)
 team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=3e-4), env.agents, frozen=("solver",))
 first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), lab.episodes(8), seed=0)
-lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
+judged = lab.RECIPES["grpo"].advantages(first)
+lab.RewardInspector(judged)
+
+# %% [markdown]
+# *Whose mean?* Move this menu to "the task", and leave the deviation. The sentence below says whose rows change most, and the table has both sides and their difference. What `lab.verdict` says of the same table, in one sentence:
+
+# %%
+print(lab.verdict(judged))
 
 # %% [markdown]
 # (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here.) The pocket model plays much like the coins.
