@@ -303,10 +303,8 @@ class AblationBoard:
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
-            curves, least = (
-                curve_figure(self._curves, self.over, self.score, self._unit),
-                0 if self.profiles is None else 560,
-            )
+            curves = curve_figure(self._curves, self.over, self.score, self._unit)
+            least = 0 if self.profiles is None else 560
             drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
