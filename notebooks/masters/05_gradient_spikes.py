@@ -313,7 +313,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
+# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents, and taller than each of these. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
