@@ -1,12 +1,13 @@
 """Find spikes of the gradient norm, and record what the gradient was made of, before the step.
 
-A norm is a spike if it is more than `threshold` times the usual norm:
+A norm is a spike if it is more than `threshold` times the usual norm, and taller than all `window` norms before it:
 
-    norm > threshold * median(the `window` norms before it)
+    norm > threshold * median(the `window` norms before it),  norm > max(the `window` norms before it)
 
 The norms before it are those of all agents: at earlier steps and, in the same step, of the agents before it. So this
-also finds an agent whose norms are tall from its first step on. Norms of policies are judged by those of policies. The
-rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out: pictures (`widgets`).
+also finds an agent whose norms are tall from its first step on, and marks it once, at its peak. Norms of policies are
+judged by those of policies. The rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out:
+pictures (`widgets`).
 """
 
 import copy
@@ -25,6 +26,7 @@ from mas_lab.table import TableError, require
 
 NORMS = ["policy_norm", "grad_norm"]
 STEP = ["step", "optimizer_step", "policy"]
+JUDGED = ["usual", "score", "spike"]
 
 
 @dataclass(frozen=True)
@@ -36,25 +38,27 @@ class SpikeRule:
     window: int = 50
     """The number of previous norms that are used."""
     threshold: float = 4.0
-    """Times the usual norm above which a norm is a spike."""
+    """Times the usual norm above which a norm can be a spike."""
 
     def __post_init__(self):
         if not 1 <= self.warmup <= self.window or self.threshold <= 0:
             raise ValueError(f"spikes: {self}: give 1 <= warmup <= window, and a threshold above 0")
 
-    def __call__(self, before: list[float], norm: float) -> tuple[float, float]:
-        """Return the usual norm and the score, `norm` divided by it, and add `norm` to the norms `before`.
+    def __call__(self, before: list[float], norm: float) -> tuple[float, float, bool]:
+        """Return the usual norm, the score (`norm` divided by it) and whether `norm` is a spike; add it to `before`.
 
-        Both are NaN during warm-up and at norm 0.
+        Usual norm and score are NaN during warm-up and at norm 0.
         """
         usual = score = math.nan
+        is_spike = False
         if len(before) >= self.warmup and norm > 0:
             usual = median(before)  # numpy's median is slow on a few numbers
             score = norm / usual
+            is_spike = score > self.threshold and norm > max(before)
         if 0 < norm < math.inf:
             before.append(norm)
             del before[: -self.window]
-        return usual, score
+        return usual, score, is_spike
 
 
 def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
@@ -64,7 +68,7 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
         stats: The table that `update` returned, or `run.stats` for all steps.
         warmup: Norms that must have come before the first score.
         window: Number of previous norms whose median is the usual norm.
-        threshold: Score above which a norm is a spike, in times the usual norm.
+        threshold: Score above which a norm can be a spike, in times the usual norm.
 
     Returns:
         A table with a row per optimizer step, policy and agent. Its columns are `step` (if `stats` has it),
@@ -90,22 +94,21 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
     parts = []
     for series in (policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])):
         before: list[float] = []
-        found = [rule(before, norm) for norm in series["norm"]]
-        parts.append(series.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
-    scored = pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", "usual", "score"]]
-    return scored.assign(spike=scored["score"] > threshold)
+        found = pd.DataFrame([rule(before, norm) for norm in series["norm"]], columns=JUDGED)
+        parts.append(series.reset_index(drop=True).join(found.astype({"spike": bool})))
+    return pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", *JUDGED]]
 
 
 class SpikeWatch:
     """Watch a training: at a spike, record the gradient's shares and counterfactual norms of that step.
 
-    Pass it to `train(..., watch=SpikeWatch())`. A spike, and each new largest norm, costs about four passes over
-    its batch. Other steps cost only the rule.
+    `train(..., run=...)` has one by default. A spike, and each new largest norm, costs about four passes over its
+    batch. Other steps cost only the rule.
 
     Args:
         warmup: Norms that must have come before the first score.
         window: Number of previous norms whose median is the usual norm.
-        threshold: Score above which a norm is a spike, in times the usual norm.
+        threshold: Score above which a norm can be a spike, in times the usual norm.
         keep: Number of spikes with the highest scores that are kept.
         samples: Number of rows with the largest shares whose tokens are recorded.
 
@@ -149,7 +152,7 @@ class SpikeWatch:
         series = {"": batch.norm, **norms}
         past = {name: self._before["agents" if name else "policies"] for name in series}
         scores = {name: self.rule(past[name], norm) for name, norm in series.items()}
-        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or len(norms) > 1)}
+        high = {name: one for name, one in scores.items() if one[2] and (name or len(norms) > 1)}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
             self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))
@@ -160,9 +163,9 @@ class SpikeWatch:
             self.tallest = self._record(call, tallest, scores[tallest], [tallest], series, batch)
 
     def _record(
-        self, call: int, agent: str, found: tuple[float, float], agents: list[str], norms: dict, batch: PolicyBatch
+        self, call: int, agent: str, found: tuple, agents: list[str], norms: dict, batch: PolicyBatch
     ) -> dict[str, Any]:
-        usual, score = (None if math.isnan(number) else number for number in found)
+        usual, score = (None if math.isnan(number) else number for number in found[:2])
         shares = shares_of(batch)
         by_row = shares.groupby("row", sort=False)["share"].sum().sort_values(key=abs, ascending=False)
         top = list(by_row.index[: self.samples])

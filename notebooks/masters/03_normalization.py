@@ -361,7 +361,14 @@ lab.course.check("03.3", candidates, mostly_offset)
 env = lab.make_env("paid_help", pay=0.2)
 team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=3e-4), env.agents, frozen=("solver",))
 first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), lab.episodes(8), seed=0)
-lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
+judged = lab.RECIPES["grpo"].advantages(first)
+lab.RewardInspector(judged)
+
+# %% [markdown]
+# *Whose mean?* Move this menu to "the task", and leave the deviation. The sentence below says whose rows change most, and the table has both sides and their difference. What `lab.verdict` says of the same table, in one sentence:
+
+# %%
+print(lab.verdict(judged))
 
 # %% [markdown]
 # (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here.) The pocket model plays much like the coins.
@@ -587,9 +594,9 @@ ladder[["seeds", "final", "final_low", "final_high"]].round(2)
 # %% [markdown]
 # *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) `grpo` ends at 0.03, `grpo_masked` at 0.19, `dr_mas` at 0.27.
 #
-# Compare the arms seed by seed. Leaving out rows without a peer gains +0.12 (95 % interval +0.01 to +0.26). Own mean and own scale gain together +0.19 (+0.03 to +0.36). So more than half of what looked like the mean's effect is not the mean's.
+# Compare the arms seed by seed. Leaving out rows without a peer gains +0.14 (95 % interval +0.03 to +0.25). Own mean and own scale gain together +0.21 (+0.07 to +0.34). So more than half of what looked like the mean's effect is not the mean's.
 #
-# The own scale gains +0.12, just what leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.08 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.19, `own_pooled` +0.18. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
+# The own scale gains +0.13, as much as leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.10 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.20, `own_pooled` +0.20. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
 #
 # ### A scale that ruins an agent
 #
