@@ -351,7 +351,15 @@ lab.course.check("03.3", candidates, mostly_offset)
 # %% [markdown]
 # ## Does it happen to real policies?
 #
-# From here on we use real tokens, log-probabilities and gradients. In `paid_help`, a pocket model of 0.3 million weights computes chains of digits. The solver is frozen, so only the helper learns. Only the baseline differs between runs. The reward is:
+# From here on we use real tokens, log-probabilities and gradients. In `paid_help`, solver and helper are pocket models of 0.3 million weights that answer *chains* of digits. **The rule of chains: compute from left to right, and keep only the last digit of each step. Below 0, add 10.** There is no other precedence:
+#
+# | chain | right answer | a wrong answer |
+# |---|---|---|
+# | `3 + 4 * 2 - 9 + 6` | `7 4 5 1 answer 1` | `8 1 2 8 answer 8` |
+#
+# The right answer: 3 + 4 = 7; 7 * 2 = 14, so 4; 4 - 9 = -5, so 5; 5 + 6 = 11, so 1. The wrong one multiplies first. An answer may also leave out the steps (`answer 1`). A helper reads the solver's wrong answer as well, in words such as `tried 8`.
+#
+# The solver is frozen, so only the helper learns. Only the baseline differs between runs. The reward is:
 #
 # $$R = \begin{cases} 1 & \text{solver right} \\ \texttt{pay} & \text{solver wrong, helper right} \\ 0 & \text{both wrong} \end{cases}$$
 #

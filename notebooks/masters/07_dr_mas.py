@@ -88,7 +88,7 @@ def F(mu, sigma, mu_k, sigma_k):
 lab.course.check("07.1", F)
 
 # %% [markdown]
-# `RewardInspector` states such facts for each agent of a rollout. Besides `signal`, its table counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change.
+# `RewardInspector` states such facts for each agent of a rollout. Besides `signal`, its table counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change. Both answer a chain of digits. The rule of chains: from left to right, and only the last digit of each step counts. So `3 + 4 * 2` is 7, then 14, so 4: `7 4 answer 4` is right. `8 1 answer 1`, which multiplies first, is wrong.
 
 
 # %%
@@ -116,14 +116,16 @@ lab.RewardInspector(turns).table[["agent", "spoke", "rows", "peerless", "signal"
 def learn(pay, recipe, lr):
     """One training; how often team and helper are right after it, and what the helper says."""
     env = lab.make_env("paid_help", pay=pay)
-    team, norms = team_of(env, lr), []
+    team, norms, tables = team_of(env, lr), [], []
     for report in lab.train(env, team, recipe, steps=STEPS, seed=0, tasks=16):
         norms += list(report.stats["grad_norm"])
+        tables.append(report.turns.assign(step=report.step))
     played = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "test", seed=0), lab.episodes(4), seed=1)
     helper = played[played["agent"] == "helper"]
     told = {"helper": helper["success"].mean(), "team": played.groupby("episode")["success"].last().mean()}
     told |= {"unreadable": 1 - helper["valid"].mean(), "norm": pd.Series(norms).median()}
-    return {"rate": lr, "arm": f"{recipe}, pay {pay}"} | told | {"says": helper["completion"].iloc[0]}
+    told |= {"says": helper["completion"].iloc[0], "verdict": lab.verdict(pd.concat(tables))}
+    return {"rate": lr, "arm": f"{recipe}, pay {pay}"} | told
 
 
 # %% [markdown]
