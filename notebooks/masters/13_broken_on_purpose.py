@@ -84,6 +84,9 @@ for name, run in (runs | {"mended A, C, D": mended["A"], "mended B, E": mended["
     print(f"{name}: {lab.verdict(run.turns)}")
 
 # %% [markdown]
+# In our run nothing stands out in any of them. The verdict looks for what a team learned from its rewards: success that fell, an agent whose wrong answers were reinforced, answers that are no longer valid. It takes for granted that the code does what its author meant. So "Nothing stands out." does not mean that all is well.
+
+# %% [markdown]
 # *Predict:* which two or three numbers would you look at first in any training, before its curve?
 
 # %%
