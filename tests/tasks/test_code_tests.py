@@ -144,9 +144,6 @@ def test_a_gold_program_reads_its_standard_input():
     assert READS.confirm([[["3"], "6"], [["3"], "7"], [[3], "6"]]).passed == (True, False, False)
 
 
-# --- forms
-
-
 @pytest.mark.parametrize("tests", ["assert f ( [ 1 , 2 ] ) == [ 3 , 4 ]", "assert f ( [ 10 , 2 , 3 ] ) == [ 3 ]"])
 def test_a_pocket_case_is_about_three_digits(tests):
     env = make_env("code_tests")
