@@ -116,10 +116,10 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(run_command=run)
         return sub
 
-    sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
+    sub = command(demo, "train two teams on this CPU, one of them with two recipes, and write a page")
     sub.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart)")
-    sub.add_argument("--seeds", type=_count, default=3, help="number of seeds on the ladder (default: 3)")
+    sub.add_argument("--seeds", type=_count, default=1, help="number of seeds on the ladder (default: 1)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")
