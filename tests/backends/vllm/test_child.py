@@ -24,7 +24,6 @@ from small import AGENTS, Relay
 
 import mas_lab as lab
 from mas_lab.backends.vllm.engine import EngineError
-from mas_lab.backends.vllm.server import _end
 
 pytestmark = pytest.mark.engines
 torch.set_num_threads(1)
@@ -110,15 +109,3 @@ def test_nothing_outlives_the_process_that_started_it(server):
         assert psutil.Process(fork).is_running()
     finally:
         os.kill(fork, signal.SIGKILL)
-
-
-def test_a_fork_of_the_starter_ends_no_server():
-    server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
-    here = os.getpid()
-    if not (fork := os.fork()):
-        _end(server, here)
-        os._exit(0)
-    os.waitpid(fork, 0)
-    assert server.poll() is None
-    _end(server, here)
-    assert server.poll() == -signal.SIGTERM
