@@ -25,6 +25,7 @@ from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
 
 NORMS = ["policy_norm", "grad_norm"]
+STEP = ["step", "optimizer_step", "policy"]
 JUDGED = ["usual", "score", "spike"]
 
 
@@ -71,14 +72,14 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
 
     Returns:
         A table with a row per optimizer step, policy and agent. Its columns are `step` (if `stats` has it),
-        `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping; NaN if the step was
-        skipped), `usual` (the median of the window), `score` (`norm` divided by `usual`) and `spike`.
+        `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping), `usual` (the
+        median of the window), `score` (`norm` divided by `usual`) and `spike`.
 
     Raises:
         TableError: A column is missing, or an optimizer step occurs twice.
         ValueError: The numbers of the rule make no sense.
     """
-    require(stats, ["optimizer_step", "policy", "agent", "skipped"], "spikes")
+    require(stats, ["optimizer_step", "policy", "agent"], "spikes")
     for name in NORMS:
         if name not in stats.columns:
             raise TableError(f"spikes: column {name!r} is missing; it is added by `update`")
@@ -89,7 +90,6 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
             f"spikes: optimizer step {stats['optimizer_step'][twice].iloc[0]} occurs twice for an agent; number what "
             "you join: pd.concat([table.assign(step=k) for k, table in enumerate(tables)])"
         )
-    stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
     policies = stats.drop_duplicates([*when, "policy"]).assign(agent="")
     parts = []
     for series in (policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])):
@@ -210,23 +210,19 @@ class SpikeWatch:
         Args:
             stats: Statistics of the run so far.
         """
-        self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
+        self._calls = {name: len(own) for name, own in stats.drop_duplicates(STEP).groupby("policy")}
 
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
 
-    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
+    A watch counts the optimizer steps of its policy, and so do the statistics.
     """
-    require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
-    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
+    require(stats, STEP, "spike_steps")
+    steps = stats.drop_duplicates(STEP)
+    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in steps.groupby("policy")}
     dated = []
     for record in records:
         step, optimizer_step = map(int, calls[record["policy"]][record["call"]])
         dated.append({**record, "step": step, "optimizer_step": optimizer_step})
     return dated
-
-
-def _taken(stats: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per policy and optimizer step that was not skipped."""
-    return stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])

@@ -27,7 +27,7 @@ from mas_lab.widgets.text import visible_data
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
 COLUMNS = [name for name in SCHEMA if name != "prompt_ids"]
-DATES = ["step", "optimizer_step", "policy", "skipped"]
+DATES = ["step", "optimizer_step", "policy"]
 MEMBERS, EXCERPT = 32, 80
 """Members of a comparison group that a page lists, and characters of a completion in this list."""
 CACHED_STEPS, MISSES = 4, 20
@@ -200,7 +200,7 @@ def recorded_shares(source: Source) -> Shares:
         return {}
     stats = source.stats(DATES)
     if source.live:  # the watch may be ahead of the reports
-        made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
+        made = stats.drop_duplicates(DATES)["policy"].value_counts()
         spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
     return spike_shares(spike_steps(stats, spikes))
 

@@ -110,7 +110,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
     return {**data, "agents": agents, "runs": [opened.title], "at": ""}
 
 
-READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
+READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped"]
 
 SCRIPTS = (*FIGURES, *rollout_page.SCRIPTS, "spikes.js")
 POLICY = NEUTRAL
@@ -228,8 +228,8 @@ class SpikeInspector(Framed):
         """
         figure = norm_curves(self.scores, self.source.agents, self.opened)
         if "policy_norm_clipped" in self.stats:
-            taken = self.stats.assign(place=places(self.stats))[~self.stats["skipped"].astype(bool)]
-            for _, own in taken.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
+            stats = self.stats.assign(place=places(self.stats))
+            for _, own in stats.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
                 if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any():
                     figure.add_scatter(
                         x=own["place"].tolist(), y=own["policy_norm_clipped"], mode="lines",

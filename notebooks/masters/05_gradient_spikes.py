@@ -154,6 +154,8 @@ figure.update_yaxes(title="|G|² under the global over the own baseline", tickva
 # ## The ladder: eight agents, each called more rarely
 #
 # Stage *j* + 1 is asked only if stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with its own weights, so each has its own gradient. First comes one batch of the untrained team: 16 ladders, 8 trajectories each.
+#
+# The rule of chains: from left to right, and only the last digit of each step counts. So `3 + 4 * 2` is 7, then 14, so 4: `7 4 answer 4` is right. `8 1 answer 1`, which multiplies first, is wrong.
 
 # %% [markdown]
 # *Predict:* which stage has the largest norm under the global baseline? How much of it can F explain?

@@ -19,10 +19,10 @@ from mas_lab.paths import data_dir
 from mas_lab.table import TableError
 
 
-def statistics(norms, agent="a", policy="p", skipped=()):
+def statistics(norms, agent="a", policy="p"):
     return pd.DataFrame({
         "step": range(len(norms)), "optimizer_step": 0, "policy": policy, "agent": agent, "grad_norm": norms,
-        "policy_norm": norms, "skipped": [step in skipped for step in range(len(norms))],
+        "policy_norm": norms,
     })  # fmt: skip
 
 
@@ -56,12 +56,11 @@ def test_warmup_window_and_threshold():
     assert steps_of(spikes(statistics(risen), warmup=2, window=4)) == [20]
 
 
-def test_small_changes_zeros_and_skipped_steps_are_no_spikes():
+def test_small_changes_and_zeros_are_no_spikes():
     norms = [1.0] * 20 + [3.9] + [0.0] * 30 + [4.1]
     assert steps_of(spikes(statistics(norms))) == [51]
     assert spike_scores(statistics([0.0] * 30))["score"].isna().all()
-    norms = [1.0] * 20 + [50.0] + [1.0] * 9
-    assert spikes(statistics(norms, skipped=[20])).empty and spikes(statistics([])).empty
+    assert spikes(statistics([])).empty
 
 
 def test_an_agent_is_judged_by_the_past_of_its_team():
@@ -158,12 +157,6 @@ def test_a_watch_changes_nothing_and_resumes_with_the_run(models, tmp_path):
     assert json.loads(json.dumps(bounded.state())) == bounded.state()
 
 
-def test_a_record_is_dated_by_the_steps_that_were_not_skipped():
-    record = {"policy": "p", "call": 5}
-    [dated] = spike_steps(statistics([1.0] * 7, skipped=[2]), [record])
-    assert dated["step"] == 6
-
-
 RULES = data_dir() / "results" / "spike_rules"
 PAGE = Path(__file__).parents[2] / "docs" / "instruments.md"
 
@@ -180,7 +173,7 @@ def test_the_default_marks_few_norms_and_the_tallest_as_the_page_says():
     norms, marked = pd.read_csv(RULES / "norms.csv").query("env == 'ladder' and recipe == 'grpo'"), 0
     for _, own in norms.groupby("seed"):
         same = {"policy": own["agent"], "grad_norm": own["norm"], "policy_norm": own["norm"]}
-        scored = spike_scores(own.assign(optimizer_step=0, skipped=False, **same)).query("agent != ''")
+        scored = spike_scores(own.assign(optimizer_step=0, **same)).query("agent != ''")
         marked += scored["spike"].sum()
     told = f"**4 times, team past, warm-up 4, window 50, peaks** | {marked} |"
     assert told in page, "the package has the page's rule"

@@ -55,7 +55,7 @@ def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turn
     assert "step 1. Did not speak in step 1: fixer." in inspector._first()
     who = {"step": [0, 0, 1], "optimizer_step": 0, "policy": "shared", "agent": ["solver", "fixer", "solver"]}
     norms = dict.fromkeys(("grad_norm", "policy_norm", "policy_norm_clipped"), 1.0)
-    norms = pd.DataFrame({**who, **norms, "skipped": False})
+    norms = pd.DataFrame({**who, **norms})
     spikes = lab.SpikeInspector(norms)
     assert spikes.data()["agents"] == colors(["solver", "fixer"]) and "in step 1: fixer." in spikes.static()
     three = ("solver", "fixer", "critic")

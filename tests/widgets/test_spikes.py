@@ -38,7 +38,7 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
     """Steps 0 and 3 call nobody but the first agent; the other's two norms stand over steps 1 and 2 of its policy."""
     calls = [(0, "asker"), (1, "asker"), (1, "doer"), (2, "asker"), (2, "doer"), (3, "asker")]
     rows = [{"step": step, "optimizer_step": 0, "policy": agent, "agent": agent, "policy_norm": 1.0 + step,
-             "grad_norm": 1.0 + step, "policy_norm_clipped": 1.0, "skipped": False}
+             "grad_norm": 1.0 + step, "policy_norm_clipped": 1.0}
             for step, agent in calls]  # fmt: skip
     inspector = lab.SpikeInspector(pd.DataFrame(rows), agents=AGENTS)
     drawn = {trace.name: list(trace.x) for trace in inspector.figure().data}
@@ -47,7 +47,7 @@ def test_an_agent_that_is_called_seldom_stands_at_the_steps_in_which_it_was():
 
 def test_each_table_of_a_hand_written_loop_is_a_step():
     """`update` writes no step; the norm of the seventh update is 45 times the norms before it."""
-    row = {"optimizer_step": 0, "policy": "shared", "agent": "asker", "skipped": False}
+    row = {"optimizer_step": 0, "policy": "shared", "agent": "asker"}
     updates = [pd.DataFrame([{**row, "grad_norm": norm, "policy_norm": norm}]) for norm in [2.0] * 6 + [90.0]]
     scores = lab.SpikeInspector(updates).scores
     assert scores["step"].tolist() == list(range(7)) and scores["spike"].tolist() == [False] * 6 + [True]
@@ -148,7 +148,7 @@ def test_a_watch_of_ones_own_and_reports_do_without_a_folder(spiky):
 
 
 def test_what_clipping_left_is_told_of_the_policies_that_it_touched():
-    rows = [{"step": step, "optimizer_step": 0, "policy": policy, "agent": policy, "grad_norm": norm, "skipped": False,
+    rows = [{"step": step, "optimizer_step": 0, "policy": policy, "agent": policy, "grad_norm": norm,
              "policy_norm": norm, "policy_norm_clipped": min(norm, 1.0)}
             for step in range(3) for policy, norm in (("calm", 0.5), ("wild", 0.5 + step))]  # fmt: skip
     figure = lab.SpikeInspector(pd.DataFrame(rows)).figure()
