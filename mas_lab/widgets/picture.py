@@ -22,9 +22,6 @@ from plotly.graph_objects import Figure
 from mas_lab.display.progress import front_end
 from mas_lab.widgets.document import beside, folded, in_a_notebook, live_or_static, table_html
 
-if front_end() == "static" and "PLOTLY_RENDERER" not in os.environ:
-    plotly.io.renderers.default = "plotly_mimetype"  # plotly 5 would put a copy of plotly.js beside each figure
-
 WIDTH, HEIGHT = 760, 450
 """Pixels of a figure without a size of its own."""
 MARGIN = {"l": 60, "r": 20, "t": 50, "b": 50}
@@ -331,7 +328,10 @@ def show(figure: Figure) -> None:
 
 def with_picture(figure: Figure) -> dict[str, Any]:
     """Return the figure's output in a notebook as a MIME bundle with its picture; empty if plotly shows nothing."""
-    if not (bundle := figure._repr_mimebundle_()):
+    if front_end() == "static" and "PLOTLY_RENDERER" not in os.environ:
+        # plotly 5 would put a copy of plotly.js beside each figure
+        bundle = plotly.io.renderers["plotly_mimetype"].to_mimebundle(figure.to_dict())
+    elif not (bundle := figure._repr_mimebundle_()):
         return {}
     static, live = beside(picture(figure) + numbers(figure)), bundle.get("text/html")
     return bundle | {"text/html": static if live is None else live_or_static(live, static)}

@@ -5,6 +5,7 @@ time. This module leaves out drawing.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,10 @@ class Source:
     @property
     def verdict(self) -> str:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
-        if not self.judged:
-            return ""
-        return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged))}</b></p>'
+        with suppress(TableError):  # a table by hand may lack what a verdict reads
+            if self.judged:
+                return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged))}</b></p>'
+        return ""
 
     @property
     def steps(self) -> list[int]:

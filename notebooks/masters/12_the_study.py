@@ -334,7 +334,7 @@ ablation = board_of(ladder, ["8 agents"], cells)
 ablation.differences[["recipe", "higher", "lower", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* the arm "own mean" gains as much as both together (+0.22), and "own scale" gains three quarters of it (+0.17). If flat groups take the scale of all rows instead, it gains +0.01, which is not distinguishable from 0. Dr. MAS (arXiv 2602.08847) reports the scale as the better half. But these arms also change a third thing. A row without a peer is in a lone or flat group. Under an own mean or scale it gets advantage 0; under `global` it is trained on. **A control was missing.** The study `baselines` has it: `grpo_masked` is `grpo` without these rows (ten seeds, with separate first weights and sweeps).
+# *Explain:* the arm "own mean" gains as much as both together (+0.23), and "own scale" gains three quarters of it (+0.17). If flat groups take the scale of all rows instead, it gains +0.01, which is not distinguishable from 0. Dr. MAS (arXiv 2602.08847) reports the scale as the better half. But these arms also change a third thing. A row without a peer is in a lone or flat group. Under an own mean or scale it gets advantage 0; under `global` it is trained on. **A control was missing.** The study `baselines` has it: `grpo_masked` is `grpo` without these rows (ten seeds, with separate first weights and sweeps).
 
 # %% [markdown]
 # *Predict:* `dr_mas` beats `grpo` there. How much of the difference remains if you compare it with `grpo_masked`?

@@ -1,4 +1,4 @@
-"""The figures of AblationBoard over several tasks: profiles as steps, with bands from five seeds on.
+"""The figures of AblationBoard over several tasks: profiles as steps.
 
 Also tests `ablation`; the numbers that the board compares are tested in `tests/study`.
 """
@@ -26,16 +26,6 @@ def test_a_profile_is_a_line_of_steps_and_below_five_seeds_without_a_band():
     assert list(a.x[::2]) == list(b.x[::2]) == [0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]
     assert list(a.y[::2]) == [0.75, 0.5, 0.25, 0, 0, 0, 0, 0] and list(b.y[::2]) == [1, 1, 1, 1, 0.75, 0.5, 0.25, 0]
     assert list(a.y[1::2]) == list(a.y[:-1:2]), "it falls at once"
-
-
-def test_from_five_seeds_on_a_band_lies_around_it():
-    drawn = board(5).profile_figure().data
-    assert [trace.legendgroup for trace in drawn] == ["a"] * 2 + ["b"] * 2  # band, line
-    for band, line in (drawn[:2], drawn[2:]):
-        assert band.fill == "toself" and not band.showlegend and line.showlegend
-        high, low = band.y[: len(line.y)], band.y[len(line.y) :][::-1]
-        assert all(below <= share <= above for below, share, above in zip(low, line.y, high, strict=True))
-        assert sum(above - below for below, above in zip(low, high, strict=True)) > 0.5
 
 
 def test_the_page_shows_both_where_there_are_several_tasks(tmp_path):

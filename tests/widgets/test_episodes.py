@@ -58,17 +58,3 @@ def test_a_run_has_what_its_watch_recorded(spiky, tmp_path):
     assert all(found[records[0]["step"], int(row)] == own for row, own in records[0]["tokens"].items())
     assert recorded_shares(Source(lab.export(run, tmp_path / "handed_in.zip"))) == found
     assert recorded_shares(Source(run.turns)) == {}
-
-
-def test_a_page_shades_by_them(spiky):
-    data = lab.RolloutViewer(spiky).data()
-    run, known = lab.load_run(spiky), recorded_shares(Source(spiky))
-    assert "share" in data["shades"]
-    shown = 0
-    for one in data["episodes"]:
-        actions = run.step_turns(one["step"])["action"].tolist()
-        for said in (said for node in one["nodes"] for said in node["candidates"]):
-            recorded = known.get((one["step"], actions.index(said["action"])), [])
-            shown += bool(recorded)
-            assert said["shades"].get("share", []) == [round(share, 4) for share in recorded]
-    assert shown

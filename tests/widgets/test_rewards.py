@@ -132,12 +132,6 @@ def test_it_reads_tables_reports_runs_and_paths_and_names_what_it_cannot_read(sp
         lab.RolloutViewer(turns[:0].assign(completion=""))
 
 
-def test_episodes_and_tasks_may_be_whole_numbers(turns):
-    numbers = {name: pd.factorize(turns[name])[0] for name in ("task", "episode")}
-    data = lab.RolloutViewer(turns.assign(completion="", **numbers)).data()
-    assert [one["name"] for one in data["episodes"]] == data["index"]["episode"]
-
-
 def test_the_page_works_offline(spiky, tmp_path):
     inspector = lab.RewardInspector(spiky)
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")

@@ -2,11 +2,9 @@
 
 import pandas as pd
 import pytest
-from tables import spikes
 from widgets.test_rollouts import held
 
 import mas_lab as lab
-from mas_lab.runs.scores import run_curve
 from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.widgets.figures import colors
@@ -51,20 +49,6 @@ def test_each_table_of_a_hand_written_loop_is_a_step():
     updates = [pd.DataFrame([{**row, "grad_norm": norm, "policy_norm": norm}]) for norm in [2.0] * 6 + [90.0]]
     scores = lab.SpikeInspector(updates).scores
     assert scores["step"].tolist() == list(range(7)) and scores["spike"].tolist() == [False] * 6 + [True]
-
-
-def test_every_table_and_every_instrument_calls_the_first_step_0(spiky):
-    run, rewards, inspector = lab.load_run(spiky), lab.RewardInspector(spiky), lab.SpikeInspector(spiky)
-    tables = {
-        "turns": run.turns, "stats": run.stats, "curve": run_curve(run), "norms": inspector.scores,
-        "spikes": spikes(run.stats, warmup=1, threshold=0.01), "wrong_way": lab.wrong_way(run.turns),
-        "own rewards": rewards.wrong(), "rollouts": lab.RolloutViewer(spiky).index,
-    }  # fmt: skip
-    assert {name: table["step"].min() for name, table in tables.items()} == dict.fromkeys(tables, 0)
-    lines = [trace for trace in inspector.figure().data if trace.mode == "lines"]
-    assert {trace.x[0] for trace in lines} == {0}
-    told = [trace.text[0] for trace in lines if trace.text is not None]
-    assert all(one.startswith("step 0, its optimizer step 0<br>") for one in told)
 
 
 def recalling(run, changed=lambda spikes: spikes):
