@@ -176,7 +176,7 @@ locks: $(READY)
 
 # Rebuilds the pocket models from their fixed seeds; FAMILY=plan_path rebuilds one.
 pocket: $(READY)
-	$(RUN) -m mas_lab pocket $(FAMILY)
+	$(RUN) benchmarks/build_pocket.py $(FAMILY)
 
 wheel: $(READY)
 	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist

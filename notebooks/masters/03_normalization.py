@@ -372,10 +372,15 @@ first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), l
 first.drop_duplicates(["agent", "local_reward"])[["agent", "prompt", "completion", "local_reward", "team_reward"]]
 
 # %% [markdown]
-# For this rollout, `RewardInspector` shows what you have computed for coins. It begins with the *verdict*, one or two sentences about what stands out. Credits, advantages under both baselines and numbers per agent follow.
+# For this rollout, `RewardInspector` shows what you have computed for coins. It begins with the *verdict*, one or two sentences about what stands out; `lab.verdict` returns it for any table or run. Credits, advantages under both baselines and numbers per agent follow.
 
 # %%
-lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
+judged = lab.RECIPES["grpo"].advantages(first)
+print(lab.verdict(judged))
+lab.RewardInspector(judged)
+
+# %% [markdown]
+# *Whose mean?* Move this menu to "the task", and leave the deviation. The sentence below says whose rows change most, and the table has both sides and their difference.
 
 # %% [markdown]
 # (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here.) The pocket model plays much like the coins.
@@ -602,9 +607,9 @@ ladder[["seeds", "final", "final_low", "final_high"]].round(2)
 # %% [markdown]
 # *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) `grpo` ends at 0.03, `grpo_masked` at 0.19, `dr_mas` at 0.27.
 #
-# Compare the arms seed by seed. Leaving out rows without a peer gains +0.12 (95 % interval +0.01 to +0.26). Own mean and own scale gain together +0.19 (+0.03 to +0.36). So more than half of what looked like the mean's effect is not the mean's.
+# Compare the arms seed by seed. Leaving out rows without a peer gains +0.14 (95 % interval +0.03 to +0.25). Own mean and own scale gain together +0.21 (+0.07 to +0.34). So more than half of what looked like the mean's effect is not the mean's.
 #
-# The own scale gains +0.12, just what leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.08 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.19, `own_pooled` +0.18. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
+# The own scale gains +0.13, as much as leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.10 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.20, `own_pooled` +0.20. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
 #
 # ### A scale that ruins an agent
 #

@@ -315,7 +315,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
+# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents, and taller than each of these. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
@@ -418,7 +418,7 @@ pd.DataFrame([norms_and_harm(*one) for one in settings]).round(2)
 # | **harm** | the ladder | `paid_help`, `finisher` |
 # | **no harm** | `math` with a fixer | `math` without one |
 #
-# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.00, −0.01 to +0.03). The norms are visible, but harmless: a third of its squared advantages is signal. That is enough to learn from, and AdamW divides the size out.
+# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.01, −0.01 to +0.03). The norms are visible, but harmless: a third of its squared advantages is signal. That is enough to learn from, and AdamW divides the size out.
 #
 # *`paid_help`*: the helper's rewards are all far below the others', and differ little among themselves. F is 0.9. Its norms are, if anything, *smaller* under the global baseline (1.4 against 1.8). But the team loses 0.06. No count of norms will ever show it; `signal` is 0.04.
 #

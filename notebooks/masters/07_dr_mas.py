@@ -100,7 +100,15 @@ def team_of(env, lr=3e-4):
 env = lab.make_env("paid_help", pay=0.2)
 turns = lab.rollout(env, team_of(env), env.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
 turns = lab.RECIPES["grpo"].advantages(turns)
-lab.RewardInspector(turns).table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
+facts = lab.RewardInspector(turns)
+facts.table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
+
+# %% [markdown]
+# *Whose mean?* The two menus judge the same rows by another mean, or by another deviation. Which of the two menus takes the helper's advantage off the wrong way?
+
+# %%
+print(lab.verdict(turns))
+facts
 
 # %% [markdown]
 # These facts recommend nothing: rewards do not tell whether an own mean pays. What comes of such an offset in training?
