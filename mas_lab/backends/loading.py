@@ -142,7 +142,7 @@ def _model_class(backend: str):
     if backend not in MODELS:
         raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(MODELS)}, tinker")
     if "torch" not in sys.modules and is_watched():
-        print("mas_lab: loading torch, once (about 10 s)", file=sys.stderr)
+        print("mas_lab: loading torch, once (about 10 s)")
     if backend == "unsloth":
         from mas_lab.backends.unsloth.importing import import_unsloth
 
