@@ -91,11 +91,13 @@ def write_page(path, cases, results, trainers):
     others = [name for name in trainers if name != "mas_lab"]
     for chapter in dict.fromkeys(case["chapter"] for case in cases):
         parts.append(f"\n## {chapter.capitalize()}\n")
+        own = {case["name"]: case for case in cases if case["chapter"] == chapter}
         rows = [
-            [f"`{name}`", *[cell(answers[other][name]) for other in others], f"{case['what']} {sources(case['source'])}"]
-            for name, case in ((case["name"], case) for case in cases if case["chapter"] == chapter)
+            [f"`{name}`", *[cell(answers[other][name]) for other in others], f"{one['what']} {sources(one['source'])}"]
+            for name, one in own.items()
         ]
-        parts.append(table(["case", *[records[name]["trainer"] for name in others], "what is asked, and who asks"], rows))
+        titles = [records[name]["trainer"] for name in others]
+        parts.append(table(["case", *titles, "what is asked, and who asks"], rows))
     parts.append("\n## Where a trainer answers something else\n")
     for name, found in answers.items():
         for case, answer in found.items():
