@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True)
 class CodePair(problem_sets.ProgramTask):
-    """A helper writes `aux` and main the asked function, at once, for `max_turns` turns.
+    """A helper writes `aux` and main the asked function, which may call it, at once, for `max_turns` turns.
 
     Rewards: `team_reward` = w - w', the gain in w = 0.4 [aux] + 0.6 [main] + 0.5 [parses] + p (1 + 0.5 u + t), where p
     is the share of hidden tests that pass, u is 1 if main uses `aux` and -1 if it calls `aux` in vain, and t is 1 if

@@ -41,7 +41,7 @@ class State:
 
 @dataclass(frozen=True)
 class CodeTests(problem_sets.ProgramTask):
-    """Coder and tester write at once, until the function passes the tester's cases or for `max_turns` turns.
+    """A coder writes a function and a tester its cases, at once, until it passes them or for `max_turns` turns.
 
     Rewards: `team_reward` = p - p', where p and p' are the pass rates of this function and of the last one on hidden
     cases. `local_reward` of the coder is 0.1 [it builds] + 0.1 [it runs] + 0.8 p, and of the tester 0.2 [readable] +

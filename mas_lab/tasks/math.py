@@ -59,7 +59,7 @@ def _in_short(turn: Turn) -> str:
 
 @dataclass(frozen=True)
 class Math(chains.MathTask):
-    """A solver answers and a verifier judges the answer, until it approves or for `max_turns` rounds.
+    """A solver answers a problem and a verifier judges the answer, until it approves or for `max_turns` rounds.
 
     Rewards: `team_reward` = [the last answer is right]. `local_reward` of the solver is 0.2 [readable] + 0.8 [right],
     and of the verifier [its verdict is true].

@@ -49,7 +49,7 @@ class State(chains.ProblemState):
 
 @dataclass(frozen=True)
 class MathTool(chains.MathTask):
-    """A reasoner and a tool user act in each turn, until their answers are the same or for `max_turns` turns.
+    """A reasoner and a tool user, who writes a program, answer a problem at once, until they agree (`max_turns`).
 
     Rewards: `team_reward` = [the answers agree and are right]. `local_reward` of the tool user, whose answer is the
     last line that its program prints, is 0.1 [it ends without error] + 0.1 [it prints] + 0.8 [right], and of the

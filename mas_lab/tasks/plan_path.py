@@ -32,7 +32,7 @@ class State(ProposalState):
 
 @dataclass(frozen=True)
 class PlanPath(MovesTask):
-    """Planners propose moves, the executor makes them, until the goal is reached or `max_turns` are over.
+    """In a maze, planners propose moves and the executor makes them, to the goal or for `max_turns` turns each.
 
     In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
     walkers with one view.

@@ -69,7 +69,7 @@ class State:
 
 @dataclass(frozen=True)
 class Search(SizedTask):
-    """A verifier calls the searcher or the answerer, in each of up to `max_turns` turns; an answer ends the episode.
+    """In each of up to `max_turns` turns a verifier has the searcher look for facts, or the answerer answer at last.
 
     Rewards: `team_reward` = [the answer equals an accepted one]. `local_reward` is 1 for a verifier that calls the
     answerer once all needed passages are found and the searcher before, for a searcher that finds a new one of them,

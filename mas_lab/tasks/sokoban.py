@@ -35,10 +35,12 @@ class State(ProposalState):
 
 @dataclass(frozen=True)
 class Sokoban(MovesTask):
-    """The planner proposes moves, the executor makes them, until the room is solved or lost, or `max_turns` are over.
+    """Boxes go onto targets: the planner proposes moves, the executor makes them, for up to `max_turns` turns each.
 
     In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
     walkers with one view.
+
+    A room that can no longer be solved ends the episode, too.
 
     Rewards: `team_reward` = s' - s + [solved], where s and s' are the shares of boxes on targets before and after the
     executor's moves. `local_reward` says by how many moves the solution comes nearer, as a share of those from the

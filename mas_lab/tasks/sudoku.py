@@ -160,7 +160,7 @@ class State(ProposalState):
 
 @dataclass(frozen=True)
 class Sudoku(ProposalTask):
-    """The proposer suggests digits, the filler writes them, until the grid is solved or `max_turns` are over.
+    """In a Sudoku, the proposer suggests digits and the filler writes them, for up to `max_turns` turns each.
 
     In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
     players with one view.
