@@ -30,8 +30,8 @@ Agents: {LEGEND}.
 (`code_pair`, `tldr`, `arxiv_intro`: share of the best return), and the recipe ([records](../data/results/README.md)).
 Tasks without a paper are teaching tasks of this kit.
 
-Each section ends with an episode: what an agent hears → what it says (its rewards). In an equation, [x] is 1 if x holds,
-else 0. `help(lab.ENVS["math"])` says the rest: invalid answers, options, sizes.
+Each section ends with an episode: what an agent hears → what it says (its rewards). In an equation, [x] is 1 if x
+holds, else 0. `help(lab.ENVS["math"])` says the rest: invalid answers, options, sizes.
 """
 CHAINS = f"""In pocket size a problem is a **chain**: digits with `+`, `-` and `*`, read from left to right;
 of each result only the last digit is kept. So `3 + 4 * 2` is {value("3 + 4 * 2")}: 3 + 4 = 7, and 7 * 2 = 14. An answer

@@ -47,7 +47,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
 
     Raises:
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here. A file of the
-            model is missing or broken, or the config names code of a hub; the message names the file.
+            model is missing or broken, or the model needs code of its own; the message names the file.
 
     A GGUF file is unpacked at its first use, once on a machine (docs/real_models.md). Nothing is downloaded for it.
     `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually

@@ -20,8 +20,6 @@ def refuse(error, match, tmp_path, env=None, team=None, recipe=small.RECIPE, ste
 @pytest.mark.parametrize(("error", "words", "asked"), [
     (ValueError, r"unknown recipe 'at_gpr'; did you mean 'at_grpo'\? known are grpo, .*at_grpo", {"recipe": "at_gpr"}),
     (TypeError, r"unknown setting 'task'; known are tasks, rounds, epochs", {"task": 3}),
-    (ValueError, r"schedule='warmup'; known are constant, linear, cosine", {"schedule": "warmup"}),
-    (ValueError, r"needs horizon=", {"schedule": "linear"}),
     (ValueError, r"learn=.*; say who learns from step 0 on", {"learn": {3: ["asker"]}}),
     (ValueError, r"learn has \[\] from step 4 on; name at least one agent", {"learn": {0: ["asker"], 4: []}}),
     (ValueError, r"learn has \['boss'\] from step 0 on; .* \['asker', 'doer'\]", {"learn": {0: ["boss"]}}),
@@ -51,13 +49,6 @@ def test_numbers_that_make_no_sense_are_named(team, tmp_path):
     for setting in ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
                     "score_every", "score_tasks", "score_episodes"):  # fmt: skip
         refuse(ValueError, rf"{setting}=0 .* \(1 or more\)", tmp_path, team=team, **{setting: 0})
-
-
-def test_an_impure_env_and_a_nan_reward_are_found_before_the_run_begins(team, tmp_path):
-    impure, nan = small.Relay(broken="impure"), small.Relay(broken="nan")
-    two_answers = r"env 'relay', task 'train-\d+', agent 'asker', turn 0, text '.*': step gave two answers"
-    refuse(lab.EnvError, two_answers, tmp_path, team=team, env=impure)
-    refuse(lab.EnvError, r"task 'train-\d+', agent 'asker', turn 0", tmp_path, team=team, env=nan)
 
 
 class mutable:
