@@ -5,6 +5,7 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 (`mas_lab.team`).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from mas_lab.arguments import check_arguments
 from mas_lab.backends.torch.source import Source, options_of, read_record
+from mas_lab.display.progress import is_watched
 from mas_lab.policy import Policy, PolicyError
 
 MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
@@ -139,6 +141,8 @@ def _model_class(backend: str):
     """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
     if backend not in MODELS:
         raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(MODELS)}, tinker")
+    if "torch" not in sys.modules and is_watched():
+        print("mas_lab: loading torch, once (about 10 s)", file=sys.stderr)
     if backend == "unsloth":
         from mas_lab.backends.unsloth.importing import import_unsloth
 

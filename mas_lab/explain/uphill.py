@@ -37,7 +37,12 @@ FEW, WIDE, UNTOLD = 10, 0.5, "untold"
 
 
 def uphill(
-    team: Team, env: Env, recipes: Sequence[str | Recipe] = DEFAULTS, rollouts: int = 12, tasks: int = 16, seed: int = 0
+    team: Team,
+    env: Env,
+    recipes: str | Recipe | Sequence[str | Recipe] = DEFAULTS,
+    rollouts: int = 12,
+    tasks: int = 16,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Return for each agent and recipe how much of the recipe's gradient points uphill; weights stay as they are.
 

@@ -14,7 +14,7 @@ from mas_lab.recipes import Recipe, by_name
 from mas_lab.table import in_batch, require
 
 
-def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.DataFrame:
+def wrong_way(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe] = ()) -> pd.DataFrame:
     """Return for each agent the share of advantage that goes the wrong way, in the table and under other recipes.
 
     >>> lab.wrong_way(report.turns, recipes=["grpo", "dr_mas"])

@@ -8,7 +8,6 @@ files in `rows`, and comparing two answers in `grading`.
 """
 
 import random
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -18,7 +17,7 @@ from typing import Any
 from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
-from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat
+from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat, tagged
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.rows import draw, files_of, question_and_answers, read_jsonl, sample
 
@@ -236,10 +235,9 @@ class Search(SizedTask):
 
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return each text between tags of one of `kinds`, with its kind."""
-    found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL | re.IGNORECASE)
-    outputs = [(kind.lower(), " ".join(inner.split())) for kind, inner in found]
-    outputs = [(kind, inner.lower() if kind == "verdict" else inner) for kind, inner in outputs]
-    return [(kind, inner) for kind, inner in outputs if inner and (kind != "verdict" or inner in VERDICTS)]
+    found = [(kind, " ".join(inner.split())) for kind, inner in tagged(text, *kinds)]
+    found = [(kind, inner.lower() if kind == "verdict" else inner) for kind, inner in found]
+    return [(kind, inner) for kind, inner in found if inner and (kind != "verdict" or inner in VERDICTS)]
 
 
 def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:

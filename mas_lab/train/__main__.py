@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = options.parse_args(argv)
     try:
         config = Config.read(arguments.config)
-        steps = arguments.steps or config.steps
+        steps = config.steps if arguments.steps is None else arguments.steps
         for report in config.train(config.make_team(), steps):
             print(line(report, steps), flush=True)
     except KeyboardInterrupt:

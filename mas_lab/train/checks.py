@@ -3,15 +3,23 @@
 Leaves out: types and ranges of single arguments (`arguments`, `Settings`), and the env itself (`check_env`).
 """
 
+from inspect import signature
 from pathlib import Path
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import check_normalize
 from mas_lab.cells.update import check_update
+from mas_lab.describe import part_name
 from mas_lab.recipes import Recipe, stateful_parts
 from mas_lab.train.progress import Progress
 from mas_lab.train.record import describe_parts
 from mas_lab.train.staleness import check_staleness
+
+CALLS = {
+    "credit": ("turns",), "select": ("turns",),
+    "loss": ("logprobs_N", "old_N", "advantages_N", "row_N", "entropy_N", "reference_N"),
+}  # fmt: skip
+"""Parts of a recipe, and what each is called with."""
 
 
 def check_training(now: Progress, run: str | Path | None, fork: str | Path | None) -> None:
@@ -25,6 +33,13 @@ def check_training(now: Progress, run: str | Path | None, fork: str | Path | Non
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
     check_arguments(Recipe, vars(recipe), "train")
     check_normalize(**recipe.normalization)
+    for name, given in CALLS.items():
+        if part := getattr(recipe, name):
+            try:
+                signature(part).bind(*given)
+            except TypeError as error:
+                called = f"{name}({', '.join(given)})"
+                raise TypeError(f"train: {name} {part_name(part)} cannot be called as {called}: {error}") from None
     if settings.rounds > 1 and recipe.select is None:
         raise ValueError(
             f"train: rounds={settings.rounds} draws more tasks until enough are worth learning from, and recipe "
@@ -42,6 +57,11 @@ def check_training(now: Progress, run: str | Path | None, fork: str | Path | Non
             f"train: agent {missing[0]!r} has no policy; the env plays {now.env.agents}, the team {list(team)}"
         )
     able = [agent for agent in team if agent not in team.frozen]
+    for agent in able:
+        own = team.sampling[agent]
+        if own.temperature == 0 or own.top_p < 1 or own.top_k is not None:
+            raise ValueError(f"train: agent {agent!r} samples with {own}; to learn it needs a temperature above 0, "
+                             "top_p=1 and top_k=None")  # fmt: skip
     for start, agents in (settings.learn or {}).items():
         if set(able).isdisjoint(agents) or not set(agents) <= set(team):
             raise ValueError(

@@ -59,21 +59,21 @@ class Members(Member):
     """Keys of the team: those of all its agents, and in `agents` those of single ones."""
 
     weights: Any
-    agents: dict[str, Member] = {}
+    agents: dict[str, Member | None] | None = None
 
     def by_agent(self, env: Env) -> dict[str, Member]:
         """Return the keys of each agent, which are its own or else the team's."""
         common = {"model": env.pocket} | self.model_dump(exclude={"weights", "agents"}, exclude_unset=True)
-        own = {agent: self.agents.get(agent, Member()).model_dump(exclude_unset=True) for agent in env.agents}
-        return {agent: Member(**common | keys) for agent, keys in own.items()}
+        own = {agent: (self.agents or {}).get(agent) or Member() for agent in env.agents}
+        return {agent: Member(**common | keys.model_dump(exclude_unset=True)) for agent, keys in own.items()}
 
     def groups(self, env: Env) -> list[list[str]]:
         """Return the agents that share weights, a list for each of the weights, or raise ValueError."""
         groups = {"shared": [[*env.agents]], "per_agent": [[agent] for agent in env.agents]}.get(str(self.weights))
         groups = groups or self.weights
-        if strangers := set(self.agents) - set(env.agents):
+        if strangers := set(self.agents or ()) - set(env.agents):
             raise ValueError(f"team.agents: unknown agent {strangers.pop()!r}; known are {', '.join(env.agents)}")
-        if not isinstance(groups, list) or sorted(agent for group in groups for agent in group) != sorted(env.agents):
+        if not isinstance(groups, list) or sorted(str(one) for group in groups for one in group) != sorted(env.agents):
             raise ValueError(
                 f"team.weights: {self.weights!r} must be shared, per_agent, or lists in which each of "
                 f"{', '.join(env.agents)} stands once, such as [{', '.join(f'[{agent}]' for agent in env.agents)}]"
@@ -105,7 +105,7 @@ class Config(BaseModel, extra="forbid"):
     threads: NonNegativeInt | None = None
     """Number of torch threads. `None`: the number that the first policy on a CPU finds best; a resumed run keeps its
     number."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, Any] | None = None
     """The fields of `Settings`."""
 
     @classmethod
@@ -126,22 +126,14 @@ class Config(BaseModel, extra="forbid"):
                 words = f"{kind}; data/configs/plan_path.yaml lists all keys"
             keys = ".".join(map(str, (*place, *first["loc"])))
             raise ConfigError(": ".join(filter(None, (str(path), keys, str(words))))) from error
-        except TypeError as error:
-            raise ConfigError(f"{path}: {error}") from error
 
     @field_validator("env", "recipe", "budget", "settings")
     @classmethod
     def _made(cls, data: Any, info: Any) -> Any:
-        """Return the object that a key describes."""
-        if info.field_name == "env":
-            return read_env(data, info.context.parent)
-        if info.field_name == "recipe":  # a name, or {name: ..., field: change} in the form of `describe`
-            changes = {key: from_data(value) for key, value in data.items()} if isinstance(data, Mapping) else {}
-            return find(changes.pop("name", data)).replace(**changes)
-        if info.field_name == "budget":
-            return Budget.of(data) if data else None
-        Settings.of(data)
-        return data
+        try:
+            return made(info.field_name, data, info.context.parent)
+        except TypeError as error:
+            raise ValueError(error) from error
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
@@ -179,8 +171,8 @@ class Config(BaseModel, extra="forbid"):
     def train(self, team: Team, steps: int | None = None, run: str | Path | None = None) -> Iterator[Report]:
         """Return the training of a team, with `steps` and in the folder `run` in place of the file's."""
         return train(
-            self.env, team, self.recipe, steps or self.steps, self.seed, run or self.run, budget=self.budget,
-            fork=self.fork, **self.settings,
+            self.env, team, self.recipe, self.steps if steps is None else steps, self.seed, run or self.run,
+            budget=self.budget, fork=self.fork, **self.settings or {},
         )  # fmt: skip
 
 
@@ -193,6 +185,20 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: cannot be read as YAML in UTF-8: {error}") from None
 
 
+def made(key: str, data: Any, folder: Path) -> Any:
+    """Return the object that a key of the file describes: env, recipe or budget. Settings are only checked."""
+    if key == "env":
+        return read_env(data, folder)
+    if key == "recipe":  # a name, or {name: ..., field: change} in the form of `describe`
+        changes = dict(data) if isinstance(data, Mapping) else {"name": data}
+        recipe = find(changes.pop("name", None))
+        return recipe.replace(**{key: from_data(value) for key, value in changes.items()})
+    if key == "budget":
+        return Budget.of(data) if data else None
+    Settings.of(data or {})
+    return data
+
+
 def read_env(data: Any, folder: Path) -> Env:
     """Return an env: itself, by its name, or from `{name: ..., and its options}`.
 
@@ -200,7 +206,7 @@ def read_env(data: Any, folder: Path) -> Env:
     """
     if hasattr(data, "step"):
         return data
-    options = {"name": data} if isinstance(data, str) else dict(data)
+    options = dict(data) if isinstance(data, Mapping) else {"name": data}
     if ":" in (name := str(options.pop("name", ""))):
         return own_env(name, folder, **options)
     return make_env(name, **options)

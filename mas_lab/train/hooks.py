@@ -4,7 +4,6 @@ Scores have a random stream of their own, so the training is the same, bit for b
 the files of a run (`keeping`), the scoring itself (`evaluate`), and what the verdict says (`verdict`).
 """
 
-import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ import pandas as pd
 
 from mas_lab.cells.plans import episodes
 from mas_lab.cells.update import learners
-from mas_lab.display.progress import in_notebook, may_print, no_bars, progress_bar
+from mas_lab.display.progress import in_notebook, is_watched, no_bars, progress_bar
 from mas_lab.env import with_max_turns
 from mas_lab.policy import SAMPLED
 from mas_lab.runs.recorder import Recorder
@@ -167,7 +166,7 @@ class Showing(Hook):
 
     def end(self, now: Progress) -> None:
         """Print the verdict where somebody reads it: in a terminal or a notebook, and not in a pipe."""
-        if now.done and may_print() and (in_notebook() or sys.stdout.isatty()):
+        if now.done and is_watched():
             rates = ", ".join(f"{lr:g}" for lr in sorted({policy.lr for policy in learners(now.team)}))
             name, run = f"{now.recipe.name}, rate {rates}, seed {now.seed}", self.recorder
             try:

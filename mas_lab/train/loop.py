@@ -9,12 +9,13 @@ import atexit
 import gc
 import os
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import pandas as pd
 
@@ -134,7 +135,16 @@ def train(
     loop = training_steps(now, list(filter(None, hooks)), stale, ranks.update if ranks else update)
     loop = one_trainer(learners(team), ranks.driving(loop) if ranks else loop)
     _open.add(loop)
+    finalize(loop, _warn_if_idle, now)
     return loop
+
+
+def _warn_if_idle(now: Progress) -> None:
+    if not now.started:
+        warnings.warn(
+            "train: nobody looped over its result, so nothing was trained; for report in lab.train(...): print(report)",
+            stacklevel=2,
+        )
 
 
 _open: WeakSet[Iterator[Report]] = WeakSet()
@@ -162,7 +172,7 @@ def training_steps(now: Progress, hooks: Sequence[Hook], stale: Staleness | None
     `stale` plays with earlier weights, and `update` is cell 4, perhaps of several ranks. The parts that learn get their
     next value at the end of a step, so an error changes nothing.
     """
-    env, team, chosen, begun = now.env, now.team, now.settings, []
+    env, team, chosen, begun, now.started = now.env, now.team, now.settings, [], True
     draw, play = (stale.tasks, stale.rollout) if stale else (now.tasks, rollout)
     gc.freeze()  # the garbage collector need not walk all that was imported again and again
     try:

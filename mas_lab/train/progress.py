@@ -80,6 +80,8 @@ class Progress:
     budget: Budget | None
     watch: UpdateCallback | None
     curriculum: Curriculum | None
+    started: bool = False
+    """Whether the loop over the steps has begun."""
     done: int = 0
     """Number of steps that were made."""
     usage: Usage = field(default_factory=Usage)

@@ -35,13 +35,13 @@ def describe_training(now: Progress, ranks: int = 1) -> dict[str, Any]:
     """Return the content of run.json. `device` names where weights learn; for several ranks, those of the first."""
     import torch
 
-    devices = set()
+    devices, settings = set(), asdict(now.settings) | {"schedule": describe(now.settings.schedule, "schedule")}
     for policy in now.team.policies.values():
         kind = policy.capabilities.device.partition(":")[0] if policy.capabilities.gradients else "a server's"
         devices.add(torch.cuda.get_device_name(policy.capabilities.device) if kind == "cuda" else kind)
     return {
         "format": FORMAT, **describe_parts(now), "sources": sources(now.recipe), "team": describe_team(now.team),
-        "seed": now.seed, "settings": asdict(now.settings), "threads": torch.get_num_threads(), "ranks": ranks,
+        "seed": now.seed, "settings": settings, "threads": torch.get_num_threads(), "ranks": ranks,
         "device": "; ".join(sorted(devices)), "code": code(), "versions": versions(),
     }  # fmt: skip
 

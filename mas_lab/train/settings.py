@@ -3,7 +3,7 @@
 Leaves out: the step itself (`loop`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,9 @@ import numpy as np
 
 from mas_lab.arguments import ArgumentError, check_arguments
 from mas_lab.cells.update import require_max_norm
+
+MOST_TASKS = 100_000
+"""More tasks in one step are a slip: they would be drawn for minutes before the first answer."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,10 @@ class Settings:
     """Optimizer steps per pass."""
     max_norm: float | None = 1.0
     """Bound of each policy's gradient norm. `None`: no clipping."""
-    horizon: int | None = None
-    """Number of steps in which the learning rate falls linearly to 0. It is not `steps`, which may grow when a run is
-    resumed. `None`: the rate is constant."""
+    schedule: int | Callable[[int], float] | None = None
+    """Schedule of the learning rate: a number of steps in which it falls linearly to 0, or a function that returns the
+    rate's factor in a step, counted from 0. It does not follow `steps`, which may grow when a run is resumed. `None`:
+    the rate is constant."""
     learn: Mapping[int, Sequence[str]] | None = None
     """Stagewise training: the agents that learn from a step on. `{0: ["solver"], 20: ["solver", "verifier"]}`: the
     solver alone in the first 20 steps, then both. `None`: all agents that are not frozen."""
@@ -66,12 +70,14 @@ class Settings:
     """Episodes of each held-out task."""
 
     def __post_init__(self):
-        counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "horizon", "max_turns", "workers",
+        counts = ("tasks", "rounds", "epochs", "minibatches", "save_every", "schedule", "max_turns", "workers",
                   "score_tasks", "score_episodes")  # fmt: skip
         check_arguments(Settings, vars(self), "train", staleness=0, **dict.fromkeys(counts, 1))
         for name, value in vars(self).items():
             if isinstance(value, np.generic):  # run.json holds plain numbers
                 object.__setattr__(self, name, value.item())
+        if self.tasks > MOST_TASKS:
+            raise ValueError(f"train: tasks={self.tasks} in one step; give at most {MOST_TASKS}")
         if self.learn is not None and min(self.learn, default=None) != 0:
             raise ValueError(f"train: learn={self.learn!r}; say who learns from step 0 on, such as {{0: ['solver']}}")
         require_max_norm(self.max_norm, "train")
@@ -86,8 +92,10 @@ class Settings:
         return self.learn and self.learn[max(start for start in self.learn if start <= step)]
 
     def lr_scale(self, step: int) -> float:
-        """Return the factor of the learning rate in a step, from 1 to 0."""
-        return 1.0 if self.horizon is None else max(0.0, 1.0 - step / self.horizon)
+        """Return the factor of the learning rate in a step."""
+        if callable(self.schedule):
+            return float(self.schedule(step))
+        return 1.0 if self.schedule is None else max(0.0, 1.0 - step / self.schedule)
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Settings":

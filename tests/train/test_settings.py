@@ -12,7 +12,7 @@ import mas_lab as lab
 def test_settings_reach_the_optimizer(models):
     """The learning rate falls linearly to 0 in four steps, and stays there."""
     team, seen = small.make_team("unlike", models, lr=0.01), []
-    asked = {"tasks": 2, "horizon": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01, "score_every": 6,
+    asked = {"tasks": 2, "schedule": 4, "epochs": 2, "minibatches": 2, "max_norm": 0.01, "score_every": 6,
              "score_tasks": 2}  # fmt: skip
     for report in lab.train(small.Relay(max_turns=3), team, small.RECIPE, 6, max_turns=1, check=False, **asked):
         rates = report.stats.groupby("agent")["lr"].first()

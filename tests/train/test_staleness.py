@@ -22,7 +22,7 @@ import mas_lab as lab
 from mas_lab.policy import samples_of
 
 STEPS = 4
-SETTINGS = small.SETTINGS | {"minibatches": 1, "horizon": None, "save_every": 100}
+SETTINGS = small.SETTINGS | {"minibatches": 1, "schedule": None, "save_every": 100}
 
 
 def served(team: lab.Team, load) -> lab.Team:

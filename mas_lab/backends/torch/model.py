@@ -6,7 +6,7 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -69,8 +69,9 @@ class Options:
     checkpointing: bool | None = None
     """True: the update keeps only each layer's input, and computes the layer again in the backward pass (gradient
     checkpointing, arXiv 1604.06174): a third more operations. `None`: above `CHECKPOINTED` weights."""
-    optimizer: str = "adamw"
-    """"adamw", or plain "sgd". The step of SGD grows with the gradient; AdamW divides this size out."""
+    optimizer: str | Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] = "adamw"
+    """"adamw", plain "sgd", or a function that makes an optimizer of parameters; its rate is the policy's `lr`. The
+    step of SGD grows with the gradient; AdamW divides this size out."""
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay rates of AdamW's two moment estimates."""
@@ -81,7 +82,7 @@ class Options:
 
     def __post_init__(self):
         for name, known in (("packing", PACKINGS), ("optimizer", OPTIMIZERS)):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in known and not callable(getattr(self, name)):
                 raise PolicyError(f"{name} {getattr(self, name)!r}; known: {', '.join(known)}")
 
 
@@ -228,6 +229,8 @@ class TorchModel:
 
     def add_adapter(self, name: str, rank: int) -> None:
         """Add a LoRA adapter to the linear layers of attention and MLP, with initial weights from torch's generator."""
+        if rank > (width := self.net.config.get_text_config().hidden_size):
+            raise PolicyError(f"lora={rank}: the rank of an adapter is at most the model's width, {width}")
         config = LoraConfig(r=rank, lora_alpha=self.options.alpha * rank, task_type="CAUSAL_LM", **self.adapted())
         if self.peft is None:
             with warnings.catch_warnings():  # PEFT uses a deprecated name of transformers

@@ -6,6 +6,7 @@ Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,12 @@ class TorchPolicy(ChatPolicy):
         )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
-        options = shared.options
-        own = {"betas": options.betas} if options.optimizer == "adamw" else {}
-        make = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.SGD
-        self.optimizer = make(self.parameters.values(), lr=lr, weight_decay=options.weight_decay, fused=True, **own)
+        options, make = shared.options, shared.options.optimizer
+        if not callable(make):
+            own = {"betas": options.betas} if make == "adamw" else {}
+            kind = torch.optim.AdamW if make == "adamw" else torch.optim.SGD
+            make = partial(kind, lr=lr, weight_decay=options.weight_decay, fused=True, **own)
+        self.optimizer = make(self.parameters.values())
 
     model = property(lambda self: self.shared.model)
     device = property(lambda self: self.shared.device)
