@@ -19,9 +19,21 @@ checks: `lab.course.check` says right, or which row differs. `lab.course.hint` h
 and lists your guesses. The [glossary](glossary.md), or `lab.course.glossary()`, explains the words.
 `python docs/course.py` writes this page.
 
+**A short route.** Five notebooks, about {minutes} minutes of reading; each needs only those before it:
+
+{route}
+
 | notebook | reading | compute, two CPU cores | exercises |
 |---|---|---|---|
 """
+ROUTE = {
+    "00": "a whole training, and what each of the four cells does",
+    "01": "what one row of the table holds, and why the best of K is not success",
+    "02": "who is compared with whom, by hand and as one argument",
+    "03": "whose mean is subtracted: what helps a late agent, and what ruins it",
+    "05": "why a gradient norm spikes, down to the tokens",
+}
+"""The short route: what a reader of these notebooks learns."""
 TEACHING = """
 ## Teaching it
 
@@ -37,18 +49,22 @@ TEACHING = """
 """
 
 
-def row(master: Path) -> str:
-    """One notebook: title, minutes and exercises as its master says them."""
+def told(master: Path) -> tuple[str, str, str]:
+    """Return a notebook's link, minutes of reading and time of computing, as its master says them."""
     first = "".join(forms.notebook(master, "release")["cells"][0]["source"])
-    title, told = forms.headline(first)
-    reading, compute = re.search(r"Reading: (\d+) minutes\. Compute: (.+?)\.$", told).groups()
+    title, about = forms.headline(first)
+    reading, compute = re.search(r"Reading: (\d+) minutes\. Compute: (.+?)\.$", about).groups()
     compute = compute.replace(" on two CPU cores", "").replace("about ", "")
-    count = len(exercises.of_notebook(master.stem[:2]))
-    return f"| {master.stem[:2]} [{title}](../notebooks/{master.stem}.ipynb) | {reading} min | {compute} | {count} |"
+    return f"{master.stem[:2]} [{title}](../notebooks/{master.stem}.ipynb)", reading, compute
 
 
 def page() -> str:
-    return INTRO + "\n".join(map(row, forms.masters())) + "\n" + TEACHING
+    notebooks = {master.stem[:2]: told(master) for master in forms.masters()}
+    rows = [f"| {link} | {reading} min | {compute} | {len(exercises.of_notebook(number))} |"
+            for number, (link, reading, compute) in notebooks.items()]  # fmt: skip
+    minutes = sum(int(notebooks[number][1]) for number in ROUTE)
+    route = "\n".join(f"- {notebooks[number][0]}: {what}" for number, what in ROUTE.items())
+    return INTRO.format(minutes=minutes, route=route) + "\n".join(rows) + "\n" + TEACHING
 
 
 if __name__ == "__main__":

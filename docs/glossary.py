@@ -10,15 +10,17 @@ In a notebook, `lab.course.glossary()` shows these words, and `lab.course.glossa
 them. `lab.schema()` explains the columns of the table. `python docs/glossary.py` writes this page from
 `mas_lab/course/glossary.csv`.
 
-| word | meaning | source |
-|---|---|---|
+| word | meaning |
+|---|---|
 """
 
 
 def page() -> str:
     """Return the text of `docs/glossary.md`."""
     rows = TERMS.assign(meaning=TERMS["meaning"].str.replace("|", "\\|")).itertuples(index=False)
-    return INTRO + "".join(f"| **{term}** | {meaning} | {source} |\n" for term, meaning, source in rows)
+    return INTRO + "".join(
+        f"| **{term}** | {meaning}{f' ({source})' if source else ''} |\n" for term, meaning, source in rows
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Writes the page of tasks, `docs/tasks.md`: `python docs/tasks.py`.
 
-Agents and order, the paper, what the pocket model learned (from `data/results/`), and an episode of each task as the
-shipped pocket model plays it. Leaves out: what is rewarded (the docstring of each env says it).
+Of each env: its agents, who wrote about it, what the pocket model learned (from `data/results/`), what its docstring
+says up to the rewards, the published rewards folded, and a short episode of the shipped pocket model. Leaves out the
+rest of the docstring: when an answer is invalid, further options, sizes.
 """
 
 import inspect
@@ -14,58 +15,42 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
+from mas_lab.tasks.shared.chains import value
 
 HERE = Path(__file__).parent
 LEGEND = "`→` one after the other, `+` at the same time and unseen, `?` called on a condition"
-SEED, LOOKED_AT = 0, 32
+SEED, LOOKED_AT = 0, 96
+"""Seed and number of the episodes looked at."""
+KEPT, SHOWN, WORDS_SHOWN = 20, 3, 16
+"""Letters that a prompt may share with the one before, rows of an episode and words of a prompt that are shown."""
 INTRO = f"""# Tasks
 
-Made by `python docs/tasks.py`. Agents: {LEGEND}.
-Pocket play: success on held-out tasks before and after training, the lowest and the highest of the recorded seeds
-(`code_pair`, `tldr`, `arxiv_intro`: the share of the best return); [the numbers](../data/results/README.md). In
-full size: [public data sets](data_sets.md). `math` and the teaching tasks of one turn also have `size="words"`: the
-same rules, with short questions in English for a small real model.
+Agents: {LEGEND}.
+*Pocket play*: success on held-out tasks before and after training, lowest and highest of the recorded seeds
+(`code_pair`, `tldr`, `arxiv_intro`: share of the best return), and the recipe ([records](../data/results/README.md)).
+Tasks without a paper are teaching tasks of this kit.
+
+Each section ends with an episode: what an agent hears → what it says (its rewards). In an equation, [x] is 1 if x
+holds, else 0. `help(lab.ENVS["math"])` says the rest: invalid answers, options, sizes.
 """
-JUDGED = r"""## Who judges what
+CHAINS = f"""In pocket size a problem is a **chain**: digits with `+`, `-` and `*`, read from left to right;
+of each result only the last digit is kept. So `3 + 4 * 2` is {value("3 + 4 * 2")}: 3 + 4 = 7, and 7 * 2 = 14. An answer
+may write these values first: `7 4 answer 4`."""
+WORDS = """## In English
 
-| said in full size | judged by |
-|---|---|
-| a number: `1,000`, `1e3`, `3/4`, `10\%` | the kit, exactly: 0.3333 is not 1/3, and 10 is not 10 % |
-| numbers apart by spaces: `1 2 3`, a grid | the kit, in order, whatever separates them; never as a product |
-| words: `Evelyn` for `\text{Evelyn}` | the kit, by letters and digits; only a single letter has a case |
-| a unit: `4\text{ cm}` | the kit: either may lack it, another is wrong; `cm` is `centimeters`, `square m` is `m^2` |
-| a numeral in a base: `2516_8` | math-verify; the kit writes the base as a symbol, or it would be passed over |
-| a set, a tuple, an interval | the kit compares the brackets, math-verify the content |
-| other mathematics | math-verify 0.9, for up to 5 seconds |
-| an answer of `search` | exact match as in SQuAD, with any of the accepted answers; no F1 |
-| a program, its cases and its output | the sandbox runs it, and the kit compares the values |
-| two texts (`tldr`, `arxiv_intro`) | counts of words; no model judges |
-| moves, cells | the rules of the game |
+`math` and the teaching tasks of one turn also have `size="words"`: the same rules, with short questions for a small
+real model. `paid_help`, played by SmolLM2-135M after a short supervised warm start
+([how often each agent is right](../data/results/words/agents.csv)):
 
-math-verify parses LaTeX only. Its search for plain numbers would find 12 in `\le 12` and in `12 \text{ or 13}`. Its
-removal of units is off, because it takes the `t` of `2t` for one. An equation of numbers must hold: `6=12` is not 12.
-An equation is a value only if a name stands on its left: `x=4` is 4, `x^2=4` is not.
-
-The answer of a text is its last `\boxed{}` or `\fbox{}`, its tag, or its fenced block. Of several blocks the last one
-that defines the function, asserts a case or prints counts. What a model thinks is not graded, and no other agent sees
-it: only the text after the last `</think>` counts, and a thought without an end earns nothing.
-`make_env(..., grade_thoughts=True)` grades and shows thoughts as well. If the chat template opens the thought and the
-text ends before `</think>`, nobody can see that it is a thought, and all of it is graded.
-
-`tests/answer_pairs.py` has 1004 pairs of answers with the verdict of mathematics, all of which are judged so, and the
-known limits.
 """
-OUT_THERE = """## Environments out there
+FULL = """## Full size, and your own
 
-`examples/` has an env for each of three libraries, to copy:
-[`textarena_env.py`](../examples/textarena_env.py) and [`pettingzoo_env.py`](../examples/pettingzoo_env.py) play games
-in self-play (`make games` installs both libraries), and [`reasoning_gym_env.py`](../examples/reasoning_gym_env.py) lets
-a generator judge the answers to its problems.
-
-An env of your own is five pure functions: [Your own parts](extending.md#an-environment).
+`size="full"` has the problems of the papers, for instruction models: [public data sets](data_sets.md), and
+[who judges an answer](data_sets.md#who-judges-what). An env of your own is [five pure
+functions](extending.md#an-environment); `examples/` has three that wrap [TextArena](../examples/textarena_env.py),
+[PettingZoo](../examples/pettingzoo_env.py) (`make games` installs both) and
+[reasoning-gym](../examples/reasoning_gym_env.py).
 """
-
-
 GRADED = ("code_pair", "tldr", "arxiv_intro")
 """Tasks that are scored by their share of the best return, because their success is only a threshold."""
 
@@ -81,7 +66,13 @@ def learned(task: str) -> str:
     after = runs[name] / best
     ends = dict.fromkeys([f"{after.min():.2f}", f"{after.max():.2f}"])
     before = (runs[f"{name}_before"] / best).mean()
-    return f"{before:.2f} → {'-'.join(ends)} ({trial['recipe']}, {trial['steps']} steps)"
+    return f"{before:.2f} → {'-'.join(ends)}, `{trial['recipe']}`"
+
+
+def linked(paper: str) -> str:
+    """Return a paper as a link, and nothing for a task of this kit."""
+    name, _, number = paper.rpartition("arXiv ")
+    return f"[{name.rstrip(', ') or f'arXiv {number}'}](https://arxiv.org/abs/{number})" if number != paper else ""
 
 
 def table() -> str:
@@ -89,6 +80,7 @@ def table() -> str:
     found = lab.ENVS.table()
     found["pocket play"] = [learned(name) for name in found["task"]]
     lines = [f"| {' | '.join(found.columns)} |", f"|{'---|' * len(found.columns)}"]
+    found["from"] = [linked(paper) for paper in found["from"]]
     for row in found.itertuples(index=False):
         name, *rest = row
         lines.append(f"| [`{name}`](docs/tasks.md#{name}) | {' | '.join(rest)} |")
@@ -96,10 +88,15 @@ def table() -> str:
 
 
 def arrows(order: str) -> str:
-    """Who hands on to whom, as a Mermaid diagram; those who act at once stand side by side."""
+    """Return who hands on to whom as a Mermaid diagram, or nothing if the order alone says it.
+
+    Those who act at once stand side by side.
+    """
     said = re.split(r",", order.replace("(", "").replace(")", ""))[0]
     groups = [re.findall(r"[a-z_0-9…]+\??", part) for part in said.split("→")]
     groups = [[agent for agent in group if agent != "or"] for group in groups]
+    if len(groups) == 1 or list(map(len, groups)) == [1, 1]:
+        return ""
     lines = ["```mermaid", "flowchart LR"]
     for place, group in enumerate(groups):
         lines += [f'    n{place}{i}["{agent.rstrip("?")}"]' for i, agent in enumerate(group)]
@@ -107,56 +104,69 @@ def arrows(order: str) -> str:
         for i in range(len(here)):
             for j, agent in enumerate(there):
                 lines.append(f"    n{place}{i} {'-.->' if agent.endswith('?') else '-->'} n{place + 1}{j}")
-    return "\n".join([*lines, "```"])
+    return "\n".join([*lines, "```\n\n"])
 
 
 def rows_of(turns: pd.DataFrame) -> str:
-    """Return the turns of an episode as a table."""
-    lines = ["| agent | is told | says | team reward | own reward |", "|---|---|---|---|---|"]
+    """Return the first turns of an episode and its last as a list, with the rewards that are not 0.
+
+    Of a prompt the last message is shown, without a long beginning that it shares with the prompt before.
+    """
+    lines, before = [], ""
     for row in turns.itertuples():
-        told, said = (" ".join(text.split()).replace("|", "\\|") for text in (row.prompt, row.completion))
-        lines.append(f"| {row.agent} | {told} | {said} | {row.team_reward:.2f} | {row.local_reward:.2f} |")
-    return "\n".join(lines) + "\n"
+        prompt = re.split(r"^(?=(?:user|tool \S+): )", row.prompt, flags=re.MULTILINE)[-1].removeprefix("user: ")
+        told, said = " ".join(prompt.split()), " ".join(row.completion.split())
+        same = next((i for i, (a, b) in enumerate(zip(before, f"{told} ", strict=False)) if a != b), 0)
+        same = told[:same].rfind(" ") + 1
+        paid = {"team": row.team_reward, "own": row.local_reward}
+        earned = ", ".join(f"{name} {number:.3g}" for name, number in paid.items() if number) or "0"
+        heard = ("… " + told[same:] if same > KEPT else told).split()
+        heard = heard if len(heard) <= WORDS_SHOWN else [*heard[: WORDS_SHOWN // 2], "…", *heard[-3:]]
+        lines.append(f"- {row.agent}: `{' '.join(heard)}` → `{said}` ({earned})\n")
+        before = told
+    return "".join(lines if len(lines) <= SHOWN else [*lines[: SHOWN - 1], "- …\n", lines[-1]])
 
 
-def in_words(name: str) -> str:
-    """Return the recorded episode of a real model in the size "words", or an empty text."""
-    folder = data_dir() / "results" / "words"
-    turns, agents = (pd.read_csv(folder / f"{part}.csv", keep_default_na=False) for part in ("episodes", "agents"))
-    turns, agents = (rows[rows["task"] == name] for rows in (turns, agents))
-    if not len(turns):
-        return ""
-    last = agents[agents["steps"] == agents["steps"].max()]
-    rates = ", ".join(f"{row.agent} {row.right:.2f}" for row in last.itertuples())
-    steps = last["steps"].iloc[0]
-    told = f"`lab.make_env({name!r}, size='words')`, SmolLM2-135M after {steps} steps of `lab.imitate` as solver and "
-    told += f"{steps // 2} in the other role of `{last['warm_start'].iloc[0]}`"
-    return f"{told}; right when called: {rates}.\n\n{rows_of(turns)}\n"
+def in_words() -> str:
+    """Return the recorded episode of `paid_help` by a real model in the size "words"."""
+    turns = pd.read_csv(data_dir() / "results" / "words" / "episodes.csv", keep_default_na=False)
+    return rows_of(turns[turns["task"] == "paid_help"])
 
 
 def episode(name: str) -> str:
-    """An episode of the shipped pocket model, one that succeeds if there is any: who heard what, said what, earned
-    what."""
+    """Return the shortest episode of the shipped pocket model that succeeds and has up to three agents, if any does."""
     env = lab.make_env(name)
     team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
     turns = lab.rollout(env, team, env.tasks(LOOKED_AT, "test", SEED), lab.episodes(1), seed=SEED)
-    solved = turns.groupby("task", sort=False)["success"].any()
-    length = turns.groupby("task", sort=False).size()
-    task = (length[solved] if solved.any() else length).idxmax()
-    return rows_of(turns[turns["task"] == task])
+    episodes = turns.groupby("task", sort=False)
+    seen = episodes["agent"].nunique().clip(upper=3)
+    found = pd.DataFrame({"won": episodes["success"].any(), "agents": seen, "turns": -episodes.size()})
+    return rows_of(turns[turns["task"] == found.apply(tuple, axis=1).idxmax()])
+
+
+def told(name: str) -> str:
+    """Return what the docstring says up to the rewards, and the published rewards folded."""
+    parts = inspect.getdoc(lab.ENVS[name]).split("\n\n")
+    last = next(i for i, part in enumerate(parts) if part.startswith("Rewards:"))
+    text = "\n\n".join(parts[: last + 1]).replace("Rewards:", "**Rewards.**")
+    if name == "math":
+        text += f"\n\n{CHAINS}"
+    else:
+        text = re.sub(r"\bchain\b", "[chain](#math)", text, count=1)
+    for part in parts[last + 1 :]:
+        if part.startswith("Published rewards"):
+            fault = part[part.index("Fault: ") :]
+            text += f"\n\n<details><summary>Published rewards</summary>\n\n{fault}\n\n</details>"
+    return text
 
 
 def section(name: str) -> str:
-    kind = lab.ENVS[name]
-    doc = inspect.getdoc(kind)
-    told = f"Pocket play: {learned(name)}.\n\n" if learned(name) else ""
-    head = f"## {name}\n\n{kind.paper}. `lab.make_env({name!r})`\n\n{arrows(kind.order)}\n\n{doc}\n\n"
-    return f"{head}{told}{episode(name)}\n{in_words(name)}".rstrip() + "\n"
+    return f"## {name}\n\n{arrows(lab.ENVS[name].order)}{told(name)}\n\n{episode(name)}"
 
 
 def main() -> None:
     own = table().replace("docs/tasks.md#", "#")
-    page = "\n".join([INTRO, own, "", *(section(name) for name in lab.ENVS), JUDGED, OUT_THERE])
+    page = "\n".join([INTRO, own, "", *map(section, lab.ENVS), WORDS + in_words(), FULL])
     (HERE / "tasks.md").write_text(page, encoding="utf-8")
 
 

@@ -45,7 +45,7 @@ def test_a_docstring_reads_as_it_was_written(parts, said, told):
 def test_every_diagram_of_the_tasks_is_drawn(parts):
     text = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
     drawn = parts("diagrams").drawn(text)
-    assert text.count("```mermaid") == drawn.count("<svg") > 10 and "mermaid" not in drawn
+    assert text.count("```mermaid") == drawn.count("<svg") > 5 and "mermaid" not in drawn
 
 
 DEAD = {

@@ -1,6 +1,7 @@
 """Teams as folders: `Team.save` writes what transformers and PEFT open, and `Team.load` makes the same team."""
 
 import json
+from pathlib import Path
 
 import peft
 import pytest
@@ -9,6 +10,8 @@ import transformers
 from small import AGENTS, make_team
 
 import mas_lab as lab
+
+HAND_OVER = Path(__file__).resolve().parents[1] / "docs" / "hand_over.md"
 
 
 def state(team):
@@ -51,6 +54,23 @@ def test_each_folder_is_an_ordinary_one(kind, models, tmp_path):
         ids = torch.tensor([[1, 2, 3]])
         policy.activate()
         assert torch.allclose(net(ids).logits, policy.shared.net(ids).logits, atol=1e-5)
+
+
+@pytest.mark.skipif(not HAND_OVER.is_file(), reason="docs/ is part of the checkout alone")
+def test_plain_peft_says_what_the_adapter_says(models, tmp_path, monkeypatch):
+    """The lines of docs/hand_over.md, word for word."""
+    policy = make_team("lora", models)[AGENTS[0]]
+    policy.set_gradients([torch.ones_like(one) for one in policy.parameters.values()])
+    policy.optim_step(None)
+    monkeypatch.chdir(tmp_path)
+    block = HAND_OVER.read_text(encoding="utf-8").split("```python\n")[1].partition("```")[0]
+    exec(compile(block, HAND_OVER.name, "exec"), names := {"policy": policy, "base": str(models / "a")})
+    told, length = names["told"], names["ids"]["input_ids"].shape[1]
+    policy.activate()
+    logits = policy.shared.net(told).logits[0, length - 1 : -1]
+    assert told.shape[1] > length and logits.argmax(-1).tolist() == told[0, length:].tolist()
+    bare = transformers.AutoModelForCausalLM.from_pretrained(models / "a")(told).logits[0, length - 1 : -1]
+    assert not torch.allclose(bare, logits, atol=1e-3), "the adapter changes what is said"
 
 
 def test_a_name_with_any_letters_is_a_folder_below(models, tmp_path):

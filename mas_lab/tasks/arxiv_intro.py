@@ -24,25 +24,24 @@ REVIEWS = PROMPTS["arxiv_intro_review"]
 
 @dataclass(frozen=True)
 class ArxivIntro(TwoTextsTask):
-    """Both agents write at once; with two turns, each then sees its own draft with a review, and writes again.
+    """Two agents write an introduction at once, and in a second turn again, each with a review of its own draft.
 
-    A pair of drafts is worth up to 3 (`pair_reward`). The levels are gated: a level that fails shuts off those after
-    it.
+    Rewards: `team_reward` = w - w', where w and w' are the worths of these drafts and of the last ones, as in `tldr`:
+    faithfulness * (lengths + ratio + unique + style). `local_reward` = [own length in range].
+
+    Published rewards (CoMLRL's formula, with our word lists) do not read the abstract, and pay each turn's drafts
+    again, so `max_return` is 3 per turn. Fault: invented words with a tail of transition words pay, and so do
+    transitions inside words, an introduction to another abstract, and the same draft handed in twice.
+
+    A level that fails shuts off those after it, and the return is the worth of the last drafts, at most 3.
 
     - lengths: 0.5 if both are in range
     - ratio: the length of method / background gives 1 in [1.3, 1.6], falling to 0 at 0.8 and 2.0
     - unique: the number of different words in method / background gives 0.5 in [0.7, 1.3], falling to 0 at 0.5 and 1.7
-    - style: at most 1
+    - style: at most 1 (`pair_reward`)
 
-    With rewards "ours", the worth is multiplied by the drafts' faithfulness to the abstract. `team_reward` is the gain
-    in worth in this turn, so the return is the worth of the last drafts. Success needs a worth of 2.4 (80 %).
-
-    Rewards "published" (CoMLRL's formula, with our word lists) do not read the abstract. They pay each turn's drafts
-    again, so `max_return` is 3 per turn. The tests score their known defects: invented words with a tail of transition
-    words, transitions inside words, an introduction to another abstract, and the same draft handed in twice.
-
-    `local_reward` is 1 if the writer's own length is in range. An answer without a word is invalid. A single agent's
-    answer is also invalid if it does not have exactly one marker between two texts.
+    Success needs a worth of 2.4 (80 %). An answer without a word is invalid. A single agent's answer is also invalid if
+    it does not have exactly one marker between two texts.
 
     `size` is either "pocket" (5 sentences), "full", or the number of sentences of a pocket text, 3 to 8.
     """

@@ -91,11 +91,14 @@ class State:
 
 @dataclass(frozen=True)
 class Calculator(DrawnTask):
-    """The opener works out the first operation of a chain, and the closer the second, from the opener's answer.
+    """The opener works out the first operation of `43 + 19 - 30`, and the closer the second, from the opener's answer.
 
-    Each may call the tool `calculate` and then says a number. `team_reward` is 1 if the last number is the value of the
-    chain, so `max_return` = 1. `local_reward` is 1 for an answer that is right for the question asked, and for a call
-    that leads to it. What is neither a call nor a number is invalid, and ends the episode, as does a second call.
+    Each may call the tool `calculate` and then says a number.
+
+    Rewards: `team_reward` = [the last number is right]. `local_reward` is 1 for an answer that is right for the
+    question asked, and for a call that leads to it.
+
+    What is neither a call nor a number is invalid, and ends the episode, as does a second call.
     """
 
     largest: int = 99

@@ -16,8 +16,10 @@ PAYS = (1.0, 0.7, 0.4, 0.1)
 class Cascade(ChainSequence):
     """Agents `tier_1` to `tier_4` answer one chain of digits each, in turn, until one of them is right.
 
-    `team_reward` is 1.0, 0.7, 0.4 or 0.1 for a right answer of that tier, so `max_return` = 1. Success is a right
-    answer of any tier. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong.
+    Rewards: `team_reward` = 1.3 - 0.3 k if tier k is right. `local_reward` = [right]. Success is a right answer of any
+    tier.
+
+    An answer that cannot be read is invalid, and wrong.
     """
 
     name = "cascade"

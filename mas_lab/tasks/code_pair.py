@@ -37,39 +37,32 @@ class State:
 
 @dataclass(frozen=True)
 class CodePair(problem_sets.ProgramTask):
-    """Helper and main write at once, for `max_turns` turns.
+    """A helper writes `aux` and main the asked function, which may call it, at once, for `max_turns` turns.
 
-    A pair of drafts is worth up to 4 (`pair_code.judge`). The levels are gated: a level that fails shuts off those
-    after it.
+    Rewards: `team_reward` = w - w', the gain in w = 0.4 [aux] + 0.6 [main] + 0.5 [parses] + p (1 + 0.5 u + t), where p
+    is the share of hidden tests that pass, u is 1 if main uses `aux` and -1 if it calls `aux` in vain, and t is 1 if
+    main uses `aux` and is no thin wrapper of it. `local_reward` = [own function is defined with a return].
 
-    - aux: 0.4 if `aux` is defined with a return; if not, only the levels about `aux` are shut off
-    - main: 0.6 if the asked function is defined with a return
-    - parses: 0.5 if both functions parse together
-    - tests: share of the hidden tests that pass
-    - used: 0.5 times that share if main uses `aux`; -0.5 times that share if main calls it without using it
-    - apart: 1.0 times that share if main uses `aux` and is no thin wrapper of it
+    Published rewards (CoMLRL's rule, `pair_code.judge_published`) look for words, open the bonuses after a single
+    passed test, and pay each turn's drafts again, so `max_return` is 4 per turn. Fault: a call of `aux` in a comment,
+    an `aux` that main defines again, or an ignored result earn the bonus.
 
-    With rewards "ours", `team_reward` is the gain in worth in this turn, so the return is the worth of the last drafts.
-    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it calls it, and if
-    at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant result is
-    never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result of `aux`.
-    Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all the work,
-    and undoes what `aux` did or verifies its result.
-
-    Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
-    passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
-    Main needs only a useless `aux` under an unused name, a call in a comment or a text, or an `aux` that it defines
-    again. An ignored result of a call with two arguments also passes. A program that passes one of three tests with a
-    dummy `aux` scores higher than a correct thin wrapper. Pocket programs of one line are laid out first, else each
-    would count as a wrapper.
+    The return is the worth of the last drafts, at most 4. The levels are gated: one that fails shuts off those after
+    it, but without [aux] only u and t. A level [aux] or [main] asks for a definition with a return (`pair_code.judge`).
+    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it calls it,
+    and if at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant
+    result is never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result
+    of `aux`. Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all
+    the work, and undoes what `aux` did or verifies its result. Under "published", pocket programs of one line are laid
+    out first, else each would count as a wrapper.
 
     The paper's comparisons: with `teamwork="concatenated"` main does not know of `aux`, and the two texts are joined.
     With `teamwork="in_turn"` main sees the helper's text of this turn. For prompts alone, call `lab.evaluate` on a team
     without training.
 
-    `local_reward` is 1 if the writer's own function is defined with a return. An answer without its function is
-    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. A
-    program that needs something that the sandbox lacks fails its tests; `Step.info` then has its status, "unsupported".
+    An answer without its function is invalid. A single agent's answer is also invalid if it does not have exactly one
+    marker between the functions. A program that needs something that the sandbox lacks fails
+    its tests; `Step.info` then has its status, "unsupported".
 
     `size` is either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """

@@ -40,24 +40,21 @@ class State:
 
 @dataclass(frozen=True)
 class CodeTests(problem_sets.ProgramTask):
-    """Coder and tester write at once, for up to `max_turns` turns.
+    """A coder writes a function and a tester its cases, at once, until it passes them or for `max_turns` turns.
 
-    The episode ends early if the function passes all of the tester's cases and there are enough of them. Hidden cases
-    and their results are never shown.
+    Rewards: `team_reward` = p - p', where p and p' are the pass rates of this function and of the last one on hidden
+    cases. `local_reward` of the coder is 0.1 [it builds] + 0.1 [it runs] + 0.8 p, and of the tester 0.2 [readable] +
+    0.8 times the share of its cases that the gold program passes.
 
-    `team_reward` is the gain in the function's pass rate on the hidden cases in this turn. So the return is the pass
-    rate of the last function, at most 1, and a tester gains nothing by agreeing. Success: the last function passes all
-    cases.
+    Published rewards (our reading of the paper): each turn pays its pass rate again, so `max_return` is `max_turns`.
+    Fault: the hidden cases include those that the problem shows, a repeated case counts again, any text that parses
+    builds, and no case at all is agreement.
 
-    `local_reward` of the coder: 0.1 if the program builds (it parses and defines the function), 0.1 if it runs on the
-    first case, and 0.8 times the pass rate. `local_reward` of the tester: 0.2 for cases that can be read (1 to `most`),
-    and 0.8 times the share of them that the gold program passes. A repeated case counts once. A case does not count if
-    the problem shows its arguments, or if a function passes it that returns its first argument. Fewer cases than
-    `fewest` count as a share of `fewest`.
-
-    Rewards "published" (our reading of the paper) differ: each turn pays its pass rate again, so `max_return` is
-    `max_turns`. The hidden cases include the cases that the problem shows. Every case counts as often as it is written.
-    Any text that parses builds. No case at all is agreement. The tests show the defect of each.
+    Only enough cases end the episode early, and the hidden ones are never shown. So the return is the pass rate of the
+    last function, at most 1, and a tester gains nothing by agreeing. A program builds if it parses and defines the
+    function, and it is run on the first case. A tester writes 1 to `most` cases. A repeated case counts once. A case
+    does not count if the problem shows its arguments, or if a function passes it that returns its first argument. Fewer
+    cases than `fewest` count as a share of `fewest`. Success: the last function passes all hidden cases.
 
     A program that needs something that the sandbox lacks fails. `Step.info` then has its status, "unsupported". If the
     gold program itself cannot run, the tester's cases earn only 0.2.

@@ -12,12 +12,13 @@ from mas_lab.tasks.shared.chains import ChainState, ChainTask
 
 @dataclass(frozen=True)
 class Finisher(ChainTask):
-    """The solver answers a chain of digits; if the answer is right, the finisher answers the same chain again.
+    """The solver answers a chain of digits; if the answer is right, the finisher answers the same chain unseen.
 
-    `team_reward` comes at the end: 0 after a wrong draft, `low` after a wrong answer of the finisher, 1 after its right
-    answer. So `max_return` = 1, and success is a right answer of the finisher. `local_reward` is 1 for a right answer.
-    The finisher does not see the draft. An answer that cannot be read is invalid, and wrong. To study the effect of a
-    baseline on the finisher alone, freeze the solver: `Team(…, frozen="solver")`.
+    Rewards: `team_reward` = [the draft is right] (`low` + (1 - `low`) [the finisher is right]), with `low` = 0.8.
+    `local_reward` = [right]. Success is a right answer of the finisher.
+
+    An answer that cannot be read is invalid, and wrong. To study the effect of a baseline on the finisher alone, freeze
+    the solver: `Team(…, frozen="solver")`.
     """
 
     low: float = 0.8

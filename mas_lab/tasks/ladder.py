@@ -19,8 +19,10 @@ AGENTS = 8
 class Ladder(ChainSequence):
     """Agents `stage_1`, `stage_2`, … answer one chain of digits each, in turn, until one is wrong or all were right.
 
-    `team_reward` comes once, at the end: the share of stages that were passed, so `max_return` = 1. Success means that
-    all stages were passed. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong.
+    Rewards: `team_reward` = stages passed / stages, once at the end. `local_reward` = [right]. Success means that all
+    stages were passed.
+
+    An answer that cannot be read is invalid, and wrong.
     """
 
     n_agents: int | None = None

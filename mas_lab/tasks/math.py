@@ -59,18 +59,17 @@ def _in_short(turn: Turn) -> str:
 
 @dataclass(frozen=True)
 class Math(chains.MathTask):
-    """A solver answers and a verifier judges the answer, for up to `max_turns` rounds.
+    """A solver answers a problem and a verifier judges the answer, until it approves or for `max_turns` rounds.
 
-    With `fixer=True` the order is solver, verifier, and after each rejection fixer, verifier. The episode ends at an
-    approval or after the last round's verdict, and the last answer counts. `team_reward` is 1 or 0 at that step alone,
-    so `max_return` = 1. Drafts and earlier verdicts earn 0.
+    Rewards: `team_reward` = [the last answer is right]. `local_reward` of the solver is 0.2 [readable] + 0.8 [right],
+    and of the verifier [its verdict is true].
 
-    `local_reward` of solver and fixer: 0.2 for an answer that can be read, plus 0.8 for a right answer. `local_reward`
-    of the verifier: 1 if its verdict agrees with the truth. An unreadable verdict is invalid, earns 0 and sends the
-    answer back. The recipe decides the cost of an invalid output: `episode_return(invalid=Math.invalid_penalty)`.
+    Published rewards: one "approve" approves, even beside a "reject". Fault: an unreadable verdict approves too, so a
+    verifier that writes nonsense lets everything pass.
 
-    Rewards "published" read the verdict as the released code does. One verdict "approve" approves, even beside a
-    "reject", and an unreadable verdict approves. Defect: a verifier that writes nonsense lets everything pass.
+    With `fixer=True` the order is solver, verifier, and after each rejection fixer, verifier. A fixer earns the
+    `local_reward` of a solver. An unreadable verdict is invalid, earns 0 and sends the answer back. The recipe decides
+    the cost of an invalid output: `episode_return(invalid=Math.invalid_penalty)`.
 
     With `n_agents` above 2 (3 with a fixer) there are several solvers. In each round they speak in turn, each sees the
     last four answers before its own, and the last solver's answer is judged. With a fixer they speak only in the first

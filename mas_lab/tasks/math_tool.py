@@ -49,25 +49,24 @@ class State(chains.ProblemState):
 
 @dataclass(frozen=True)
 class MathTool(chains.MathTask):
-    """A reasoner and a tool user act in each turn, until their answers are the same or for `max_turns` turns.
+    """A reasoner and a tool user, who writes a program, answer a problem at once, until they agree (`max_turns`).
 
-    In the next turn each agent sees both answers of the turn before. The tool user also sees its program and what it
-    printed, or its error.
+    Rewards: `team_reward` = [the answers agree and are right]. `local_reward` of the tool user, whose answer is the
+    last line that its program prints, is 0.1 [it ends without error] + 0.1 [it prints] + 0.8 [right], and of the
+    reasoner 0.2 [readable] + 0.8 [right].
 
-    The answer of a program is the last line that it prints, if it ends without an error. With rewards "ours",
-    `team_reward` is 1 if the answers agree and are right, so `max_return` = 1 is reached exactly by success.
-    `local_reward` of the tool user: 0.1 if its program runs to the end, 0.1 if it prints, and 0.8 if its answer is
-    right. (A guess that it prints counts like any answer.) `local_reward` of the reasoner: 0.2 if its answer can be
-    read, and 0.8 if it is right. An output without a readable program or answer is invalid.
+    Published rewards (PettingLLMs): in each turn the team earns 1 if the reasoner is right, and each agent 1 if it is
+    right itself. `max_return` is then `max_turns`, and success needs a right reasoner in the last turn. Fault: the
+    reasoner alone earns the team's reward, and more of it the longer the two disagree; a program that crashes with the
+    answer in its error counts as right.
+
+    In the next turn each agent sees both answers of the turn before. The tool user also sees its last program and what
+    it printed, or its error. A program that ends with an error has no answer; a guess that it prints counts like any
+    answer. An output without a readable program or answer is invalid.
 
     A program that needs something that the sandbox lacks (status "unsupported") fails like any other. `Step.info` has
     the status, the last line and the error of each program. It also says whether the answer is right and agreed on, and
     has `backstop` if the wall clock ended the program.
-
-    Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
-    right itself. Success: the reasoner is right in the last turn. If a program fails, the last number of its error
-    counts as its answer. Defects: the reasoner alone earns all of the team's reward, and more of it the longer the two
-    disagree, so `max_return` is `max_turns`. A program that crashes with the answer in its error counts as right.
 
     A single agent writes programs until one prints an answer that can be read, and this answer counts.
 

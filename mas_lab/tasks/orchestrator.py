@@ -63,11 +63,10 @@ class State(chains.ProblemState):
 class Orchestrator(chains.MathTask):
     """The orchestrator splits a problem, the workers answer the parts at once, and it joins their answers.
 
-    A worker sees nothing but its part.
+    Rewards: `team_reward` = [the joined answer is right]. `local_reward` is 1 for the right split, a right answer to
+    the worker's part, and the right sum of the workers' answers.
 
-    `team_reward` is 1 for a right answer at the end, so `max_return` = 1 is reached exactly by success. `local_reward`
-    is 1 for the right split, for a right answer to the worker's part, and for the right sum of the workers' answers.
-    A split that cannot be read is invalid and ends the episode.
+    A worker sees its part alone. A split that cannot be read is invalid and ends the episode.
 
     Pocket size: the problem is `3 + 4 + 2 * 5`, the split `3 + 4 and 2 * 5`. Workers read their part from left to
     right, so a split at another plus gives a wrong value. A split must repeat the problem, with `and` in place of one

@@ -15,10 +15,11 @@ from mas_lab.tasks.shared.chains import WORDS, ChainState, ChainTask
 class PaidHelp(ChainTask):
     """The solver answers a chain of digits; if it is wrong, the helper sees this answer and answers too.
 
-    `team_reward` is 1 for a right answer of the solver and `pay` for a right answer of the helper, so `max_return` = 1.
-    Success is a right answer in the end. `local_reward` is 1 for a right answer. An answer that cannot be read is
-    invalid, and wrong. To study the effect of a baseline on the helper alone, freeze the solver: `Team(…,
-    frozen="solver")`.
+    Rewards: `team_reward` = [the solver is right] + `pay` [the helper is right], with `pay` = 0.2. `local_reward` =
+    [right]. Success is a right answer in the end.
+
+    An answer that cannot be read is invalid, and wrong. To study the effect of a baseline on the helper alone, freeze
+    the solver: `Team(…, frozen="solver")`.
     """
 
     pay: float = 0.2

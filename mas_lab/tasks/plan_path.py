@@ -21,24 +21,25 @@ DENSITY = 0.22
 
 @dataclass(frozen=True)
 class PlanPath(MovesTask):
-    """Planners propose, the executor moves; the episode ends at the goal or after `max_turns` turns each.
+    """In a maze, planners propose moves and the executor makes them, to the goal or for `max_turns` turns each.
 
-    Rewards "ours": `team_reward` of committed moves is (path before - path after) / path at the start, plus 1 at the
-    goal. A path is the shortest one to the goal, counted in moves. A proposal earns 0. The progress of an episode that
-    reaches the goal adds up to 1, for any maze and any division into turns. So detours pay nothing, and `max_return` =
-    2 is reached exactly when the goal is. `local_reward` is the share of moves that lie on a shortest path; a proposal
-    counts as if executed. Moves that were not made, up to the limit or the goal, count as off the path. Otherwise the
-    safest single move would score like a whole plan.
+    In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
+    walkers with one view.
 
-    Rewards "published" (PettingLLMs): per move -0.01 (-0.1 if blocked) + d - 0.99 d', with d and d' the Manhattan
-    distance to the goal before and after the move; +1 at the goal, +0.5 if no detour was made. Defect: the discounted
-    potential -d pays 0.01 d for every move that gets nowhere. The sum also grows with d at the start, so far goals
-    outweigh near ones. Proposals earn the same as `local_reward`, as if executed. `max_return` is then an upper bound
-    over all mazes.
+    Rewards: `team_reward` = (d - d') / d0 + [at the goal], where d, d' and d0 are the shortest paths to the goal before
+    the executor's moves, after them, and at the start. `local_reward` is the share of moves on a shortest path, for a
+    proposal as if it were made.
 
-    An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A move
-    into a wall, over the edge or to a cell that is not adjacent is blocked. This is no reading error: the moves stop
-    there.
+    Published rewards (PettingLLMs): a move pays d - 0.99 d' - 0.01 (-0.1 if blocked), with Manhattan distances d and
+    d'. The goal pays 1, or 1.5 without a detour. A proposal earns its `local_reward` alone, and `max_return` is an
+    upper bound over all mazes. Fault: a move that gets nowhere earns a hundredth of its distance to the goal, and far
+    goals outweigh near ones.
+
+    A proposal earns 0 for the team. So `max_return` = 2 is reached exactly at the goal, with or without detours. In
+    `local_reward`, moves that were not made, up to the limit or the goal, count as off the path. Otherwise the safest
+    single move would score like a whole plan. An answer is invalid, and moves nothing, if one of its words is no move,
+    or if it has no move or too many. A move into a wall, over the edge or to a cell that is not adjacent is blocked.
+    This is no reading error: the moves stop there.
 
     `size` is either "pocket" (5x5), "full" (10x10), or the side of a pocket grid, 3 to 6.
     """

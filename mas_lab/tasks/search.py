@@ -68,22 +68,19 @@ class State:
 
 @dataclass(frozen=True)
 class Search(SizedTask):
-    """A verifier calls the search agent or the answer agent, in each of up to `max_turns` turns.
+    """In each of up to `max_turns` turns a verifier has the searcher look for facts, or the answerer answer at last.
 
-    An answer ends the episode. The last turn ends it too, and fails without an answer. `team_reward` is 1 for an answer
-    that equals an accepted one (`plain_answer`), at that step alone, so `max_return` = 1.
+    Rewards: `team_reward` = [the answer equals an accepted one]. `local_reward` is 1 for a verifier that calls the
+    answerer once all needed passages are found and the searcher before, for a searcher that finds a new one of them,
+    and for a right answerer.
 
-    `local_reward` is 1 or 0. Verifier: 1 if it calls the answer agent after all needed passages were found, or the
-    search agent before. In the last turn a search can no longer help, so only the answer agent gives 1. Searcher: 1 if
-    its query finds a needed passage that was not found before. Answerer: 1 for a right answer.
+    Published rewards: one "answer" calls the answerer, even beside a "search"; of several queries or answers the first
+    counts. Fault: an unreadable verdict calls the answerer, so a verifier that writes nonsense never searches.
 
-    An unreadable verdict is invalid, earns 0 and calls the search agent. An unreadable query is invalid and finds
-    nothing, and the turn is over. The recipe decides the cost of an invalid output:
-    `episode_return(invalid=Search.invalid_penalty)`.
-
-    Rewards "published" read texts as the released code does. One verdict "answer" calls the answer agent, even beside a
-    "search", and so does an unreadable verdict. Of several queries or answers the first counts. Defect: a verifier that
-    writes nonsense never searches.
+    The last turn ends the episode too, and fails without an answer, so that only the answerer is then right to call.
+    Answers are compared by `plain_answer`. An unreadable verdict is invalid, earns 0 and calls the searcher. An
+    unreadable query is invalid and finds nothing, and the turn is over. The recipe decides the cost of an invalid
+    output: `episode_return(invalid=Search.invalid_penalty)`.
 
     `size` is either "pocket" (30 % of the questions need one fact, the others two), "full", or the number of needed
     facts, 1 to 3.

@@ -25,30 +25,32 @@ weight of the potential."""
 
 @dataclass(frozen=True)
 class Sokoban(MovesTask):
-    """The planner proposes, the executor moves; the episode ends solved, lost, or after `max_turns` turns each.
+    """Boxes go onto targets: the planner proposes moves, the executor makes them, for up to `max_turns` turns each.
 
-    A room is lost if it can no longer be solved.
+    In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
+    walkers with one view.
 
-    Rewards "ours": `team_reward` of committed moves is the change in the share of boxes on targets, plus 1 when all are
-    there. The share is of the boxes that were off target at the start, and it is 0 where the game is lost. A proposal
-    earns 0. The changes of an episode add up to the final share. So a box pushed off and on again pays nothing, and
-    `max_return` = 2 is reached exactly when the room is solved. `local_reward` is the number of moves by which the
-    solution comes nearer, as a share of the moves that it takes from the start. A proposal counts as if executed. Moves
-    that lose the game count as `limit` moves in the wrong direction. The sum over an executor's turns is at most 1,
-    also with detours. Moves that only cause no deadlock earn nothing; otherwise going back and forth would be perfect
-    play.
+    A room that can no longer be solved ends the episode, too.
 
-    Rewards "published" (PettingLLMs): per move -0.01 (-0.05 if blocked), 1 for a box pushed onto a target, -0.5 for one
-    pushed off, 10 when solved, and 0.1 (0.99 p' - p). Here p is minus the sum of each box's Manhattan distance to its
-    nearest target, before the move, and p' the same after it. Defects: a box pushed off and on again pays 0.5 each
-    time. A box nearer to its target pays even if it is lost in a corner. Proposals earn the same as `local_reward`, as
-    if executed; an unreadable one earns 0 (theirs: -1). `max_return` is then an upper bound over all rooms.
+    Rewards: `team_reward` = s' - s + [solved], where s and s' are the shares of boxes on targets before and after the
+    executor's moves. `local_reward` says by how many moves the solution comes nearer, as a share of those from the
+    start; a sequence of moves that makes the room unsolvable is scored as `limit` wrong moves.
 
-    An answer is invalid, and moves nothing, if one of its words is no move, or if it has no move or too many. A blocked
-    move, or one to a cell that is not adjacent, is no reading error: the moves stop there.
+    Published rewards (PettingLLMs): a move pays -0.01 (-0.05 if blocked), 1 for a box pushed onto a target, -0.5 for
+    one pushed off, 10 for the solution, and 0.1 (0.99 p' - p), where -p is the sum of the boxes' Manhattan distances to
+    their nearest targets. A proposal earns its `local_reward` alone, an unreadable one 0 (theirs: -1), and `max_return`
+    is an upper bound over all rooms. Fault: a box pushed off and on again earns 0.5 each time, and a box nearer to its
+    target pays even if it is lost in a corner.
 
-    `size` is either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the
-    side of a pocket floor, 4 to 6.
+    A share is that of the boxes that were off target at the start, and 0 in a room that can no longer be solved. So
+    `max_return` = 2 is reached exactly by solving it. A proposal earns 0 for the team, and its `local_reward` as if it
+    were executed. The sum of `local_reward` over an executor's turns is at most 1, also with detours. Moves that only
+    cause no deadlock earn nothing; otherwise going back and forth would be perfect play. An answer is invalid, and
+    moves nothing, if one of its words is no move, or if it has no move or too many. A blocked move, or one to a cell
+    that is not adjacent, is no reading error: the moves stop there.
+
+    `size` is either "pocket" (a floor of 4x4: the published 6x6 without its rim of walls), "full" (6x6), or the side of
+    a pocket floor, 4 to 6.
     """
 
     boxes: int = 1

@@ -19,14 +19,18 @@ word."""
 
 @dataclass(frozen=True)
 class Stakes(ChainTask):
-    """The solver answers a chain; if it is wrong, the helper answers it too, and the episode ends.
+    """The solver answers a chain of digits; if it is wrong, the helper answers it too, and the episode ends.
 
-    A task is high if its second chain has the value 0, 1 or 2 (in words: a value that ends with 0, 1 or 2). If the
-    solver is right in a high task, `team_reward` is 1 at once. If it is right in another task, the clerk answers the
-    second chain, and the team earns 1 if that is right. The helper earns 0.3 for a right answer in a high task and 0.5
-    for any answer in another task, less 0.004 for each of its words. So `max_return` = 1. Success is a right answer at
-    the end. `local_reward` is 1 for a right answer. An answer that cannot be read is invalid, and wrong. To study the
-    effect of a baseline on the helper alone, freeze the other agents: `Team(…, frozen=("solver", "clerk"))`.
+    A task has high stakes if its second chain has the value 0, 1 or 2. In any other task, the clerk answers the second
+    chain after a right solver.
+
+    Rewards: `team_reward` = [right] for the clerk, and for the solver at high stakes; for the helper it is 0.3 [right]
+    at high stakes and 0.5 otherwise, less 0.004 for each word. `local_reward` = [right]. Success is a right answer at
+    the end.
+
+    In words, a value that ends with 0, 1 or 2 means high stakes. An answer that cannot be read is invalid, and wrong.
+    To study the effect of a baseline on the helper alone, freeze the other agents: `Team(…, frozen=("solver",
+    "clerk"))`.
     """
 
     name = "stakes"

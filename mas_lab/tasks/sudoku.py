@@ -160,31 +160,25 @@ class State(ProposalState):
 
 @dataclass(frozen=True)
 class Sudoku(ProposalTask):
-    """The proposer suggests digits, the filler writes them; it ends solved, or after `max_turns` turns each.
+    """In a Sudoku, the proposer suggests digits and the filler writes them, for up to `max_turns` turns each.
 
-    Rewards "ours": a clue stays, whatever an answer says. `team_reward` is 1 when the grid is solved, so `max_return` =
-    1 is reached exactly then. `local_reward` is the change in the number of right cells, as a share of the cells that
-    were open at the start. A proposal counts as if written. The sum over a filler's turns depends only on the last
-    grid, so an error and its repair together pay nothing. A wrong digit earns nothing, even if it clashes with no other
-    digit: as there is only one solution, it blocks another cell.
+    In AT-GRPO's released code the first agent writes a program, and the second sees it and its output; ours are two
+    players with one view.
 
-    Rewards "published" (PettingLLMs): a digit in an open cell that clashes with no other digit earns the sum of these
-    parts:
+    Rewards: `team_reward` = [the grid is solved]. `local_reward` is the change in the number of right cells, as a share
+    of the cells open at the start, for a proposal as if it were written.
 
-    - -0.01
-    - 0.1 of the share of cells filled then, and 0.5 of the change of that share
-    - 0.02 for each line (row, column, box) that it lengthens
-    - 0.2 or 0.1 if one or two digits were possible
-    - 0.05 while cells are open
+    Published rewards (PettingLLMs): a digit in an open cell that clashes with no other digit earns -0.01, 0.1 times the
+    share of filled cells, 0.5 times the change of that share, 0.02 for each line (row, column, box) that it lengthens,
+    0.2 or 0.1 if one or two digits were possible, and 0.05 while cells are open. Any other digit earns -0.3. A grid of
+    complete lines earns 2, and 0.5 more if it took no more steps than there were open cells. A proposal earns its
+    `local_reward` alone, an unreadable one 0 (theirs: -1), and `max_return` is an upper bound. Fault: an answer that
+    names every cell replaces the clues too, so one fixed grid solves all puzzles, and digits that make the puzzle
+    unsolvable pay.
 
-    Any other digit earns -0.3. An answer that names every cell replaces the grid, and the clues too. A grid whose lines
-    are all complete is solved: 2, and 0.5 more if it took no more steps than there were open cells. Defects: clues are
-    not read, so one fixed grid, the example of the prompt, solves all puzzles. Digits that make the puzzle unsolvable
-    pay. Proposals earn the same as `local_reward`; an unreadable one earns 0 (theirs: -1). `max_return` is then an
-    upper bound.
-
-    An answer is invalid, and writes nothing, if one of its words is no cell with a digit, if a cell comes twice, or if
-    it is empty.
+    No answer changes a clue, and an error and its repair together pay nothing. A wrong digit earns nothing, even if it
+    clashes with no other digit: as there is only one solution, it blocks another cell. An answer is invalid, and writes
+    nothing, if one of its words is no cell with a digit, if a cell comes twice, or if it is empty.
 
     `size` is either "pocket" (4x4, 6 open cells), "full", or the number of open cells of a pocket puzzle, 2 to 10.
     """

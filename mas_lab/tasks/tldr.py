@@ -21,9 +21,15 @@ FULL = Targets(8, 256, RATIO, UNIQUE, overlap=0.03, precise=0.5, dense=0.3)
 
 @dataclass(frozen=True)
 class TLDR(TwoTextsTask):
-    """Both agents write at once, then the episode ends with one joint reward of at most 3.
+    """Two agents summarise a text at once, one in short and one in detail.
 
-    The levels are gated: a level that fails shuts off those after it.
+    Rewards: `team_reward` = faithfulness * (lengths + ratio + unique + style), at most 3; a level that fails shuts off
+    those after it. The detailed summary shall be longer, with more different words and transitions, and words that the
+    text does not have cost faithfulness. `local_reward` = [own length in range].
+
+    Published rewards (CoMLRL's formula, with our word lists) count lengths in characters and do not read the text.
+    Fault: invented words with a tail of transition words score 2.9 of 3, a summary of another text scores like one of
+    this, one endless word is a detailed summary, and "masonry" counts as "so".
 
     - lengths: 0.5 if both are in range
     - ratio: the length of detailed / short gives 1 in [1.6, 3.2], falling to 0 at 1.1 and 5.0
@@ -31,18 +37,10 @@ class TLDR(TwoTextsTask):
     - style: 0.4 * transitions + 0.6 * min(J, enough) / enough, with J the Jaccard overlap of the content words;
       transitions is 0.4 for the first of 12 categories in the detailed summary and 0.05 for each more
 
-    Rewards "ours": lengths are in words. Transitions are whole words that lead on to something from the text. J counts
-    only content words of the text. The sum is multiplied by the faithfulness of the less faithful summary
-    (`wording.faithfulness`): content words that the text does not have, repetition and filler cost.
-
-    Rewards "published" (CoMLRL's formula, with our word lists) do not read the text. The tests score their known
-    defects. Invented words with a tail of transition words score 2.9 of 3. A summary of another text scores like one of
-    this text. "masonry" counts as "so". Length is in characters, so one endless word is a detailed summary. A word may
-    be repeated without end.
-
-    `local_reward` is 1 if the writer's own length is in range, a format reward. Success is a return of 2.4 (80 %). An
-    answer without a word is invalid. A single agent's answer is also invalid if it does not have exactly one marker
-    between two texts.
+    Repetition and filler cost faithfulness too. In rewards "ours" lengths are in words, transitions are whole words
+    that lead on to something from the text, and J counts only content words of the text. The less faithful summary
+    decides (`wording.faithfulness`). Success is a return of 2.4 (80 %). An answer without a word is invalid. A single
+    agent's answer is also invalid if it does not have exactly one marker between two texts.
 
     A small instruction model writes up to the limit of 512 tokens in full size, much of it invented. Let it sample with
     `lab.Sampling(temperature=0.7, max_tokens=150)`; `benchmarks/real_tldr.py` trains SmolLM2-135M-Instruct so.

@@ -19,9 +19,10 @@ from mas_lab.tasks.shared.grading import is_right
 class Vote(chains.MathTask):
     """Voters answer one problem at the same time, and the answer with the most votes is the team's.
 
-    A tie for the most votes decides nothing, and counts as wrong. An answer that cannot be read is invalid, and no
-    vote. `team_reward` is 1 for a right decision, so `max_return` = 1 is reached exactly by success. `local_reward` is
-    1 for a right answer of the voter itself.
+    Rewards: `team_reward` = [the decision is right], where a tie decides nothing. `local_reward` = [own answer is
+    right].
+
+    An answer that cannot be read is invalid, and no vote.
 
     `size` is either "pocket" (5 digits), "full", or the number of digits of a pocket chain, 2 to 9.
     """
