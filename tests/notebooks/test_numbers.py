@@ -34,7 +34,7 @@ from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
 ROOT = Path(__file__).resolve().parents[2]
-FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+CREDIT = (RESULTS / "studies" / "credit" / "README.md").read_text(encoding="utf-8")
 ARMS = ["global", "own"]
 
 
@@ -114,7 +114,7 @@ def test_02_groups_are_as_told():
         lab.group(whole[whole["agent"] == "executor"], ("task", "agent", "turn"), lab.mixed(), same_prompt=True)
     turns = grouping("tree").groupby("prompt")["turn"].nunique()
     assert (turns == 2).sum() == 1 and turns.idxmax().endswith("planner")
-    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", FINDINGS))
+    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", CREDIT))
     says("02", "ended at {} with it and at {} with the plain return", ends["counterfactual"], ends["return, global"])
 
 
