@@ -1,8 +1,8 @@
 """Fills the tables of the pages about studies from the records: `python docs/findings.py`.
 
-The pages are `docs/findings.md` and each `README.md` below `data/results`. A block between `<!-- study NAME: TASK; TASK -->`
-and `<!-- /study -->` becomes the table of these tasks of a study, or of all; a block between `<!-- NAME -->` and
-`<!-- /NAME -->` what `MADE` makes. Leaves out: the pictures (`pictures.py`) and what the numbers say.
+The pages are `docs/findings.md` and each `README.md` below `data/results`. A block `<!-- study NAME: TASK; TASK -->`,
+until `<!-- /study -->`, becomes the table of these tasks of a study, or of all. A block `<!-- NAME -->`, until
+`<!-- /NAME -->`, becomes what `MADE` has. Leaves out: the pictures (`pictures.py`) and what the numbers say.
 """
 
 import re
@@ -19,7 +19,9 @@ from mas_lab.study.record import Recorded
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
 BLOCK = re.compile(r"<!-- study (\w+)(?:: ([^>]*?))? -->\n.*?<!-- /study -->", re.DOTALL)
-HEAD = "| task | variant | learning rate | {} at the end | minus {}, seed by seed | pairs won | p |\n" + "|---" * 7 + "|"
+HEAD = (
+    "| task | variant | learning rate | {} at the end | minus {}, seed by seed | pairs won | p |\n" + "|---" * 7 + "|"
+)
 MADE = OF_STUDIES | OF_SIZE
 """Name of a block -> the function that makes its table."""
 

@@ -156,7 +156,7 @@ def shares() -> str:
 
 @cache
 def answers() -> pd.DataFrame:
-    """Return a row per setting, size and kind of answer, and a column per recipe: shares of all answers of all seeds."""
+    """Return a row per setting, size and kind of answer, and a column per recipe: shares over all seeds."""
     late = {"ladder": ("stage_5", "stage_6"), "paid_help": ("helper",), "finisher": ("finisher",)}
     lines = []
     for setting, agents in late.items():
@@ -218,7 +218,10 @@ def listed(values: pd.Series, digits: int = 2) -> str:
 def one_by_one(size: str, setting: str) -> str:
     """Return a row per recipe of a record with three seeds: each seed before and after."""
     table = scores(size, setting).set_index("seed")
-    lines = ["| recipe | right when asked | minus `grpo`; mean and interval | success | largest norm |", "|---" * 5 + "|"]
+    lines = [
+        "| recipe | right when asked | minus `grpo`; mean and interval | success | largest norm |",
+        "|---" * 5 + "|",
+    ]
     base = table[table["arm"] == "grpo"]
     lines.append(f"| before training | {listed(base['before'])} | | | |")
     for arm, own in table.groupby("arm", sort=False):
@@ -258,7 +261,7 @@ def walked() -> str:
 
 
 def copied() -> str:
-    """Return a row per variant and writer of `tldr`: the share of words in runs of six or more that the post has too."""
+    """Return a row per variant and writer of `tldr`: the share of words in runs of six that the post has too."""
     sys.path.insert(0, str(BENCHMARKS))
     from real_tldr import copied as share
 

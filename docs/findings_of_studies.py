@@ -200,7 +200,7 @@ PREDICTORS = {
 
 
 def fixed_test() -> str:
-    """Return a row per predictor: hits, misses, undecided, and its share of hits and rank correlation with intervals."""
+    """Return a row per predictor: hits, misses, undecided, share of hits and rank correlation with intervals."""
     found = pd.read_csv(TEST / "hits.csv")
     lines = ["| agents | said by | hits, misses, undecided | share of hits | rank correlation |", "|---" * 5 + "|"]
     for which in ("all agents", "called on a condition"):
@@ -438,7 +438,9 @@ def regrets() -> str:
                 means[team.name] = ends.mean()
         table = pd.DataFrame(means).T
         below[score] = table.rsub(table.max(axis=1), axis=0)
-    lines = [f"| {len(table)} teams | largest, return | largest, success | more than 0.02 below by return | by success |"]
+    lines = [
+        f"| {len(table)} teams | largest, return | largest, success | more than 0.02 below by return | by success |"
+    ]
     lines.append("|---" * 5 + "|")
     for arm in table:
         most = " | ".join(f"{one[arm].max():.3f}" for one in below.values())
@@ -492,5 +494,7 @@ TABLES = {
     "came": came, "halves": halves, "spoken": spoken, "regrets": regrets, "looks": looks, "ages": ages,
     "pays_tried": lambda: tried("paid_help", "pay 0.2"),
 }  # fmt: skip
-TABLES |= {f"spent_{name}": partial(spent, name) for name in ("at_grpo", "single_agent", "critics", "follow", "sokoban")}
+TABLES |= {
+    f"spent_{name}": partial(spent, name) for name in ("at_grpo", "single_agent", "critics", "follow", "sokoban")
+}
 """Name of a block -> the function that makes its table."""

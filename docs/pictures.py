@@ -355,7 +355,9 @@ def cosine() -> None:
     figure = go.Figure()
     for which, color, name in ((~sure, "#bbbbbb", "not sure over six seeds"), (sure, "#0072b2", "sure")):
         own = agents[which]
-        figure.add_scatter(x=own["cos_own"], y=own["own"], mode="markers", marker={"size": 9, "color": color}, name=name)
+        figure.add_scatter(
+            x=own["cos_own"], y=own["own"], mode="markers", marker={"size": 9, "color": color}, name=name
+        )
     for bound in (-0.1, 0.1):
         figure.add_vline(bound, line={"dash": "dot", "width": 1, "color": "#555"})
     figure.update_xaxes(title_text="cosine before training, own_robust minus grpo (it speaks beyond the dotted lines)")
