@@ -5,6 +5,7 @@ Each command is a thin call of a public function, which it imports itself. Leave
 
 import argparse
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -32,8 +33,11 @@ def lab(args: argparse.Namespace) -> int:
     options = ["--no-browser"] if args.no_browser else []
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         options.append("--allow-root")  # containers run as root; the server is on loopback and wants its token
-    command = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--port={args.port}", *options]
-    server = subprocess.Popen([*command, str(folder / QUICKSTART)], cwd=folder)
+    token = secrets.token_hex(16)  # a token of its own, so that JupyterLab need not print one
+    print(f"http://127.0.0.1:{args.port}/lab/tree/{QUICKSTART}?token={token}", flush=True)
+    options += ["--ip=127.0.0.1", f"--port={args.port}", "--port-retries=0", "--Application.log_level=CRITICAL"]
+    command = [sys.executable, "-m", "jupyterlab", *options, str(folder / QUICKSTART)]
+    server = subprocess.Popen(command, cwd=folder, env={**os.environ, "JUPYTER_TOKEN": token})
     signal.signal(signal.SIGTERM, lambda *_: server.terminate())  # who ends this command ends JupyterLab
     try:
         return server.wait()

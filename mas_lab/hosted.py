@@ -137,7 +137,8 @@ def prepare(gpu_needs: Sequence[str] = (), needs: Sequence[str] = (), alone: Seq
     host = Host(detect(), gpus())
     why = host.why_no_gpu()
     if gpu_needs or host.name != "local":
-        print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}")
+        use = "" if gpu_needs else "; tiny models train on the processor, and notebook 10 uses the GPU"
+        print(f"{host.name}: on the CPU, since {why}." if why else f"{host.name}: {', '.join(host.gpus)}{use}")
     if host.name == "local" and not missing([*(metadata.requires("mas-lab") or ()), *needs, *alone], installed()):
         return host
     on_gpu = gpu_needs if host.usable_gpus and host.name != "local" else ()

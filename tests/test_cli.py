@@ -46,16 +46,20 @@ def test_an_error_of_the_package_is_one_line_and_a_status(monkeypatch, capsys, e
     assert capsys.readouterr().err == f"mas_lab schema: {said}\n"
 
 
-def test_lab_opens_the_quickstart_on_loopback_only_and_copies_no_notebook_over_one_that_is_there(monkeypatch, tmp_path):
+def test_lab_opens_the_quickstart_on_loopback_only_and_copies_no_notebook_over_one_that_is_there(
+    monkeypatch, tmp_path, capsys
+):
     pytest.importorskip("jupyterlab")
     (tmp_path / cli.QUICKSTART).write_text("my work")
     called = {}
     server = SimpleNamespace(wait=lambda: 0)
-    monkeypatch.setattr(subprocess, "Popen", lambda command, cwd: called.update(command=command, cwd=cwd) or server)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **own: called.update(command=command, **own) or server)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert cli.main(["lab", "--folder", str(tmp_path), "--no-browser", "--port", "9999"]) == 0
     assert "--ip=127.0.0.1" in called["command"] and "--port=9999" in called["command"]
     assert called["command"][-1] == str(tmp_path / cli.QUICKSTART)
+    address = f"http://127.0.0.1:9999/lab/tree/{cli.QUICKSTART}?token={called['env']['JUPYTER_TOKEN']}"
+    assert capsys.readouterr().out == f"{address}\n"
     assert (tmp_path / cli.QUICKSTART).read_text() == "my work" and len(list(tmp_path.iterdir())) > 10
 
 

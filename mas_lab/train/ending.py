@@ -3,12 +3,14 @@
 Leaves out: what stands out (`verdict`).
 """
 
+import sys
 import warnings
 from collections import deque
 
 import pandas as pd
 
-from mas_lab.display.progress import may_print
+from mas_lab.cells.update import learners
+from mas_lab.display.progress import in_notebook, may_print
 from mas_lab.policy import SAMPLED
 from mas_lab.runs.recorder import Recorder
 from mas_lab.runs.run import RunError
@@ -41,9 +43,12 @@ class Ending(Hook):
         return report
 
     def end(self, now: Progress) -> None:
-        if now.done and may_print():
+        """Print the verdict where somebody reads it: in a terminal or a notebook, and not in a pipe."""
+        if now.done and may_print() and (in_notebook() or sys.stdout.isatty()):
+            rates = ", ".join(f"{lr:g}" for lr in sorted({policy.lr for policy in learners(now.team)}))
+            name, run = f"{now.recipe.name}, rate {rates}, seed {now.seed}", self.recorder
             try:
-                run = self.recorder
-                print(verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen))
+                said = verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen)
+                print(f"{name}: {said}")
             except RunError as error:
-                print(f"No verdict: {error}")
+                print(f"{name}: no verdict: {error}")

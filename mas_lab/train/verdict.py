@@ -3,7 +3,7 @@
 It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm (`explain.spike_rule`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +19,16 @@ from mas_lab.table import TableError, column, in_batch, require, selected
 APART, FEWEST = 0.2, 20
 """An agent stands out if so much more of its advantage went the wrong way than under `OTHER`, with so many wrong
 answers. Most of its wrong answers may be reinforced without harm (benchmarks/uphill)."""
-OTHER = "own_robust"
-"""The recipe that the same rows are judged by again."""
-FALL, ERRORS = 0.1, 3
-"""A fall of success stands out if it is more than this, and more than so many standard errors."""
+OTHERS = "grpo", "own_robust"
+"""The recipes that the same rows are judged by again, with the global baseline and with the agent's own."""
+OTHER = OTHERS[-1]
+MOVED, ERRORS = 0.1, 2.5
+"""A mean has moved if it is more than this, and more than so many standard errors, away from where it began."""
+DEAD = 0.02
+"""A step is dead if a smaller share of its rows than this is valid, or has an advantage. A team that solves
+nearly all of its tasks has no advantage either."""
+STEPS = 6
+"""Fewer steps show no trend."""
 SUCCESS_COLUMNS = {"step", "success", "episode", "agent", "node", "parent", "action"}
 """Columns of a table that give the success of each step."""
 NOTHING = "Nothing stands out."
@@ -34,8 +40,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     """Return in at most two sentences what stands out in a run.
 
     >>> lab.verdict("mine")
-    '47 % of the advantage of stage_6 went the wrong way (wrong answers more likely, or right ones less); under
-    own_robust it would have been 0 %.'
+    'stage_6 mostly learned the wrong thing (71 % of its advantage). Compare it with its own answers: recipe
+    "own_robust".'
 
     Args:
         run: A run, its name or path, or a table of turns with `advantage`, such as `report.turns`.
@@ -43,10 +49,15 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     Returns:
         The first two of these that hold, or "Nothing stands out.":
         - "Nothing was learned", with the reason, alone;
-        - no valid answer, or no advantage, in the last third of the steps, with the step since which this holds;
-        - the success of the first and of the last third of the steps, if it fell;
+        - no valid answer, or no advantage, in the last third of the steps, and since when;
+        - success fell from the first two steps to the last third;
+        - an agent's own reward fell while the team's credit for it rose, or more than half of its advantage goes
+          against its own reward under "grpo" and under "own_robust";
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
-          than under `own_robust` on the same rows.
+          than under "own_robust" on the same rows, unless its own reward rose;
+        - an agent's own reward fell.
+
+        "Fell" and "rose" mean by more than 0.1 and by more than 2.5 standard errors, with a task as the unit.
 
     Raises:
         RunError: There is no readable run.
@@ -70,49 +81,85 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
-    told = _dead_end(turns.reset_index(drop=True)) + _fall(turns)
-    if (worst := harmed_agent(turns, frozen)) is not None:
-        told += [
-            f"{worst['wrong_way']:.0%} of the advantage of {worst.name} went the wrong way (wrong answers more likely, "
-            f"or right ones less); under {OTHER} it would have been {worst['there']:.0%}.",
-        ]
-    return " ".join(told[:2]).replace("%", " %") or NOTHING
+    turns = turns.reset_index(drop=True)
+    told = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen)]
+    return " ".join(told[:2]) or NOTHING
 
 
-def _dead_end(turns: pd.DataFrame) -> list[str]:
-    """Return a sentence on the last steps if a third of all or more had no valid answer, or no advantage."""
+def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence on the last steps if a third of all or more had hardly a valid answer, or advantage."""
     step = turns.get("step", pd.Series(0, turns.index))
-    rows = turns[selected(turns)]
-    alive = {"no answer was valid": column(rows, "valid").astype(bool), "no row had an advantage": rows["advantage"]}
+    rows, solved = turns[selected(turns)], column(turns, "success").groupby(turns["episode"]).transform("max")
+    alive = {"hardly an answer was valid": column(rows, "valid"), "hardly a row had an advantage": rows["advantage"]}
     for what, good in alive.items():
-        by_step = nonzero(good).groupby(step).any()
-        dead = by_step.index[~by_step[::-1].cummax()[::-1]]
-        if len(dead) >= max(1, len(by_step) / 3):
-            late = turns[step >= dead[0]]
-            return [f"From step {dead[0]} on {what}{'' if has_advantage(late) else f': {why_silent(late)}'}."]
-    return []
+        by_step = nonzero(good).groupby(step).mean()
+        dead = by_step.index[~(by_step[::-1] >= DEAD).cummax()[::-1]]
+        late = step >= dead[0] if len(dead) else step < 0
+        if len(dead) >= max(1, len(by_step) / 3) and solved[late].mean() < 1 - DEAD:
+            reason = "" if has_advantage(turns[late]) else f": {why_silent(turns[late])}"
+            yield f"From step {dead[0]} on {what}{reason}."
+            return
 
 
-def _fall(turns: pd.DataFrame) -> list[str]:
-    """Return a sentence on the success of the training episodes, if it fell."""
-    if not set(turns.columns) >= SUCCESS_COLUMNS or turns["step"].nunique() < 12:
-        return []
-    by_step = pd.Series({step: episode_success(own).mean() for step, own in turns.groupby("step")})
-    third = len(by_step) // 3
-    first, last = by_step.iloc[:third], by_step.iloc[-third:]
-    error = ((first.var() + last.var()) / third) ** 0.5
-    if first.mean() - last.mean() <= max(FALL, ERRORS * error):
-        return []
-    means = [f"{part.mean():.2f} (steps {part.index[0]} to {part.index[-1]})" for part in (first, last)]
-    return [f"Success fell from {' to '.join(means)}."]
+def _fall_of_success(turns: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence on the success of the training episodes, if it fell."""
+    if set(turns.columns) >= SUCCESS_COLUMNS:
+        by_step = {step: episode_success(own) for step, own in turns.groupby("step")}
+        success = pd.concat(by_step, names=["step"]).rename("success").reset_index()
+        tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
+        direction, means = move(success.merge(tasks), "success")
+        if direction < 0:
+            yield f"Success fell from {means}."
+
+
+def _agents(turns: pd.DataFrame, frozen: Collection[str]) -> Iterator[str]:
+    """Yield sentences on the agents that learned something else than their own rewards ask for."""
+    if "local_reward" not in turns.columns:
+        return
+    found = shares(turns).drop(list(frozen), errors="ignore")
+    learning = {agent: rows for agent, rows in turns[in_batch(turns)].groupby("agent") if agent in found.index}
+    own = {agent: move(rows, "local_reward") for agent, rows in learning.items()}
+    for agent, (direction, means) in own.items():
+        paid = direction < 0 and "credit" in turns and move(learning[agent], "credit")[0] > 0
+        if paid or (found.loc[agent, ["wrong_way", *OTHERS]] > 0.5).all():
+            fell = f", which fell from {means}" if direction < 0 else ""
+            yield f"The team's reward pays what the own reward of {agent} calls wrong{fell}."
+    if (worst := harmed_agent(turns, frozen)) is not None:
+        how, share = "mostly" if worst["wrong_way"] > 0.5 else "partly", f"{worst['wrong_way']:.0%}".replace("%", " %")
+        yield (
+            f"{worst.name} {how} learned the wrong thing ({share} of its advantage). Compare it with its own answers: "
+            f'recipe "{OTHER}".'
+        )
+    for agent, (direction, means) in own.items():
+        if direction < 0:
+            yield f"The own reward of {agent} fell from {means}."
+
+
+def move(rows: pd.DataFrame, name: str) -> tuple[int, str]:
+    """Return 1 if a column rose from the first two steps to the last third, -1 if it fell, else 0, and both means.
+
+    A mean has moved if it did so by more than `MOVED` and by more than `ERRORS` standard errors; a task is the unit.
+    """
+    steps = sorted(rows["step"].unique()) if "step" in rows.columns else []
+    if len(steps) < STEPS:
+        return 0, ""
+    since = steps[-(len(steps) // 3)]
+    ends = [rows[rows["step"] <= steps[1]], rows[rows["step"] >= since]]
+    tasks = [end.groupby(["step", "task"])[name].mean() for end in ends]
+    before, after = (mean.mean() for mean in tasks)
+    error = sum(mean.var() / len(mean) for mean in tasks) ** 0.5
+    moved = min(map(len, ends)) >= FEWEST and abs(after - before) > max(MOVED, ERRORS * error)
+    return int(moved * np.sign(after - before)), f"{before:.2f} (first two steps) to {after:.2f} (from step {since})"
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
-    """Return the agent that stands out, its row of `shares`; `None` for nobody."""
+    """Return the agent that stands out and whose own reward did not rise, its row of `shares`; `None` for nobody."""
     if not {"local_reward", "advantage"} <= set(turns.columns):
         return None
     found = shares(turns)
     found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen)) & (found["apart"] > APART)]
+    rows = turns[in_batch(turns)]
+    found = found[[move(rows[rows["agent"] == agent], "local_reward")[0] <= 0 for agent in found.index]]
     return None if found.empty else found.loc[found["apart"].idxmax()]
 
 
@@ -126,21 +173,21 @@ def rows_gone_wrong(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFr
 
 
 def shares(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return for each agent `wrong` (a count), and its mean `wrong_way` over steps, here, `there` and `apart`.
+    """Return for each agent `wrong` (a count), its mean `wrong_way` over steps, and that under each of `OTHERS`.
 
-    `there` is that under `OTHER`, 0 where no row has an advantage; it is NaN for rows that `OTHER` cannot compare, such
-    as those of a tree.
+    `apart` is the distance to `OTHER`. A share is 0 where no row has an advantage, and NaN for rows that a recipe
+    cannot compare, such as those of a tree.
     """
-    others = [OTHER] if column(turns, "kept").all() else []
+    others = list(OTHERS) if column(turns, "kept").all() else []
     try:
         found = wrong_way(turns, others)
     except (TableError, ValueError):  # rows of a plan or table that it cannot compare
         found, others = wrong_way(turns), []
-    steps = found.groupby(["recipe", "agent"], sort=False)
-    table = steps["wrong"].sum().to_frame().join(steps["wrong_way"].mean())
-    here, there = (table[table.index.get_level_values(0) == name].droplevel(0) for name in ("trained", OTHER))
-    here["there"] = there["wrong_way"].reindex(here.index).fillna(0.0 if others else np.nan)
-    return here.assign(apart=here["wrong_way"] - here["there"])
+    steps = found.groupby(["agent", "recipe"], sort=False)
+    table = steps["wrong_way"].mean().unstack("recipe").rename(columns={"trained": "wrong_way"})
+    table[others] = table[others].fillna(0.0)
+    table = table.reindex(columns=["wrong_way", *OTHERS]).join(steps["wrong"].sum().xs("trained", level="recipe"))
+    return table.assign(apart=table["wrong_way"] - table[OTHER])
 
 
 def has_advantage(turns: pd.DataFrame) -> bool:

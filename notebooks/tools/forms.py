@@ -15,9 +15,9 @@ In the release, a field for a guess follows each text cell that begins with `*Pr
 with `*Explain` are shown, up to their first heading, once the field is filled; their cells hold them sealed. The page
 is the release without these fields.
 
-The cell tagged "install" is the same in all notebooks (`INSTALL`). Once `[project.urls]` of pyproject.toml has the
-address of the repository (`repository`), that cell installs from there, and badges stand in the first cell and in the
-README. Leaves out: running notebooks (`execution`).
+The cell tagged "install" is the same in all notebooks (`INSTALL`). One line of pyproject.toml has the address of the
+repository (`repository`): the badges in the first cells and in the README lead there, and once it is no placeholder,
+the install cell takes the kit from there. Leaves out: running notebooks (`execution`).
 """
 
 import json
@@ -75,14 +75,14 @@ host = hosted["prepare"](NEEDS)  # adds what is missing beside it
 
 PLACEHOLDER = "OWNER"
 """Owner of the repository in pyproject.toml as long as its public address is not known."""
+UNKNOWN = f" *({PLACEHOLDER} is a placeholder: these links work once the repository has an address.)*"
 
 
 def repository() -> str:
-    """Return "owner/name" of the repository on GitHub, or "" while pyproject.toml has a placeholder or is not here."""
+    """Return "owner/name" of the repository on GitHub, or "" if there is no pyproject.toml."""
     path = NOTEBOOKS.parent / "pyproject.toml"
     urls = tomllib.loads(path.read_text(encoding="utf-8"))["project"]["urls"] if path.is_file() else {}
-    name = urls.get("Repository", "").removeprefix("https://github.com/")
-    return "" if name.startswith(f"{PLACEHOLDER}/") else name
+    return urls.get("Repository", "").removeprefix("https://github.com/")
 
 
 class MasterError(ValueError):
@@ -115,11 +115,14 @@ def notebook(master: Path, form: Form) -> dict:
             continue
         if "install" in tags:
             source = INSTALL.replace("NEEDS", source.strip() or "()")
-            source = source.replace('SOURCE = ""', f'SOURCE = "git+https://github.com/{home}"') if home else source
+            if home and not home.startswith(f"{PLACEHOLDER}/"):
+                source = source.replace('SOURCE = ""', f'SOURCE = "git+https://github.com/{home}"')
         elif cell.cell_type == "code":
             source = "\n".join(_lines(source.splitlines(), form))
         if number == 0 and home:
-            source = badges(f"notebooks/{master.stem}.ipynb", home) + "\n\n" + source
+            source = (
+                badges(f"notebooks/{master.stem}.ipynb", home) + f"{UNKNOWN * home.startswith(PLACEHOLDER)}\n\n{source}"
+            )
         metadata = FOLDED if "install" in tags else {"tags": tags} if tags else {}
         cells.append(_cell(f"cell-{number:02d}", cell.cell_type, source, metadata))
     if form == "release":
@@ -218,7 +221,7 @@ def write(folder: Path, form: Form = "release") -> list[Path]:
 
 
 def filled(readme: str) -> str:
-    """Return the text of the README with the address to clone, and the first notebook's badges, once it is known."""
+    """Return the text of the README with the address to clone and the first notebook's badges."""
     if not (home := repository()):
         return readme
     told = badges(f"notebooks/{masters()[0].stem}.ipynb", home)

@@ -54,7 +54,7 @@ def test_what_students_open_follows_from_the_master_and_holds_no_solution(master
 @each
 def test_it_says_level_reading_compute_and_where_to_go_next(master):
     texts = [source for kind, _, source in cells(master) if kind == "markdown"]
-    assert texts[0].startswith("# ") and cells(master)[0][2] == texts[0]
+    assert texts[0].startswith("[![Open in Colab]") and "\n\n# " in texts[0] and cells(master)[0][2] == texts[0]
     assert re.search(r"^\*Level: .+\. Reading: \d+ minutes\. Compute: .+\.\*$", texts[0], flags=re.M)
     assert master == MASTERS[-1] or re.search(r"^Next: ", "\n".join(texts), flags=re.M)
 
@@ -83,7 +83,7 @@ def test_the_two_forms_of_a_cell(tmp_path, monkeypatch):
     assert "".join(release[2]["source"]) == "def f(x):\n    ...  # your code here\n\n\nby = 2  # <- change"
     assert "".join(solution[2]["source"]) == "def f(x):\n    return x\n\n\nby = 1"
     title = "".join(release[0]["source"])
-    assert title.endswith("\n\n# Title")
+    assert "placeholder" not in title and title.endswith("\n\n# Title")
     assert "colab.research.google.com/github/me/kit/blob/main/notebooks/00_small.ipynb" in title
     assert "kaggle.com/kernels/welcome?src=https://github.com/me/kit/blob/main/notebooks/00_small.ipynb" in title
     assert 'SOURCE = "git+https://github.com/me/kit"' in "".join(release[1]["source"])

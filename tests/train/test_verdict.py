@@ -22,16 +22,13 @@ def rows(wrong_advantage: float, right_advantage: float = 1.0, pairs: int = FEWE
     ])  # fmt: skip
 
 
-TOLD = (
-    "{} of the advantage of helper went the wrong way (wrong answers more likely, or right ones less); under "
-    "own_robust "
-)
+TOLD = 'helper {} learned the wrong thing ({} of its advantage). Compare it with its own answers: recipe "own_robust".'
 
 
 def test_wrong_answers_that_are_reinforced_stand_out():
     """0.5 of 1.5 in each step. Under own_robust all team rewards are equal, so there is no advantage."""
     told = verdict_of_table(rows(0.5))
-    assert told == TOLD.format("33 %") + "it would have been 0 %."
+    assert told == TOLD.format("partly", "33 %")
     joined = pd.concat([rows(0.5)[:FEWEST], rows(0.5)[FEWEST:].reset_index(drop=True)])
     assert verdict_of_table(joined) == told, "joined tables repeat their index"
     assert verdict_of_table(rows(-0.5)) == NOTHING
@@ -42,15 +39,34 @@ def test_wrong_answers_that_are_reinforced_stand_out():
 
 
 def test_right_answers_that_are_punished_stand_out():
-    """Half of the advantage goes the wrong way, though no wrong answer is reinforced. Own means make it none."""
-    table = rows(-1.0, -1.0).assign(team_reward=lambda one: one["local_reward"])
-    assert verdict_of_table(table) == TOLD.format("50 %") + "it would have been 0 %."
+    """Most of the advantage goes the wrong way, though no wrong answer is reinforced. Own means make it none."""
+    table = rows(-1.0, -1.5).assign(team_reward=lambda one: one["local_reward"])
+    assert verdict_of_table(table) == TOLD.format("mostly", "60 %")
+    better = table.assign(step=lambda one: range(len(one))).pipe(
+        lambda one: one.assign(local_reward=one["local_reward"].where(one["step"] < 20, 1.0), step=one["step"] // 4)
+    )
+    assert verdict_of_table(better) == NOTHING, "its own reward rose"
+
+
+def test_a_team_reward_against_the_own_reward_is_named():
+    """The helper's own reward falls and its credit rises; or most of its advantage is against it, whoever judges."""
+    falls = rows(-0.5, pairs=40).assign(
+        local_reward=lambda one: one["local_reward"] * (one["step"] < 2),
+        credit=lambda one: (one["step"] >= 2) + 0.1 * one["credit"],
+    )
+    told = "The team's reward pays what the own reward of helper calls wrong"
+    assert verdict_of_table(falls) == told + ", which fell from 0.50 (first two steps) to 0.00 (from step 6). " + (
+        "The own reward of helper fell from 0.50 (first two steps) to 0.00 (from step 6)."
+    )
+    assert verdict_of_table(falls.assign(credit=0.0)).startswith("The own reward of helper fell from 0.50 ")
+    upside_down = rows(1.0, -1.0).assign(team_reward=lambda one: 1 - one["local_reward"], task=lambda one: one["group"])
+    assert verdict_of_table(upside_down) == told + "."
 
 
 @pytest.mark.parametrize(("change", "words"), [
-    ({"advantage": 0.0}, "no row had an advantage: all groups are flat, their rows earned the same."),
-    ({"valid": False}, "no answer was valid."),
-    ({"valid": False, "advantage": 0.0}, "no answer was valid: no answer is valid, so none is rewarded."),
+    ({"advantage": 0.0}, "hardly a row had an advantage: all groups are flat, their rows earned the same."),
+    ({"valid": False}, "hardly an answer was valid."),
+    ({"valid": False, "advantage": 0.0}, "hardly an answer was valid: no answer is valid, so none is rewarded."),
 ])  # fmt: skip
 def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
     late = rows(-0.5, pairs=30).query("step >= 4").assign(credit=0.0, **change)
@@ -67,11 +83,11 @@ def played(*success: float):
 
 
 def test_a_success_that_fell_is_told_first_and_noise_is_not():
-    told = "Success fell from 0.80 (steps 0 to 3) to 0.20 (steps 8 to 11)."
-    assert verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 4)).startswith(told + " ")
-    assert "fell" not in verdict_of_table(played(*[0.8] * 4, *[0.4] * 4, *[0.2] * 3)), "eleven steps"
-    assert "fell" not in verdict_of_table(played(*[0.2] * 4, *[0.4] * 4, *[0.8] * 4))
-    assert "fell" not in verdict_of_table(played(*[1, 0.4, 1, 0.4], *[0.4] * 4, *[0.8, 0.2, 0.8, 0.2])), "noise"
+    told = "Success fell from 0.80 (first two steps) to 0.20 (from step 4). "
+    assert verdict_of_table(played(0.8, 0.8, 0.4, 0.2, 0.2, 0.2)).startswith(told), "within the first third too"
+    assert "fell" not in verdict_of_table(played(0.8, 0.8, 0.4, 0.2, 0.2)), "five steps show no trend"
+    assert "fell" not in verdict_of_table(played(0.2, 0.2, 0.4, 0.4, 0.8, 0.8))
+    assert "fell" not in verdict_of_table(played(0.8, 0.2, 0.4, 0.4, 0.2, 0.6)), "noise"
 
 
 @pytest.mark.parametrize(("change", "reason"), [
@@ -97,13 +113,17 @@ def test_harm_that_studies_measured_stands_out_and_its_absence_does_not(name, re
     team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket), env.agents, frozen=frozen)
     turns = lab.rollout(env, team, env.tasks(64, "train", seed=0), lab.episodes(8))
     told = verdict_of_table(lab.RECIPES[recipe].advantages(turns), team.frozen)
-    assert told == NOTHING if harmed is None else f"of the advantage of {harmed} went the wrong way" in told
+    assert told == NOTHING if harmed is None else told.startswith(f"{harmed} ")
 
 
-def test_a_training_ends_with_the_verdict_on_its_run(models, tmp_path, capsys):
+def test_a_training_ends_with_the_verdict_on_its_run_in_a_terminal(models, tmp_path, capsys, monkeypatch):
     team = small.make_team("per_agent", models)
+    list(lab.train(small.Relay(), team, small.RECIPE, 2, tasks=2, check=False))
+    assert not capsys.readouterr().out, "it is a pipe"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     list(lab.train(small.Relay(), team, small.RECIPE, 2, run=tmp_path / "run", tasks=2, check=False))
-    assert capsys.readouterr().out == f"{lab.verdict(tmp_path / 'run')}\n"
+    named = f"{small.RECIPE.name}, rate {team['asker'].lr:g}, seed 0"
+    assert capsys.readouterr().out == f"{named}: {lab.verdict(tmp_path / 'run')}\n"
     list(lab.train(small.Relay(), team, small.RECIPE, 1, tasks=2, check=False))
     assert capsys.readouterr().out.strip()
     loop = lab.train(small.Relay(), team, small.RECIPE, 2, tasks=2, check=False)
