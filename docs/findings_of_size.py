@@ -105,8 +105,7 @@ def score() -> str:
     counts = judged()["came"].value_counts()
     total = counts.sum()
     return (
-        f"{counts['in']} of {total} intervals contain the predicted value; {counts['more']} lie above it, "
-        f"{counts['less']} below."
+        f"{counts['in']} of {total} contain the predicted value; {counts['more']} lie above it, {counts['less']} below."
     )
 
 
