@@ -77,14 +77,18 @@ def predicted() -> pd.DataFrame:
 
 @cache
 def judged() -> pd.DataFrame:
-    """Return a row per predicted contrast: setting, arm, size, what was predicted, and in, more or less."""
+    """Return a row per predicted contrast: setting, arm, size, what was predicted, and in, more or less.
+
+    With two digits, as both are printed.
+    """
     said = predicted()
     lines = []
     for setting, arm, own in rows("asked"):
         place = (said["setting"] == NAMES[setting]) & said["arm"].isin([arm, "all"])
         for size, row in own.iterrows():
             text = said.loc[place, size].item()
-            came = "more" if row["low"] > float(text) else "less" if row["high"] < float(text) else "in"
+            low, high = row[["low", "high"]].astype(float).round(2)
+            came = "more" if low > float(text) else "less" if high < float(text) else "in"
             lines.append({"setting": setting, "arm": arm, "size": size, "said": text, "came": came})
     return pd.DataFrame(lines)
 
