@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.update import PolicyBatch, learners, policy_batches, restored_gradients
-from mas_lab.explain.diagnostics import norms_with
+from mas_lab.cells.update import PolicyBatch, learners, policy_batches
+from mas_lab.explain.diagnostics import norms_with, restored_gradients
 from mas_lab.explain.moments import both_baselines
 from mas_lab.explain.spike_rule import SpikeWatch, spike_steps
 from mas_lab.locks import locked

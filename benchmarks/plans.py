@@ -71,7 +71,7 @@ def costs() -> pd.DataFrame:
 
 def _said(plan) -> str:
     follow = f", follow={plan.follow}" if getattr(plan, "follow", 0) else ""
-    return f"{type(plan).__name__}({plan.siblings}{follow})"
+    return f"{type(plan).__name__}({next(iter(vars(plan).values()))}{follow})"
 
 
 def picks(seeds: int) -> pd.DataFrame:

@@ -18,7 +18,6 @@ from mas_lab.cells.episode import RolloutError as RolloutError
 from mas_lab.cells.episode import Score as Score
 from mas_lab.cells.episode import StepEnv as StepEnv
 from mas_lab.cells.grouping import group as group
-from mas_lab.cells.normalization import group_stats as group_stats
 from mas_lab.cells.normalization import normalize as normalize
 from mas_lab.cells.plans import episodes as episodes
 from mas_lab.cells.plans import joint as joint
@@ -36,6 +35,7 @@ from mas_lab.env import Step as Step
 from mas_lab.env import Task as Task
 from mas_lab.explain.diagnostics import attribute as attribute
 from mas_lab.explain.entropy import entropies as entropies
+from mas_lab.explain.moments import group_stats as group_stats
 from mas_lab.explain.moments import inflation as inflation
 from mas_lab.explain.rejudge import rejudge as rejudge
 from mas_lab.explain.spike_rule import SpikeWatch as SpikeWatch

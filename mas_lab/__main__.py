@@ -150,7 +150,7 @@ def parser() -> argparse.ArgumentParser:
     sub.add_argument("file", type=Path, help="the study, such as benchmarks/studies/ladder.yaml")
     sub.add_argument("--folder", type=Path, default=None, help="where it is kept (default: its name under runs/)")
     sub.add_argument("--record", type=Path, default=None, help="folder for its tables; what it holds is not made again")
-    sub.add_argument("--source", type=Path, action="append", default=[], help="runs, zips or a record made elsewhere")
+    sub.add_argument("--source", type=Path, action="append", default=[], help="the folder of a recorded study")
     sub.add_argument("--workers", type=_count, default=None, help="processes at a time (default: one per core)")
     sub.add_argument("--keep", choices=("tables", "all", "record"), default="tables", help="what stays of each run")
 

@@ -34,6 +34,10 @@ MESSAGE_KEYS = {"name": str, "reasoning_content": str, "tool_call_id": str, "too
 """The further keys of a message, and the type of each value."""
 
 
+NAMES: dict[str, str] = {}
+"""The kit's own envs, `module:Class` -> name; `tasks` enters them."""
+
+
 class EnvError(ValueError):
     """Error of an environment that breaks its contract; it names the env, the task, the agent and the step."""
 
@@ -210,8 +214,8 @@ def spec(env: Env) -> dict[str, Any]:
     Raises:
         TypeError: The env has attributes and is no dataclass.
     """
-    name = env.name if type(env).__module__.startswith("mas_lab.") else part_name(env, ":")
-    return {"name": name, **describe_options(env, "env", ":")}
+    place = part_name(env, ":")
+    return {"name": NAMES.get(place, place), **describe_options(env, "env", ":")}
 
 
 def tools_of(env: Env, agent: str) -> Tools:

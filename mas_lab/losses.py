@@ -52,8 +52,6 @@ class Loss:
     one step of age and 0.033 (0.009 to 0.057) at two, and clipping alone nothing that ten seeds could tell. 0.0:
     off."""
 
-    unit: ClassVar[str] = "row"
-    """What a call of the loss gets: "row", any rows, or "group", all rows of one group and no others."""
     is_sequence_level: ClassVar[bool] = False
     """True if every token of a row has the value of its row. It then needs an `aggregate` that counts a row once."""
 
@@ -189,9 +187,6 @@ def row_mean(values_N: "Tensor", row_N: "Tensor") -> "Tensor":
 class clipped(Loss):
     """PPO's clipped surrogate loss.
 
-    Raises:
-        ValueError: `low` or `high` is negative, `dual` is not above 1, `ratio` is unknown, or `tis` is negative.
-
     PPO, arXiv 1707.06347, equation 7:
 
         loss = -min(rho * A, clip(rho, 1 - low, 1 + high) * A)
@@ -207,6 +202,9 @@ class clipped(Loss):
     acts on its own token (GSPO-token, section 4.3 of GSPO). Both need an aggregate that counts a row once, "turn" or
     "agent". At ratio 1 and under "turn", "sequence" has the gradient of "token". "action" then has the gradient of
     "token" under "sum", which is the row's length times larger.
+
+    Raises:
+        ValueError: `low` or `high` is negative, `dual` is not above 1, `ratio` is unknown, or `tis` is negative.
     """
 
     low: float = 0.2
@@ -279,16 +277,6 @@ class reinforce(Loss):
         return -advantages_N * logprobs_N + self.regularizer(logprobs_N, entropy_N, reference_N)
 
 
-@dataclass(frozen=True)
-class look(Loss):
-    """A loss of 0: its pass computes what another loss reads, and adds nothing to the gradient."""
-
-    needs_reference: bool = False
-
-    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None) -> "Tensor":
-        return 0.0 * logprobs_N
-
-
 def corrected(loss: Loss, logprobs_N: "Tensor", old_N: "Tensor", advantages_N: "Tensor") -> "tuple[Tensor, Tensor]":
     """Return the old log-probabilities and the advantages that a loss with `tis` reads in the first optimizer step.
 
@@ -333,15 +321,9 @@ def reported(loss: Loss, name: str, logprobs_N: "Tensor", *inputs) -> "Tensor":
 
 
 def require_loss(loss: Any, aggregate: str, cell: str) -> None:
-    """Raise TypeError or ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
+    """Raise ValueError, naming the `cell`, if `update` cannot average this loss by `aggregate`."""
     if aggregate not in AGGREGATES:
         raise ValueError(f"{cell}: aggregate={aggregate!r}; known are {', '.join(AGGREGATES)}")
-    if not isinstance(loss, Loss):
-        raise TypeError(f"{cell}: loss={loss!r} is no mas_lab.Loss; make it a frozen dataclass that inherits from it")
-    if loss.unit not in ("row", "group"):
-        raise ValueError(f"{cell}: {loss!r} has unit={loss.unit!r}; known are row, group")
-    if loss.unit == "group" and (loss.tis or loss.needs_entropy):
-        raise ValueError(f"{cell}: {loss!r} compares groups, which excludes tis and entropy; leave them out")
     if loss.is_sequence_level and aggregate not in ("turn", "agent"):
         raise ValueError(
             f"{cell}: {loss!r} gives every token of a row the value of its row, and aggregate={aggregate!r} adds it up "

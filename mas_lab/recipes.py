@@ -220,8 +220,9 @@ def find(recipe: str | Recipe) -> Recipe:
     return RECIPES[recipe]
 
 
-def by_name(recipes: Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
+def by_name(recipes: str | Recipe | Sequence[str | Recipe], cell: str) -> dict[str, Recipe]:
     """Return recipes by their names; ValueError if two have one name, under which a table could not tell them apart."""
+    recipes = [recipes] if isinstance(recipes, str | Recipe) else recipes
     named = {recipe.name: recipe for recipe in map(find, recipes)}
     if len(named) < len(recipes):
         raise ValueError(

@@ -7,7 +7,7 @@ computation. Leaves out: how rows are made (`rollout`), and what is computed fro
 
 import reprlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -178,7 +178,7 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
 
     Raises:
         TableError: A column is missing or a value is not usable. The message names the cell, the column, and the task,
-            agent and turn of the first bad row.
+            agent and turn of its first bad row.
     """
     if not isinstance(turns, pd.DataFrame):
         raise TableError(f"{cell}: give a table of turns (a pandas DataFrame), not {type(turns).__name__}")
@@ -194,7 +194,6 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
                 f"The table has: {', '.join(map(str, turns.columns))}"
             )
     columns = [*columns, *(name for name in optional if name in turns.columns)]
-    problems = []
     for name in dict.fromkeys(columns):
         values, known = turns[name], SCHEMA.get(name)
         bad = empty = values.isna().to_numpy()
@@ -202,12 +201,9 @@ def require(turns: pd.DataFrame, columns: Sequence[str], cell: str, optional: Se
             bad = empty | ~_passing(values, known.check)
         if bad.any():
             row = int(bad.argmax())
-            problems.append((row, name, "empty" if empty[row] else known.error))
-    if problems:
-        row, name, why = min(problems)
-        value = plain(turns[name].iloc[row])
-        written = reprlib.repr(value) if isinstance(value, list) else repr(value)
-        raise TableError(f"{cell}: column '{name}' is {why} ({written}) at {place(turns.iloc[row])}")
+            why, value = "empty" if empty[row] else known.error, plain(values.iloc[row])
+            written = reprlib.repr(value) if isinstance(value, list) else repr(value)
+            raise TableError(f"{cell}: column '{name}' is {why} ({written}) at {place(turns.iloc[row])}")
 
 
 def _passing(values: pd.Series, check: Callable[[object], bool]) -> np.ndarray:
@@ -331,14 +327,32 @@ def _actions(turns: pd.DataFrame) -> pd.Series:
     seat_of = {agent: seat for seat, agent in enumerate(dict.fromkeys(agents.sort_index()))}
     seats = agents.map(seat_of).groupby(rows["node"]).rank(method="dense").astype(int) - 1
     acting = seats.groupby(rows["node"]).transform("max") + 1
-    crossed = any(len(set(parent.rpartition(".")[2].split("-"))) > 1 for parent in column(turns, "parent"))
-
-    def name(node: str, candidate: int, seat: int, n: int) -> str:
-        places = ["*" if crossed and other != seat else str(candidate) for other in range(n)]
-        return f"{node}.{'-'.join(places)}"
-
-    named = [name(*row) for row in zip(rows["node"], rows["candidate"], seats, acting, strict=True)]
+    crossed = any(len(set(choices_of(parent)[1])) > 1 for parent in column(turns, "parent"))
+    named = [
+        action_name(node, ["*" if crossed and other != seat else candidate for other in range(n)])
+        for node, candidate, seat, n in zip(rows["node"], rows["candidate"], seats, acting, strict=True)
+    ]
     return pd.Series(named, index=turns.index, name="action")
+
+
+def action_name(node: str, choices: Iterable[Any]) -> str:
+    """Return the name of a joint action, `node.i-j`: the candidate of each agent in acting order, `*` for every one."""
+    return f"{node}.{'-'.join(map(str, choices))}"
+
+
+def choices_of(action: str) -> tuple[str, list[str]]:
+    """Return the node and the choices of an `action_name`."""
+    node, _, choices = action.rpartition(".")
+    return node, choices.split("-")
+
+
+def completions_of(action: str) -> list[str]:
+    """Return the completions of the joint action `node.i-j` by their names in a full cross: `node.i-*`, `node.*-j`."""
+    node, choices = choices_of(action)
+    return [
+        action_name(node, [one if other == seat else "*" for other in range(len(choices))])
+        for seat, one in enumerate(choices)
+    ]
 
 
 def has_several_steps(turns: pd.DataFrame) -> bool:

@@ -8,7 +8,7 @@ from small import SETTINGS, Relay, make_team
 import mas_lab as lab
 from mas_lab.contrib.verl.reader import completion
 
-ASKED = {**SETTINGS, "minibatches": 1, "schedule": "constant", "horizon": None, "workers": None}
+ASKED = {**SETTINGS, "minibatches": 1, "schedule": None, "workers": None}
 
 
 def trained(models: Path, run: Path, recipe: lab.Recipe, steps: int = 1, team: lab.Team | None = None) -> Path:

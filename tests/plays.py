@@ -3,8 +3,6 @@
 from dataclasses import asdict
 
 from mas_lab.env import Task
-from mas_lab.tasks import sandbox
-from mas_lab.tasks.shared import programs
 
 
 def task_of(problem):
@@ -36,19 +34,3 @@ def together(env, task, turns):
 def earned(step):
     """Team reward, local rewards, success and end of a step."""
     return step.team_reward, *step.local_rewards.values(), step.success, step.done
-
-
-def lacking(monkeypatch, marked):
-    """A tier that lacks what a program that holds `marked` uses."""
-    run = sandbox.run
-    monkeypatch.setattr(programs, "_known", {})
-    monkeypatch.setattr(programs, "_warned", set())
-
-    def some(source, entry=None, inputs=(), **limits):
-        if marked not in source:
-            return run(source, entry, inputs, **limits)
-        count = len(inputs)
-        error = f"ModuleNotFoundError: {marked}"
-        return sandbox.Outcome("unsupported", (None,) * count, error, failed=(True,) * count)
-
-    monkeypatch.setattr(sandbox, "run", some)

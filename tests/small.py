@@ -148,8 +148,7 @@ def make_team(kind: str, models: Path, lr: float = 1e-2) -> lab.Team:
 
 KINDS = ("shared", "per_agent", "lora", "unlike")
 RECIPE = lab.RECIPES["at_grpo"].replace(plan=lab.tree(3))
-SETTINGS = {"seed": 5, "tasks": 2, "minibatches": 2, "schedule": "cosine", "horizon": 9, "save_every": 1,
-            "check": False, "workers": 2}  # fmt: skip
+SETTINGS = {"seed": 5, "tasks": 2, "minibatches": 2, "schedule": 9, "save_every": 1, "check": False, "workers": 2}
 
 
 def judged(team: lab.Team, step: int = 0) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from backends.drawn import same, weights
 from small import Relay, make_team
 
 import mas_lab as lab
-from mas_lab.cells.update import restored_gradients
+from mas_lab.explain.diagnostics import restored_gradients
 from mas_lab.policy import samples_of
 
 RELAY = Relay()
@@ -101,7 +101,7 @@ def test_statistics_report_the_ratio_of_the_loss(ratio, off, models):
     """The weights have not moved: a row's log-ratios are what was added to its log-probabilities, turned round."""
     team = make_team("shared", models)
     stats = lab.update(team, off, lab.clipped(0.2, ratio=ratio), "turn", off_policy=True).set_index("agent")
-    now = make_team("shared", models)["asker"].logprobs(samples_of(off, weight=0.0)).detach()
+    now = make_team("shared", models)["asker"].logprobs(samples_of(off, weight=0.0))[0].detach()
     lengths = off["completion_ids"].map(len).tolist()
     gaps = [part.double().numpy() - old for part, old in zip(now.split(lengths), off["logprobs"], strict=True)]
     ratios = np.exp([gap.mean() if ratio == "sequence" else gap.sum() for gap in gaps])
@@ -175,66 +175,6 @@ def test_a_run_with_a_loss_of_ones_own_trains_resumes_and_exports(models, tmp_pa
         assert "my_own" in page and "asker" in page
     with pytest.raises(lab.RunError, match="loss"):
         lab.train(RELAY, team, small.RECIPE.replace(name="my_own"), 4, run=cut, **small.SETTINGS).__next__()
-
-
-@dataclass(frozen=True)
-class dpo(lab.Loss):
-    """Best against worst of a group, relative to the frozen reference (arXiv 2305.18290), a share per token."""
-
-    beta: float = 0.5
-    unit, needs_reference = "group", True
-
-    def __call__(self, logprobs_N, old_N, advantages_N, row_N, entropy_N=None, reference_N=None):
-        said_R = torch.zeros(int(row_N.max()) + 1).index_add(0, row_N, logprobs_N - reference_N)
-        lead = said_R[row_N[advantages_N.argmax()]] - said_R[row_N[advantages_N.argmin()]]
-        return -torch.nn.functional.logsigmoid(self.beta * lead) * torch.ones_like(logprobs_N) / len(logprobs_N)
-
-
-@pytest.mark.parametrize("packing, aggregate", [("packed", "turn"), ("padded", "sum")])
-def test_a_loss_over_groups_has_its_exact_gradient_whatever_passes_at_a_time(aggregate, packing, models):
-    """The gradient is that of one pass over all rows, and its shares sum to 1."""
-    env, found = small.Relay(), []
-    policy = lab.load_policy(models / "a", packing=packing, train_tokens=8)
-    team = lab.Team.shared(policy, small.AGENTS)
-    turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(2, "train", 0), lab.episodes(3)))
-
-    def watch(step):
-        found.extend([[gradient.clone() for _, gradient in policy.gradients()], step.token_shares()["share"].sum()])
-
-    lab.update(team, turns, dpo(), aggregate, watch=watch, max_norm=None)
-    other = lab.load_policy(models / "a")
-    total = 0.0
-    for _, rows in turns.groupby("group"):
-        samples = samples_of(rows, weight=1.0)
-        lengths = [len(one.completion_ids) for one in samples]
-        logprobs_N = other.logprobs(samples)
-        row_N = torch.repeat_interleave(torch.arange(len(rows)), torch.tensor(lengths))
-        advantages_N = torch.tensor(rows["advantage"].to_numpy(), dtype=torch.float32)[row_N]
-        losses_N = dpo()(logprobs_N, None, advantages_N, row_N, None, logprobs_N.detach())
-        per_token = 1 / len(turns) if aggregate == "sum" else (1 / (len(turns) * torch.tensor(lengths)))[row_N]
-        total = total + (losses_N * per_token).sum()
-    expected = torch.autograd.grad(total, list(other.parameters.values()))
-    for own, wanted in zip(found[0], expected, strict=True):
-        torch.testing.assert_close(own, wanted, rtol=1e-4, atol=1e-7)
-    assert found[1] == pytest.approx(1, abs=1e-4)
-
-
-def test_minibatches_do_not_cut_a_group(models):
-    env, team, seen = small.Relay(), small.make_team("shared", models), []
-    turns = lab.RECIPES["dr_mas"].advantages(lab.rollout(env, team, env.tasks(4, "train", 0), lab.episodes(3)))
-    lab.update(team, turns, dpo(), minibatches=3, watch=lambda step: seen.append(set(step.rows["group"])))
-    assert len(seen) == 3 and sum(map(len, seen)) == turns["group"].nunique()
-
-
-def test_a_loss_over_groups_refuses_what_it_cannot_compare(off, models):
-    team = small.make_team("shared", models)
-    alone = off.assign(group=range(len(off)))
-    with pytest.raises(lab.UpdateError, match=r"update: dpo compares the rows of a group, and group .*single row or"):
-        lab.update(team, alone, dpo(), off_policy=True)
-    with pytest.raises(lab.UpdateError, match=r"several agents, at .*task .*agent .*group by agent too"):
-        lab.update(team, off.assign(group="all"), dpo(), off_policy=True)
-    with pytest.raises(ValueError, match=r"dpo.* compares groups, which excludes tis and entropy"):
-        lab.update(team, off, dpo(tis=2.0), off_policy=True)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Train the parts of `benchmarks/claims/README.md` and record them.
 
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
+    python benchmarks/claims/run.py maze
 
 Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
 next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
@@ -13,11 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 import mas_lab as lab
 from mas_lab.study.record import PROVENANCE, is_record, ship
 
+sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
 import run as carries
+from forms import Split, Tool
 
 OUT = Path("data/results/claims")
 FRESH = {"10M": (5, 6, 7, 8, 9), "135M": (5, 6, 7, 8, 10)}
@@ -53,14 +58,83 @@ def fresh(size: str, settings: list[str], workers: int) -> None:
         carries.measures(made).to_csv(OUT.parent / name / "measures.csv", index=False, float_format="%.4g")
 
 
+def maze_start() -> str:
+    """Return the folder of a pocket model that knows all forms of the maze; make it if it is not there.
+
+    The shipped model is shown demonstrations of all forms until three of ten programs can be run.
+    """
+    folder, step, valid = Path("runs/claims/maze_start"), 0, 0.0
+    if not (folder / "start.json").is_file():
+        policy = lab.load_policy("plan_path", lr=1e-3)
+        forms = lab.make_env("plan_path"), lab.make_env("plan_path", single_agent=True), Tool(), Split()
+        teams = [lab.Team.shared(policy, env.agents) for env in forms]
+        while valid < 0.3 and step < 4000:
+            for team, env, steps in zip(teams, forms, (10, 10, 60, 10), strict=True):
+                lab.imitate(team, env, 64, steps, batch=64, seed=step)
+                step += steps
+            played = lab.rollout(forms[2], teams[2], forms[2].tasks(64, "val", seed=0), lab.episodes(2))
+            valid = float(played.loc[played["agent"] == "planner", "valid"].mean())
+            print(f"maze: {step} steps of imitation, {valid:.2f} of the programs can be run", flush=True)
+        policy.save(folder)
+        (folder / "start.json").write_text(json.dumps({"steps": step, "valid": valid}))
+    return str(folder)
+
+
+def maze(workers: int) -> None:
+    """Train one agent and three forms of a team in the maze, under two methods."""
+    start = maze_start()
+    at_grpo = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
+    grpo = {"name": "grpo", "plan": {"is": "episodes", "k": 4}}
+    team = {"grpo": {"recipe": grpo}, "at_grpo": {"recipe": at_grpo},
+            "at_grpo, weights per role": {"recipe": at_grpo, "team": {"weights": "per_agent"}}}  # fmt: skip
+    solo = {arm: team[arm] for arm in ("grpo", "at_grpo")}
+    form = "benchmarks/claims/forms"
+    settings = {
+        "one_agent": ({"name": "plan_path", "single_agent": True}, solo), "two_walkers": ({"name": "plan_path"}, team),
+        "tool": ({"name": f"{form}:Tool"}, team), "split_view": ({"name": f"{form}:Split"}, team),
+    }  # fmt: skip
+    for name, (env, arms) in settings.items():
+        if is_record(OUT / "maze" / name):
+            continue
+        data = {
+            "name": f"claims/maze/{name}", "env": env, "arms": arms, "budget": {"tokens": 60000}, "seeds": 10,
+            "team": {"weights": "shared", "model": start},
+            "settings": {"tasks": 32, "minibatches": 2, "save_every": 100, "score_at": [15000, 30000, 45000],
+                         "score_tasks": 64, "score_episodes": 4},
+            "sweep": {"lr": [3e-4, 1e-3, 3e-3], "seeds": [10]},
+        }  # fmt: skip
+        made = record(data, "python benchmarks/claims/run.py maze", workers)
+        copying(made).to_csv(OUT / "maze" / name / "copying.csv", index=False, float_format="%.4g")
+
+
+def copying(made: Any) -> pd.DataFrame:
+    """Return a row per training: how the last ten steps' executors copy, and how alike the candidates are."""
+    rows = []
+    for cell in made.table[(made.table["state"] == "made") & (made.table["phase"] == "compare")].itertuples():
+        run = lab.load_run(cell.run)
+        turns = pd.concat([run.step_turns(step) for step in range(max(0, run.steps - 10), run.steps)])
+        shown = turns["prompt"].str.extract(r"hint (?:.* hint )?([a-f1-6 ]+?) at [a-f][1-6] executor")[0]
+        groups = turns.groupby(["step", "group"])
+        rows.append({
+            "arm": cell.arm, "seed": cell.seed,
+            "copied": (turns["completion"].str.strip() == shown)[shown.notna()].mean(),
+            "flat": (groups["credit"].agg(lambda one: one.max() - one.min()) == 0).mean(),
+            "distinct": groups["completion"].nunique().div(groups.size()).mean(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh"])
-    parser.add_argument("size", choices=FRESH)
+    parser.add_argument("part", choices=["fresh", "maze"])
+    parser.add_argument("size", nargs="?", choices=FRESH)
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
-    fresh(args.size, args.settings, args.workers)
+    if args.part == "maze":
+        maze(args.workers)
+    else:
+        fresh(args.size, args.settings, args.workers)
 
 
 if __name__ == "__main__":

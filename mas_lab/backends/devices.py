@@ -18,13 +18,6 @@ def found_devices() -> dict[str, float]:
     return {"cpu": psutil.virtual_memory().total / GIB}
 
 
-def free_bytes(device: str) -> int:
-    """Return the bytes that are free on a CUDA device, or in the machine's memory."""
-    import torch
-
-    return torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else psutil.virtual_memory().available
-
-
 def probe(device: str) -> str:
     """Return "works", or an error message, after a product and its gradient on `device`.
 

@@ -5,6 +5,7 @@ base. Heavy libraries are imported when a policy is made, not before. Leaves out
 (`mas_lab.team`).
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 from mas_lab.arguments import check_arguments
 from mas_lab.backends.torch.source import Source, options_of, read_record
+from mas_lab.display.progress import is_watched
 from mas_lab.policy import Policy, PolicyError
 
 MODELS = {"torch": "TorchModel", "unsloth": "UnslothModel", "vllm": "VllmModel"}
@@ -47,7 +49,7 @@ def load_policy(name: str | Path, backend: str = "torch", lora: int | None = Non
 
     Raises:
         PolicyError: The model, back end or an option is unknown, or the back end cannot do this here. A file of the
-            model is missing or broken, or the config names code of a hub; the message names the file.
+            model is missing or broken, or the model needs code of its own; the message names the file.
 
     A GGUF file is unpacked at its first use, once on a machine (docs/real_models.md). Nothing is downloaded for it.
     `provenance.json` makes a folder a pocket model, shipped or your own (`lab.make_pocket`). Its rates are usually
@@ -139,6 +141,8 @@ def _model_class(backend: str):
     """Return the class of the back end's models: it reads weights, adds adapters and samples tokens."""
     if backend not in MODELS:
         raise PolicyError(f"unknown back end {backend!r}; known: {', '.join(MODELS)}, tinker")
+    if "torch" not in sys.modules and is_watched():
+        print("mas_lab: loading torch, once (about 10 s)", file=sys.stderr)
     if backend == "unsloth":
         from mas_lab.backends.unsloth.importing import import_unsloth
 

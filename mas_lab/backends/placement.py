@@ -107,8 +107,6 @@ class ModelSpec:
         Sampling holds keys and values, the logits of a decoding step, and for one chunk of them log-probabilities,
         probabilities, and these and their sums in float64.
         """
-        if self.bits not in (4, 16) or (self.bits == 4 and self.lora is None):
-            raise ValueError(f"ModelSpec: bits={self.bits} with lora={self.lora}; known are 16, and 4 under adapters")
         config = self.model
         if isinstance(config, str):
             config = known_shapes().get(config) or model_config(Source.find(config).location())
@@ -180,7 +178,7 @@ class ModelSpec:
 
 
 class Placement(dict[str, ModelSpec]):
-    """Policies by name on devices; it shows itself as two tables, by policy and by device.
+    """Policies by name on devices; a notebook shows it as two tables, by policy and by device.
 
     Args:
         policies: The model, or a `ModelSpec`, of each policy.
@@ -193,7 +191,7 @@ class Placement(dict[str, ModelSpec]):
         every: True if every device holds every policy.
 
     Raises:
-        PlacementError: A policy does not fit, or names an unknown device.
+        PlacementError: A policy does not fit.
     """
 
     def __init__(self, policies: Mapping[str, str | PretrainedConfig | ModelSpec],
@@ -206,10 +204,6 @@ class Placement(dict[str, ModelSpec]):
             spec, device = self[name], self[name].device or max(self.devices, key=self._left)
             apart = (spec.backend == "vllm" and spec.samples_on) or (device,)
             self[name] = spec = replace(spec, device=device, samples_on=apart)
-            if every and apart != (device,):
-                raise PlacementError(f"{name!r}: with every=True each process samples where it trains; drop samples_on")
-            if unknown := {device, *apart} - self.devices.keys():
-                raise PlacementError(f"{name!r} is wanted on {min(unknown)}; the devices are {', '.join(self.devices)}")
             for used, gib in (dict.fromkeys(self.devices, spec.needs()[device]) if every else spec.needs()).items():
                 if gib > (left := self._left(used)):
                     taken = f", {self._used[used]:.1f} of them taken by {', '.join(placed)}" if self._used[used] else ""
@@ -249,31 +243,22 @@ class Placement(dict[str, ModelSpec]):
 
     @property
     def policies_table(self) -> pd.DataFrame:
-        """Return a table with a row per policy; sizes are in GiB."""
-        rows = []
+        """Return a table with a row per policy; in GiB. `vLLM`: its own copy of the weights, and its cache."""
+        rows = {}
         for name, spec in self.items():
-            found, where = spec.memory(), f"each of {len(self.devices)}" if self.every else spec.device
-            rows.append({
-                "policy": name, "model": spec.called, "learns": spec.trained,
-                "trains on": "nowhere" if spec.frozen else where,
-                "samples on": where if self.every else ", ".join(spec.samples_on),
-                "weights": (found.weights + found.adapters) / GIB,
-                "gradients, optimizer": (found.gradients + found.optimizer) / GIB,
-                "activations": found.activations / GIB, "sampling": found.sampling / GIB,
-                "vLLM's copy": (spec.engine - found.sampling) / GIB if spec.backend == "vllm" else 0.0,
-                "in all": sum(spec.needs().values()),
-            })  # fmt: skip
-        return pd.DataFrame(rows).set_index("policy")
+            where = f"each of {len(self.devices)}" if self.every else spec.device
+            places = {"trains on": "nowhere" if spec.frozen else where,
+                      "samples on": where if self.every else ", ".join(spec.samples_on)}  # fmt: skip
+            about = {"model": spec.called, "learns": spec.trained, **places, **spec.memory().gib()}
+            copy = spec.engine / GIB if spec.backend == "vllm" else 0.0
+            rows[name] = about | {"vLLM": copy, "in all": sum(spec.needs().values())}
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
 
     @property
     def devices_table(self) -> pd.DataFrame:
         """Return a table with a row per device, in GiB; `left` remains after the policies and the device's needs."""
         table = pd.DataFrame({"capacity": self.devices, "used": self._used}).rename_axis("device")
         return table.assign(left=[self._left(name) for name in self.devices])
-
-    def __repr__(self) -> str:
-        tables = (table.round(2).to_string() for table in (self.policies_table, self.devices_table))
-        return "\n\n".join(tables) + "\n(GiB)"
 
     def _repr_html_(self) -> str:
         tables = (self.policies_table, self.devices_table)

@@ -10,8 +10,7 @@ James and Stein. Leaves out: means, maxima and deviations of groups (`normalizat
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import fsum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,9 +27,6 @@ AGENT, OWN = ["agent"], ["agent", "group"]
 class running_mean:
     """Baseline of SPIRAL: the running mean of the credits over steps, one mean for each value of `by`.
 
-    Raises:
-        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
-
     With b the baseline and m the mean credit of the batch:
 
         b <- decay * b + (1 - decay) * m
@@ -41,6 +37,9 @@ class running_mean:
     own credit is biased. Before the first batch there is no b: it starts at m of that batch, and the rows of that batch
     are compared with m. SPIRAL moves b with every game, so one batch moves it further. Here `after` moves b once by a
     batch. Rows that only value a candidate (`probe`) do not move b.
+
+    Raises:
+        ValueError: `decay` is outside [0, 1), or `by` is not a tuple of columns.
     """
 
     by: tuple[str, ...] = ("agent",)
@@ -102,7 +101,6 @@ class pooled_deviation:
 
     by: tuple[str, ...] = ("agent",)
     """Columns whose values have a deviation each. The default is one deviation per agent."""
-    may_be_zero: ClassVar[bool] = True
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the deviation of each row's agent (or other value of `by`), 0 if the credits never differ in a group.
@@ -111,12 +109,13 @@ class pooled_deviation:
             turns: Table with `credit`, `group` and the columns `by`.
         """
         require(turns, [*self.by, "credit", "group"], "pooled_deviation")
-        rows = turns[in_batch(turns)]
-        groups = rows.groupby([*self.by, "group"], observed=True)["credit"]
-        squares = groups.agg(_squared_deviations)
-        freedom = groups.size() - 1
-        by = list(range(len(self.by)))
-        pooled = np.sqrt(squares.groupby(level=by).sum() / freedom.groupby(level=by).sum().clip(lower=1))
+        columns = [*self.by, "group"]
+        stats = statistics_of(turns, tuple(columns), None)
+        squares = stats["squares"].mask(is_flat(stats["min"], stats["max"]), 0.0)
+        groups = turns[columns].assign(squares=squares, freedom=(stats["n"] - 1).clip(lower=0))
+        groups = groups.drop_duplicates(columns).sort_values("squares")  # one order of summation for all orders of rows
+        sums = groups.groupby(list(self.by), observed=True)[["squares", "freedom"]].sum()
+        pooled = np.sqrt(sums["squares"] / sums["freedom"].clip(lower=1))
         keys = pd.MultiIndex.from_frame(turns[list(self.by)])
         found = pooled.reindex(keys if len(self.by) > 1 else keys.get_level_values(0)).fillna(0.0)
         return pd.Series(found.to_numpy(), turns.index, dtype=float)
@@ -129,8 +128,6 @@ class group_mean:
     `max_rl` of prime-rl has it. A group whose mean is 0 or less gets advantage 0.
     """
 
-    may_be_zero: ClassVar[bool] = True
-
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
         """Return the mean credit of each row's group.
 
@@ -139,12 +136,6 @@ class group_mean:
         """
         require(turns, ["credit", "group"], "group_mean")
         return statistics_of(turns, ("group",), None)["mean"]
-
-
-def _squared_deviations(credits: pd.Series) -> float:
-    """Return the sum of squared deviations from the mean, with the same bits in any order of the rows."""
-    mean = fsum(credits) / len(credits)
-    return 0.0 if is_flat(credits.min(), credits.max()) else fsum((credits - mean) ** 2)
 
 
 @dataclass(frozen=True)
@@ -169,8 +160,10 @@ class shrunken_mean:
         others = elsewhere(rows, OWN, "episode", one)
         of_task, of_others = _task_means(rows)
         usual = elsewhere(rows, AGENT, "task", credit - of_task) / elsewhere(rows, AGENT, "task", one)
-        own = elsewhere(rows, OWN, "episode", credit) / others
-        return _in_place(blended(own, of_others + usual, share_of_own(rows, others, credit - of_task)), turns)
+        own, prior = elsewhere(rows, OWN, "episode", credit) / others, of_others + usual
+        share = share_of_own(rows, others, credit - of_task)
+        mixed = share * own + (1 - share) * prior
+        return _in_place(mixed.fillna(own).fillna(prior), turns)  # the known one, if the other is unknown
 
 
 def _in_order(turns: pd.DataFrame, center: str) -> pd.DataFrame:
@@ -193,11 +186,6 @@ def elsewhere(rows: pd.DataFrame, by: Sequence[str], part: str, values: pd.Serie
     every, own = (values.groupby(key, observed=True).transform("sum") for key in keys)
     size, own_size = (values.groupby(key, observed=True).transform("size") for key in keys)
     return (every - own).where(size > own_size)
-
-
-def blended(own: pd.Series, prior: pd.Series, share: pd.Series) -> pd.Series:
-    """Return share * own + (1 - share) * prior; if one of them is unknown (NaN), the other."""
-    return (share * own + (1 - share) * prior).fillna(own).fillna(prior)
 
 
 def share_of_own(rows: pd.DataFrame, others: pd.Series, values: pd.Series) -> pd.Series:

@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.table import TableError, column, in_float64, place, require
+from mas_lab.table import TableError, choices_of, column, completions_of, in_float64, place, require
 
 
 class Credit(Protocol):
@@ -121,18 +121,10 @@ class own_return:
         turns = read(turns, ["episode", "agent", "local_reward"], "own_return", optional=["depth", "kept"])
         rows = turns.assign(**{name: column(turns, name) for name in ("episode", "agent", "depth", "kept")})
         rows = rows.reset_index(drop=True)
+        if self.to_go:
+            _refuse_unfollowed(rows, "own_return")
         played = rows["kept"].astype(bool)
-        if self.to_go and not played.all():
-            raise TableError(
-                f"own_return: a candidate that the state did not follow, at {place(rows[~played].iloc[0])}, has no "
-                "rewards to go; roll out with episodes(n)"
-            )
-        twice = rows[played].duplicated(["episode", "depth", "agent"])
-        if twice.any():
-            raise TableError(
-                f"own_return: several kept actions at {place(rows[played][twice].iloc[0])}: the episode branches "
-                "there, so an agent has no single sum; roll out with episodes(n)"
-            )
+        _refuse_branches(rows[played], "own_return")
         reward = rows["local_reward"].where(played, 0.0)
         own = [rows["episode"], rows["agent"]]
         credit = reward.groupby(own).transform("sum")
@@ -150,12 +142,7 @@ def read(turns: pd.DataFrame, columns: Sequence[str], credit: str, optional: Seq
 def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.DataFrame:
     """Return one of the kept rows per step of each episode, in order; raise `TableError` if an episode branches."""
     key = ["episode", "depth"]
-    twice = played.duplicated([*key, *(["agent"] if "agent" in played.columns else [])])
-    if twice.any():
-        raise TableError(
-            f"{credit}: several kept actions at {place(played[twice].iloc[0])}: the episode branches there, "
-            "so it has no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates"
-        )
+    _refuse_branches(played, credit)
     spread = played.groupby(key)["team_reward"].transform("nunique") > 1
     if spread.any():
         raise TableError(
@@ -163,6 +150,26 @@ def joint_steps(played: pd.DataFrame, credit: str = "episode_return") -> pd.Data
             "tree() scores each of them against the others' choices: use mixed()"
         )
     return played.drop_duplicates(key).sort_values(key)
+
+
+def _refuse_branches(played: pd.DataFrame, credit: str) -> None:
+    """Raise `TableError` if an agent has several kept actions at one step of an episode."""
+    twice = played.duplicated([name for name in ("episode", "depth", "agent") if name in played.columns])
+    if twice.any():
+        raise TableError(
+            f"{credit}: several kept actions at {place(played[twice].iloc[0])}: the episode branches there, so it has "
+            "no single return; use return_to_go() for a joint tree, mixed() for a tree of candidates, or episodes(n)"
+        )
+
+
+def _refuse_unfollowed(turns: pd.DataFrame, credit: str) -> None:
+    """Raise `TableError` if a candidate was not kept: nothing follows it."""
+    followed = column(turns, "kept").astype(bool)
+    if not followed.all():
+        raise TableError(
+            f"{credit}: a candidate that the state did not follow, at {place(turns[~followed].iloc[0])}, has no "
+            "return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
+        )
 
 
 @dataclass(frozen=True)
@@ -194,20 +201,17 @@ class return_to_go:
             TableError: A candidate is not kept, or a parent is not an action of the table.
         """
         turns = read(turns, ["team_reward"], "return_to_go", optional=["node", "parent", "depth", "candidate", "kept"])
-        followed = column(turns, "kept").astype(bool)
-        if not followed.all():
-            raise TableError(
-                f"return_to_go: a candidate that the state did not follow, at {place(turns[~followed].iloc[0])}, has "
-                "no return; roll out with joint() or episodes(), or use mixed() or counterfactual() for a tree()"
-            )
+        _refuse_unfollowed(turns, "return_to_go")
         rows = _with_parents(turns)
         _refuse_strays(rows)
-        crossed = rows["action"].map(lambda name: "*" in name.rpartition(".")[2]).astype(bool)
-        returns = rows["team_reward"]
+        joint_actions, returns = _joint_actions(rows), rows["team_reward"]
         for depth in sorted(rows["depth"].unique(), reverse=True):
-            children = rows["depth"] == depth
-            future = returns[children].sort_values().groupby(rows["parent"]).mean()
-            returns = returns + self.gamma * _what_follows(rows, crossed, future[future.index != ""])
+            future = returns[rows["depth"] == depth].sort_values().groupby(rows["parent"]).mean()
+            total: dict[str, float] = {}  # by action; in a cross a completion has the sum over its joint actions
+            for action, worth in future.items():
+                for name in {action, *completions_of(action)}:
+                    total[name] = total.get(name, 0.0) + worth
+            returns = returns + self.gamma * rows["action"].map(total).fillna(0.0) / joint_actions
         return returns.set_axis(turns.index)
 
 
@@ -290,36 +294,34 @@ def replay_name(episode: str, removed: str) -> str:
 
 def _with_parents(turns: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with `node`, `parent`, `depth` and `action` filled in, under a fresh index."""
-    rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate")}).reset_index(drop=True)
+    rows = turns.assign(**{name: column(turns, name) for name in ("node", "candidate", "action")})
     if "parent" not in turns.columns:
         order = "depth" if "depth" in turns.columns or not {"node", "turn"} <= set(turns.columns) else "turn"
-        rows["depth"] = column(turns, order).to_numpy()
-        rows["parent"] = _chain_parents(rows)
-    elif "depth" not in turns.columns:
-        rows["depth"] = _depths(rows)
-    return rows.assign(action=column(turns if "parent" in turns.columns else rows, "action").to_numpy())
+        rows["depth"] = column(turns, order)
+    rows = rows.reset_index(drop=True)
+    if "parent" not in rows.columns:
+        return rows.assign(parent=_chain_parents(rows))
+    return rows if "depth" in rows.columns else rows.assign(depth=_depths(rows))
 
 
 def _chain_parents(rows: pd.DataFrame) -> pd.Series:
     """Return the parents of hand-typed chains: each node follows the node before it in its episode."""
-    parents: dict[str, str] = {}
-    rows = rows.assign(action=column(rows, "action"))
-    for _, chain in rows.groupby(rows["episode"] if "episode" in rows.columns else rows["node"]):
-        before = ""
-        for (depth, name), node in chain.groupby(["depth", "node"]):
-            parents[name] = before
-            if depth < chain["depth"].max() and node["action"].nunique() > 1:
-                raise TableError(
-                    f"return_to_go: several candidates at {place(node.iloc[0])} and the episode goes on; "
-                    "the columns 'node' and 'parent' must say which of them led where"
-                )
-            before = node["action"].iloc[0]
-    return rows["node"].map(parents)
+    episode = rows["episode"] if "episode" in rows.columns else rows["node"]
+    goes_on = rows["depth"] < rows["depth"].groupby(episode).transform("max")
+    several = goes_on & (rows["action"].groupby(rows["node"]).transform("nunique") > 1)
+    if several.any():
+        raise TableError(
+            f"return_to_go: several candidates at {place(rows[several].iloc[0])} and the episode goes on; "
+            "the columns 'node' and 'parent' must say which of them led where"
+        )
+    nodes = rows.sort_values(["depth", "node"]).drop_duplicates("node")
+    before = nodes["action"].groupby(episode).shift(fill_value="")
+    return rows["node"].map(dict(zip(nodes["node"], before, strict=True)))
 
 
 def _depths(rows: pd.DataFrame) -> pd.Series:
     """Return the number of actions before each node, counted along its parents."""
-    before = dict(zip(rows["node"], rows["parent"].str.rpartition(".")[0], strict=True))
+    before = dict(zip(rows["node"], (choices_of(parent)[0] for parent in rows["parent"]), strict=True))
 
     def depth(node: str) -> int:
         steps = 0
@@ -333,7 +335,7 @@ def _depths(rows: pd.DataFrame) -> pd.Series:
 def _refuse_strays(rows: pd.DataFrame) -> None:
     """Raise `TableError` if a parent is neither an action of the table nor a joint action made of such actions."""
     known, parents = set(rows["action"]), rows["parent"].unique()
-    stray = sorted(p for p in parents if p and p not in known and not known.issuperset(_crossings(p)))
+    stray = sorted(p for p in parents if p and p not in known and not known.issuperset(completions_of(p)))
     if stray:
         raise TableError(
             f"return_to_go: parent {stray[0]!r} is not an action of a node in the table; "
@@ -341,36 +343,12 @@ def _refuse_strays(rows: pd.DataFrame) -> None:
         )
 
 
-def _what_follows(rows: pd.DataFrame, crossed: pd.Series, future: pd.Series) -> pd.Series:
-    """Return, per row, the mean of `future` over the row's joint actions.
-
-    `future` is indexed by action (`node.i-j`).
-    """
-    worth = rows["action"].map(future)
-    if crossed.any():
-        worth[crossed] = _mean_over_crossed(rows[crossed], future)
-    return worth.fillna(0.0)
-
-
-def _mean_over_crossed(rows: pd.DataFrame, future: pd.Series) -> pd.Series:
-    """Return the mean of `future` over all joint actions in which each completion `node.i-*` took part.
-
-    A joint action that ended the episode counts as 0.
-    """
-    total: dict[str, float] = {}
-    for action, worth in future.items():
-        for crossing in _crossings(action):
-            total[crossing] = total.get(crossing, 0.0) + worth
+def _joint_actions(rows: pd.DataFrame) -> pd.Series | int:
+    """Return the number of joint actions of each row: 1, or in a cross the number that a completion takes part in."""
+    crossed = rows["action"].map(lambda name: "*" in choices_of(name)[1]).astype(bool)
+    if not crossed.any():
+        return 1
     own = rows.groupby(["node", "agent"])["candidate"].transform("nunique")
-    everyone = own.groupby([rows["node"], rows["agent"]]).first().groupby("node").prod()
-    return rows["action"].map(total).fillna(0.0) / (rows["node"].map(everyone) / own)
-
-
-def _crossings(action: str) -> list[str]:
-    """Return the completions of the joint action `node.i-j` by their names in a full cross: `node.i-*`, `node.*-j`."""
-    node, _, branch = action.rpartition(".")
-    candidates = branch.split("-")
-    return [
-        f"{node}.{'-'.join(['*'] * seat + [candidate] + ['*'] * (len(candidates) - seat - 1))}"
-        for seat, candidate in enumerate(candidates)
-    ]
+    once = rows.drop_duplicates(["node", "agent"])
+    everyone = own[once.index].groupby(once["node"]).prod()
+    return (rows["node"].map(everyone) / own).where(crossed, 1)

@@ -175,7 +175,7 @@ class Runner:
             for index, request in enumerate(requests):
                 slot = Slot(plan, index, request)
                 if isinstance(request, Generate):
-                    by_policy.setdefault(self.key(request.agent), []).append(slot)
+                    by_policy.setdefault(id(self.team[request.agent]), []).append(slot)
                 elif isinstance(request, StepEnv):
                     self._step(slot)
                 elif isinstance(request, Score):
@@ -187,18 +187,14 @@ class Runner:
 
     # Prompts and completions
 
-    def key(self, agent: str) -> int:
-        """Return a key: requests with equal keys are submitted in one call."""
-        return id(self.team[agent])
-
     def submit(self, slots: Sequence[Slot]) -> None:
         """Submit requests to one policy.
+
+        All errors name task, agent and turn.
 
         Raises:
             EnvError: The environment returned no chat.
             RolloutError: The environment's `observe` failed, or the policy cannot encode the chat, or it is too long.
-
-        All errors name task, agent and turn.
         """
         policy, requests = self.team[slots[0].request.agent], []
         for slot, (text, ids) in zip(slots, self._prompts(policy, slots), strict=True):
@@ -219,20 +215,20 @@ class Runner:
     def _prompts(self, policy: Policy, slots: Sequence[Slot]) -> list[tuple[str, tuple[int, ...]]]:
         """Return the text and the token ids of each prompt.
 
-        Each (node, agent) is observed once, and each distinct chat is encoded once.
+        Each (node, agent) is observed once, and each distinct chat of an agent is encoded once.
         """
-        chats: dict[tuple[str, str], tuple[str, str]] = {}
-        by_tools: dict[str, dict[str, tuple[Slot, list[Message]]]] = {}
+        texts: dict[tuple[str, str], str] = {}
+        keys: dict[tuple[str, str], str] = {}
+        chats: dict[str, dict[str, tuple[Slot, list[Message]]]] = {}  # by agent, since each may have tools of its own
         for slot in slots:
-            if slot.node not in chats:
-                messages, text = self._observe(slot)
-                tools = repr(self.tools[slot.request.agent])
-                chats[slot.node] = text, repr(messages) + tools
-                by_tools.setdefault(tools, {})[repr(messages) + tools] = slot, messages
+            if slot.node not in texts:
+                messages, texts[slot.node] = self._observe(slot)
+                keys[slot.node] = f"{slot.request.agent} {messages}"
+                chats.setdefault(slot.request.agent, {})[keys[slot.node]] = slot, messages
         ids: dict[str, tuple[int, ...]] = {}
-        for by_chat in by_tools.values():
-            ids |= zip(by_chat, map(tuple, self._encode(policy, list(by_chat.values()))), strict=True)
-        return [(text, ids[chat]) for text, chat in (chats[slot.node] for slot in slots)]
+        for own in chats.values():
+            ids |= zip(own, map(tuple, self._encode(policy, list(own.values()))), strict=True)
+        return [(texts[slot.node], ids[keys[slot.node]]) for slot in slots]
 
     def _observe(self, slot: Slot) -> tuple[list[Message], str]:
         """Return the chat that an agent observes, and its text."""
@@ -253,7 +249,7 @@ class Runner:
         return messages, text
 
     def _encode(self, policy: Policy, chats: Sequence[tuple[Slot, list[Message]]]) -> list[Sequence[int]]:
-        """Encode chats with the same tools in one call. If that fails, encode each alone, to name the bad one."""
+        """Encode chats of one agent in one call. If that fails, encode each alone, to name the bad one."""
         slot = chats[0][0]
         offered = {"tools": tools} if (tools := self.tools[slot.request.agent]) else {}
         try:
@@ -271,11 +267,6 @@ class Runner:
 
     def _generation(self, slot: Slot, completion: Completion) -> Generation:
         """Return the answer to a `Generate`."""
-        if problem := unwritable(completion.text):
-            raise RolloutError(
-                f"rollout: the completion of {slot.place} has {problem}, which no file holds; its policy's engine must "
-                "decode tokens to text that has a UTF-8 form"
-            )
         one, message = slot.request, None
         columns = slot.columns | {"completion": completion.text, "completion_ids": list(completion.ids),
                                   "logprobs": list(completion.logprobs), "finish": completion.finish}  # fmt: skip
@@ -354,7 +345,7 @@ def draw_seed(*key: Any) -> int:
 
 
 def require_policies(agents: Sequence[str], team: Mapping[str, Policy], tasks: Sequence[Task], cell: str) -> None:
-    """Raise an error, naming the `cell`, if an agent has no policy, two tasks have one id, or an id is unwritable."""
+    """Raise an error, naming the `cell`, if an agent has no policy, or two tasks have one id."""
     missing = [agent for agent in agents if agent not in team]
     if missing:
         raise ValueError(
@@ -364,6 +355,3 @@ def require_policies(agents: Sequence[str], team: Mapping[str, Policy], tasks: S
     if len(set(ids)) < len(ids):
         twice = next(task_id for task_id in ids if ids.count(task_id) > 1)
         raise ValueError(f"{cell}: task {twice!r} occurs twice among the tasks; ask a plan for more instances instead")
-    for task_id in ids:
-        if problem := unwritable(str(task_id)):
-            raise EnvError(f"{cell}: the id of task {task_id!r} has {problem}, which no file holds; give another id")

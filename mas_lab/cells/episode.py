@@ -4,13 +4,14 @@ An episode is a tree of nodes (decision points) and the rows recorded so far. Le
 the answers to the requests (`driver`).
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from mas_lab.cells.credits import Credit, replay_name
 from mas_lab.env import Env, EnvError, Message, Step, Task, tools_of
+from mas_lab.table import action_name
 
 
 class RolloutError(RuntimeError):
@@ -86,7 +87,14 @@ class Score:
     """The credit that judges the rows."""
 
 
-Plan = Callable[["EpisodeState"], Generator]
+class Plan(Protocol):
+    """How an environment instance is explored, such as `episodes(8)`; `plans` shows how to write one."""
+
+    instances: int
+    """Number of environment instances per task."""
+
+    def __call__(self, episode: "EpisodeState") -> Generator:
+        """Play one instance and record its rows in `episode`; yield lists of requests."""
 
 
 @dataclass
@@ -125,7 +133,7 @@ class EpisodeState:
 
     def action_name(self, at: Node, joint_action: Sequence[Generation]) -> str:
         """Return the name of a joint action, `node.i-j` with the candidate of each agent."""
-        return f"{at.name}.{'-'.join(str(one.candidate) for one in joint_action)}"
+        return action_name(at.name, [one.candidate for one in joint_action])
 
     def next(self, at: Node, joint_action: Sequence[Generation], step: Step, branch: int | None = None) -> Node | None:
         """Return the node that a joint action leads to, or `None` if the episode ends there.
@@ -169,14 +177,14 @@ class EpisodeState:
 
     def continuation(self, node: Node, number: int) -> "EpisodeState":
         """Return an episode from `node` to the end, which values the action that led to `node`."""
-        episode = f"{node.parent}+{number}"
-        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
-        return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root)
+        return self._branch(node, f"{node.parent}+{number}")
 
     def replay(self, node: Node, removed: str) -> "EpisodeState":
         """Return an episode that is played again from `node` without the agent `removed`."""
-        episode = replay_name(self.episode, removed)
-        root = Node(node.state, f"{episode}/{node.depth}", node.parent, node.depth, node.turns)
+        return self._branch(node, replay_name(self.episode, removed), removed)
+
+    def _branch(self, node: Node, episode: str, removed: str = "") -> "EpisodeState":
+        root = replace(node, name=f"{episode}/{node.depth}")
         return EpisodeState(self.env, self.task, episode, self.rows, probe=True, root=root, removed=removed)
 
     def _refuse_other_agents(self, at: Node, agents: set[str]) -> None:

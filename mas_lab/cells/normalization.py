@@ -8,22 +8,19 @@ The center and the scale may come from different groups. The ablation of Dr. MAS
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from numbers import Real
 from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
-from mas_lab.display.documented_frame import documented
 from mas_lab.table import TableError, forbid, in_batch, keys, refuse_copies, require
 from mas_lab.team import Team, arguments_of
 
 ROUNDING = 2.0**-21
 """Credits that differ by no more than this share of the larger are equal: four units in the last place of float32."""
-LONE = ("zero", "reward", "lend")
-"""The rules that `normalize` knows by a word for rows with nothing to be compared with."""
+WORDS = {"center": ("loo", "max", "none"), "scale": ("none",), "lone": ("zero", "reward", "lend")}
+"""The words that arguments of `normalize` may be."""
 Statistics = Callable[[tuple[str, ...]], pd.DataFrame]
 
 
@@ -42,7 +39,7 @@ class Center(Protocol):
 class Scale(Protocol):
     """A divisor, such as `pooled_deviation`: one number of 0 or more per row, under the rules of `Center`.
 
-    A row with divisor 0 gets advantage 0; a warning counts such rows, unless a class attribute `may_be_zero` is True.
+    A row with divisor 0 gets advantage 0. `group_stats` counts such rows as `dropped`.
     """
 
     def __call__(self, turns: pd.DataFrame) -> pd.Series:
@@ -114,30 +111,21 @@ def normalize(
     require(turns, ["credit", "group"], "normalize")
     refuse_copies(turns, "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
-    statistics = cache(partial(statistics_of, turns))
+    counts, statistics = in_batch(turns), cache(partial(statistics_of, turns))
     of_center = partial(statistics, once_per=_unit(once_per, "center"))
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
 
     baseline, alone = _center(turns, center, of_center, team)
     divisor, lone_or_flat = _scale(turns, scale, of_scale, ddof, team)
     if lone == "lend":
-        divisor, lone_or_flat = _lent(
-            divisor, lone_or_flat, of_center(_columns(center, ("loo", "max"), "center")), ddof
-        )
+        divisor, lone_or_flat = _lent(divisor, lone_or_flat, of_center(_columns(center)), ddof)
     divisor = divisor if scale == "none" else divisor + eps
-    zeroed = alone | lone_or_flat | ~in_batch(turns)
+    zeroed = alone | lone_or_flat
     if lone == "reward":
-        baseline, divisor, zeroed = (
-            baseline.mask(alone, 0.0),
-            divisor.mask(alone, 1.0),
-            zeroed & ~(alone & in_batch(turns)),
-        )
-    if lone not in LONE:
+        baseline, divisor, zeroed = baseline.mask(alone, 0.0), divisor.mask(alone, 1.0), lone_or_flat & ~alone
+    elif not isinstance(lone, str):
         zeroed |= _is_lone_or_flat(statistics(tuple(lone), once_per=None))
-    away = turns["credit"] - baseline
-    if callable(scale) and not getattr(scale, "may_be_zero", False):
-        _warn_of_zeros(scale, int((lone_or_flat & ~alone & in_batch(turns) & (away != 0)).sum()), len(turns))
-    advantage = (away / divisor).mask(zeroed, 0.0)
+    advantage = ((turns["credit"] - baseline) / divisor).mask(zeroed | ~counts, 0.0)
     return turns.assign(center=baseline, scale=divisor, advantage=advantage)
 
 
@@ -150,31 +138,26 @@ def check_normalize(
     lone: Sequence[str] | str = "zero",
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
-    check_arguments(check_normalize, {"center": center, "scale": scale}, "normalize")
-    if ddof not in (0, 1):
-        raise ValueError(f"normalize: ddof is 0 (population) or 1 (sample), not {ddof!r}")
-    if not (isinstance(eps, Real) and 0 <= eps < float("inf")):
-        raise ValueError(f"normalize: eps={eps!r} must be a number of 0 or more; it is added to the scale")
-    if isinstance(once_per, Mapping) and set(once_per) - {"center", "scale"}:
-        unknown = sorted(set(once_per) - {"center", "scale"})
-        raise ValueError(f"normalize: once_per has keys {unknown}; known are 'center' and 'scale'")
-    has_groups = {}
-    for part, function, words in (("center", center, ("loo", "max")), ("scale", scale, ())):
-        has_groups[part] = function != "none" and not callable(function)
-        if has_groups[part]:
-            _columns(function, words, part)
-        elif callable(function) and (unit := _unit(once_per, part)) is not None:
-            raise ValueError(
-                f"normalize: once_per={unit!r} counts units of a {part} group, and {function!r} has no groups; pass "
-                "once_per={'center': ...} or {'scale': ...} for the other part alone"
-            )
-    if isinstance(lone, str) and lone not in LONE:
-        raise ValueError(f"normalize: lone={lone!r}; known are {', '.join(LONE)}, or a tuple such as ('task', 'agent')")
-    if lone in ("reward", "lend") and not (has_groups["center"] and (lone == "reward" or has_groups["scale"])):
-        raise ValueError(
-            f"normalize: lone={lone!r} is about groups, and center={center!r}, scale={scale!r} have none; name columns "
-            "for them, or pass lone='zero'"
-        )
+    check_arguments(check_normalize, locals(), "normalize", eps=0)
+    parts, given = {"center": center, "scale": scale}, {"center": center, "scale": scale, "lone": lone}
+    grouped = [part for part, choice in parts.items() if choice != "none" and not callable(choice)]
+    refused = [
+        (ddof not in (0, 1), f"ddof is 0 (population) or 1 (sample), not {ddof!r}"),
+        (isinstance(once_per, Mapping) and not set(once_per) <= set(parts),
+         f"once_per has the keys {list(once_per or ())}; known are 'center' and 'scale'"),
+        *((isinstance(given[part], str) and given[part] not in words,
+           f"{part}={given[part]!r}; known are {', '.join(map(repr, words))}, or a tuple such as ('task', 'agent')")
+          for part, words in WORDS.items()),
+        *((callable(choice) and _unit(once_per, part) is not None,
+           f"once_per counts units of a {part} group, and {choice!r} has no groups; pass once_per={{'center': ...}} or "
+           "{'scale': ...} for the other part alone") for part, choice in parts.items()),
+        ((lone == "reward" and "center" not in grouped) or (lone == "lend" and len(grouped) < 2),
+         f"lone={lone!r} is about groups, and center={center!r}, scale={scale!r} have none; name columns for them, or "
+         "pass lone='zero'"),
+    ]  # fmt: skip
+    for is_refused, why in refused:
+        if is_refused:
+            raise ValueError(f"normalize: {why}")
     if isinstance(center, str) and center in ("loo", "max", "none") and scale is None:
         warnings.warn(
             f"normalize: center={center!r} divided by the group's standard deviation is neither MARLOO, MAREMAX nor "
@@ -191,7 +174,7 @@ def _center(
         return _called(center, turns, team, "center"), pd.Series(False, turns.index)
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
-    stats = statistics(_columns(center, ("loo", "max"), "center"))
+    stats = statistics(_columns(center))
     lone = stats["n"] < 2
     if center == "max":
         return stats["max"], lone
@@ -224,18 +207,9 @@ def _scale(
     if callable(scale):
         divisor = _called(scale, turns, team, "scale")
         return divisor, divisor <= 0
-    stats = statistics(_columns(scale, (), "scale"))
+    stats = statistics(_columns(scale))
     lone_or_flat = _is_lone_or_flat(stats)
     return _deviation(stats, ddof).mask(lone_or_flat, 0.0), lone_or_flat
-
-
-def _warn_of_zeros(scale: Scale, zeros: int, rows: int) -> None:
-    if zeros:
-        warnings.warn(
-            f"normalize: scale={scale!r} is 0 for {zeros} of {rows} rows whose credit is not their center, and their "
-            "advantage is 0; return a larger number there if they should be trained on",
-            stacklevel=3,
-        )
 
 
 def _is_lone_or_flat(stats: pd.DataFrame) -> pd.Series:
@@ -265,13 +239,9 @@ def _unit(once_per: str | Mapping[str, str | None] | None, part: str) -> str | N
     return once_per.get(part) if isinstance(once_per, Mapping) else once_per
 
 
-def _columns(choice: Any, words: tuple[str, ...], what: str) -> tuple[str, ...]:
-    if choice is None or choice in words:
-        return ("group",)
-    if isinstance(choice, str):
-        known = ", ".join(repr(word) for word in (*words, "none"))
-        raise ValueError(f"normalize: {what}={choice!r}: known are {known}, or a tuple of columns such as ('task',)")
-    return tuple(choice)
+def _columns(choice: Any) -> tuple[str, ...]:
+    """Return the columns that identify the groups of a center or scale."""
+    return ("group",) if choice is None or isinstance(choice, str) else tuple(choice)
 
 
 def statistics_of(turns: pd.DataFrame, by: tuple[str, ...], once_per: str | None) -> pd.DataFrame:
@@ -315,57 +285,3 @@ def _describe(value_N: np.ndarray, owner_N: np.ndarray, owners: int) -> dict[str
     mean = low + np.bincount(owner_N, value_N - low[owner_N], owners) / n.clip(1)
     squares = np.bincount(owner_N, (value_N - mean[owner_N]) ** 2, owners)
     return {"n": n, "mean": mean, "min": low, "max": high, "squares": squares}
-
-
-def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per (group, agent) with statistics of its credits.
-
-    Args:
-        turns: Table with `credit` and `group`. Without an `agent` column, a row per group is returned.
-
-    Returns:
-        A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
-        row per (`step`, group, agent), because a task that is drawn again is compared anew. After `normalize` there is
-        also `dropped`, the number of rows with advantage 0 though their credit is not their center. With `local_reward`
-        there is `wrong_way`: the share of |advantage| that reinforces less own reward than the agent's mean in the
-        step, or discourages more. NaN without advantages.
-
-    Raises:
-        TableError: A column is missing, or a credit is not a finite number.
-
-    `lone` means a single row, and `flat` means equal credits. If a group holds one agent, a lone or flat group has
-    advantage 0 in all its rows and teaches nothing in this step.
-    """
-    require(turns, ["credit", "group"], "group_stats")
-    turns = turns[in_batch(turns)].reset_index(drop=True)
-    by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
-    credits = turns.groupby(by, sort=False, observed=True)["credit"]
-    stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
-    stats["lone"] = stats["size"] == 1
-    stats["flat"] = is_flat(stats["low"], stats["high"])
-    if {"center", "advantage"} <= set(turns.columns) and is_numeric_dtype(turns["advantage"]):
-        dropped = (turns["advantage"] == 0) & ~is_flat(turns["credit"], turns["center"])
-        stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
-        if {"agent", "local_reward"} <= set(turns.columns):
-            stats["wrong_way"] = wrong_way_share(turns, turns["advantage"], by)
-    return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
-
-
-def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str]) -> pd.Series:
-    """Return the share of each group's |advantage| whose sign is not that of the own reward minus the agent's mean."""
-    size = advantage[rows.index].abs()
-    wrong = size.where(advantage[rows.index] * centered_own_reward(rows) < 0, 0.0)
-    total, wrong = (one.groupby([rows[name] for name in by], sort=False, observed=True).sum() for one in (size, wrong))
-    return wrong / total.where(total > 0)
-
-
-def centered_own_reward(rows: pd.DataFrame) -> pd.Series:
-    """Return the own reward of each row minus the mean of its agent's rows in the step."""
-    by = [rows[name] for name in ("step", "agent") if name in rows.columns]
-    mean = rows["local_reward"].groupby(by, sort=False, observed=True).transform("mean")
-    return difference(rows["local_reward"], mean)
-
-
-def difference(values: pd.Series, center: pd.Series) -> pd.Series:
-    """Return values minus their center, and 0 where they differ by rounding alone."""
-    return (values - center).mask(is_flat(values, center), 0.0)

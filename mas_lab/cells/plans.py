@@ -26,6 +26,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit, mixed
 from mas_lab.cells.episode import EpisodeState, Generate, Generation, Node, Score, StepEnv, silent
 from mas_lab.env import Step, env_option
+from mas_lab.table import action_name
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,6 @@ class episodes:
     @property
     def instances(self) -> int:
         """Return the number of environment instances per task."""
-        return self.n
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
         return self.n
 
     def __call__(self, episode: EpisodeState) -> Generator:
@@ -73,12 +69,12 @@ class episodes:
 class tree:
     """Plan of AT-GRPO: `k` candidates at every turn; the best one moves the state on, and all of them are rows.
 
-    Raises:
-        ValueError: `k` is less than 1, or `follow` is negative.
-
     AT-GRPO, arXiv 2510.11062, Algorithm 1. Ties go to the first candidate. If several agents act together, all of them
     sample without seeing each other. They are scored in acting order: against the kept candidates of earlier agents and
     the first candidates of later agents.
+
+    Raises:
+        ValueError: `k` is less than 1, or `follow` is negative.
     """
 
     k: int
@@ -92,11 +88,6 @@ class tree:
 
     def __post_init__(self):
         check_arguments(tree, vars(self), k=1, follow=0)
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
-        return self.k
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one tree and record its rows in `episode`.
@@ -145,12 +136,12 @@ class tree:
 class without:
     """Plan of CCPO: `n` episodes per task, each also played without every agent that acts in it.
 
-    Raises:
-        ValueError: `n` is less than 1.
-
     CCPO, arXiv 2603.21563. A replay starts where the agent first acts. What the others say at that moment stays; what
     they say later is drawn anew. At each of its turns the agent says the text `says`. `difference_return()` compares
     the two returns. The rows of a replay are not trained on (`probe`).
+
+    Raises:
+        ValueError: `n` is less than 1.
     """
 
     n: int
@@ -166,11 +157,6 @@ class without:
     @property
     def instances(self) -> int:
         """Return the number of environment instances per task."""
-        return self.n
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
         return self.n
 
     def __call__(self, episode: EpisodeState) -> Generator:
@@ -219,12 +205,12 @@ class without:
 class joint:
     """Plan of MAGRPO: `g` joint actions at every node, and every branch is followed.
 
+    MAGRPO, arXiv 2508.04652, section 4. A branch ends where the environment says so. If the env has a reward that is
+    `enough`, a branch also ends by the rule `stop`.
+
     Raises:
         ValueError: `g` is less than 1, `mode` or `stop` is unknown, or the tree could have more than `limit` joint
             actions.
-
-    MAGRPO, arXiv 2508.04652, section 4. A branch ends where the environment says so. If the env has a reward that is
-    `enough`, a branch also ends by the rule `stop`.
     """
 
     g: int
@@ -245,11 +231,6 @@ class joint:
         for name, known in {"mode": ("aligned", "cross"), "stop": ("own", "mean")}.items():
             if getattr(self, name) not in known:
                 raise ValueError(f"joint: {name}={getattr(self, name)!r}; known are {known[0]!r} and {known[1]!r}")
-
-    @property
-    def siblings(self) -> int:
-        """Return the number of rows that are meant to be compared with each other."""
-        return self.g
 
     def __call__(self, episode: EpisodeState) -> Generator:
         """Play one tree of joint actions and record its rows in `episode`.
@@ -287,8 +268,8 @@ class joint:
         for seat, candidates in enumerate(by_agent):
             for i, one in enumerate(candidates):
                 took_part = [n for n, action in enumerate(joint_actions) if action[seat] is one]
-                places = [str(i) if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
-                name = f"{at.name}.{'-'.join(places)}"
+                choices = [i if other == seat or self.mode == "aligned" else "*" for other in range(len(acting))]
+                name = action_name(at.name, choices)
                 episode.rows.append(episode.row(at, one, name, [steps[n] for n in took_part]))
         yield [self._grow(episode, node) for node in self._followed(episode, at, joint_actions, steps)]
 

@@ -18,7 +18,6 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from mas_lab.arguments import check_arguments
-from mas_lab.cells.group_losses import group_pass, require_comparable_groups
 from mas_lab.locks import training
 from mas_lab.losses import Loss, UpdateError, clipped, corrected, k3, reported, require_loss
 from mas_lab.policy import SAMPLED, Policy, PolicyError, Sample, Tokens, samples_of
@@ -39,8 +38,6 @@ MISMATCH = "mismatch", "mismatch_p99"
 """Statistics of the first optimizer step alone."""
 MANY = 100
 """Number of tokens from which the mean of their mismatch says whether rows are old."""
-OLD = 32
-"""Number of rows of an earlier version, per agent, that are compared with the weights of that version."""
 UpdateCallback = Callable[["PolicyBatch"], None]
 
 
@@ -72,8 +69,7 @@ def update(
             sum of its tokens (MAGRPO). A loss with one ratio per row needs "turn" or "agent"; `clipped(ratio="action")`
             with "agent" is equation 3 of Dr. MAS (arXiv 2602.08847), whose code takes ratios and means over tokens.
         epochs: Passes over the rows.
-        minibatches: Optimizer steps per pass. The candidates of one node stay together, or the groups of a loss over
-            groups (`Loss.unit`).
+        minibatches: Optimizer steps per pass. The candidates of one node stay together.
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
         nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
@@ -83,7 +79,7 @@ def update(
         seed: Decides the minibatches.
         off_policy: Train on rows that other weights sampled. False: if `mismatch` (in half precision the mean in its
             place) is larger than the `tolerance` in the policy's capabilities, raise; a loss with `tis` is not checked.
-            Rows with a `policy_version` that the policy keeps are compared with the weights of that version.
+            Rows with a `policy_version` that the policy keeps are not checked (`staleness`).
 
     Returns:
         A row per policy, agent and optimizer step: `turns`, `tokens`; mean and standard deviation of `credit`
@@ -134,8 +130,6 @@ class AgentBatch:
     """The rows that pass through the model: without those that add nothing to the gradient."""
     samples: list[Sample]
     """`used` as samples. With `tis` and several steps, log-probabilities and advantages are the corrected ones."""
-    gradient_pass: tuple[list[Sample], Loss]
-    """The samples and the loss of the pass whose gradient is the agent's; that of a loss over groups is another."""
     tokens: Tokens | None = None
     """What the pass returned per token of `samples`. `None`: no pass was made."""
     norm: float = 0.0
@@ -151,12 +145,6 @@ class AgentBatch:
         """Return |p_trained / p_sampled - 1| of each token."""
         logprobs_N = self.tokens.logprobs_N
         return ((logprobs_N - logprobs_N.new_tensor(np.concatenate(self.used["logprobs"].tolist()))).exp() - 1).abs()
-
-    def loss_inputs(self, logprobs_N: "Tensor") -> "tuple[Tensor, Tensor]":
-        """Return the old log-probability and the advantage of each token, as a loss reads them."""
-        old_N = np.concatenate([sample.logprobs for sample in self.samples])
-        advantages_N = np.concatenate([sample.advantages_T for sample in self.samples])
-        return logprobs_N.new_tensor(old_N), logprobs_N.new_tensor(advantages_N)
 
     def broken(self, has_gradients: bool) -> list[int]:
         """Return the rows whose loss is not finite, or all if the gradient is not."""
@@ -205,16 +193,15 @@ class PolicyBatch:
         """
         gradient, square = [part.clone() for _, part in self.policy.gradients()], self.norm**2
         agents = [own for own in self.agents.values() if own.samples and square]
-        slopes = [self.policy.directional_derivatives(*own.gradient_pass, gradient) for own in agents]
+        slopes = [self.policy.directional_derivatives(own.samples, self.loss, gradient) for own in agents]
         return share_table([own.used for own in agents], [part_N.double().cpu().numpy() / square for part_N in slopes])
 
 
 def policy_batches(
     team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str, epochs: int = 1, minibatches: int = 1, seed: int = 0
 ) -> Iterator[list[PolicyBatch]]:
-    """Yield the batches of each optimizer step, one per policy. Minibatches cut no node, and no group of the loss."""
-    table, unit = trained_rows(team, turns, loss, aggregate), "group" if loss.unit == "group" else "node"
-    several, parts = epochs * minibatches > 1, {}
+    """Yield the batches of each optimizer step, one per policy. Minibatches cut no node."""
+    table, several, parts = trained_rows(team, turns), epochs * minibatches > 1, {}
     for name, policy in team.policies.items():
         rows = _learned_rows(team, table, name)
         own_loss = _with_default_tis(loss, policy, rows)
@@ -225,11 +212,11 @@ def policy_batches(
         steps: list[list[PolicyBatch]] = [[] for _ in range(minibatches)]
         for name, policy in team.policies.items():
             rows, own_loss = parts[name]
-            units = column(rows, unit) if minibatches > 1 else pd.Series("", index=rows.index)
-            order = sorted(units.unique())
+            nodes = column(rows, "node") if minibatches > 1 else pd.Series("", index=rows.index)
+            order = sorted(nodes.unique())
             random.Random(f"{seed} {epoch} {name}").shuffle(order)
-            step_of = {one: position % minibatches for position, one in enumerate(order)}
-            for step, part in rows.groupby(units.map(step_of)):
+            step_of = {node: position % minibatches for position, node in enumerate(order)}
+            for step, part in rows.groupby(nodes.map(step_of)):
                 steps[step].append(policy_batch(name, policy, part, own_loss, aggregate, table))
         yield from filter(None, steps)
 
@@ -238,8 +225,6 @@ def policy_batch(
     name: str, policy: Policy, rows: pd.DataFrame, loss: Loss, aggregate: str, table: pd.DataFrame
 ) -> PolicyBatch:
     """Return the rows of a policy, agent by agent, ready for a pass."""
-    if loss.unit == "group":
-        require_comparable_groups(rows, loss)
     rows = rows.assign(weight=token_weights(rows["agent"], rows["completion_ids"].map(len), aggregate))
     agents = {}
     for agent, own in rows.groupby("agent", sort=False):
@@ -249,7 +234,7 @@ def policy_batch(
             samples = samples_of(used.assign(logprobs=used["old_logprobs"], advantage=weighted))
         else:
             samples = samples_of(used)
-        agents[agent] = AgentBatch(own, used, samples, (samples, loss))
+        agents[agent] = AgentBatch(own, used, samples)
     return PolicyBatch(name, policy, rows, loss, aggregate, table, agents)
 
 
@@ -258,12 +243,11 @@ def compute_gradients(batch: PolicyBatch) -> PolicyBatch:
     policy, loss = batch.policy, batch.loss
     if not policy.capabilities.gradients:
         return _computed_jointly(batch)
-    agents, total, by_row = dict(batch.agents), None, loss.unit == "row"
+    agents, total = dict(batch.agents), None
     learning = [agent for agent, own in agents.items() if own.samples]
     for agent in learning:
-        own = agents[agent] if by_row else group_pass(policy, loss, agents[agent])
-        tokens = policy.forward_backward(own.samples, loss) if by_row else own.tokens
-        agents[agent] = replace(own, tokens=tokens, norm=policy.gradient_norm())
+        tokens = policy.forward_backward(agents[agent].samples, loss)
+        agents[agent] = replace(agents[agent], tokens=tokens, norm=policy.gradient_norm())
         if len(learning) > 1:
             parts = [gradient for _, gradient in policy.gradients()]
             total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else [a.clone() for a in parts]
@@ -304,7 +288,9 @@ def compared_with_sampling(own: AgentBatch, loss: Loss) -> dict[str, float]:
     if own.tokens is None:
         return dict.fromkeys(("kl", "max_ratio", *MISMATCH), np.nan) | {"clip_fraction": 0.0}
     new_N, reference_N = own.tokens.logprobs_N, own.tokens.reference_N
-    old_N, advantages_N = corrected(loss, new_N, *own.loss_inputs(new_N))
+    old_N = new_N.new_tensor(np.concatenate([sample.logprobs for sample in own.samples]))
+    advantages_N = new_N.new_tensor(np.concatenate([sample.advantages_T for sample in own.samples]))
+    old_N, advantages_N = corrected(loss, new_N, old_N, advantages_N)
     row_N, gaps_N = new_N.new_tensor(own.row_N).long(), own.gaps_N
     clips_N = reported(loss, "clips", new_N, old_N, advantages_N, row_N)
     return {
@@ -319,50 +305,27 @@ def compared_with_sampling(own: AgentBatch, loss: Loss) -> dict[str, float]:
 def require_fresh(batch: PolicyBatch) -> None:
     """Raise UpdateError if other weights than the present ones sampled the rows.
 
-    Rounding in half precision moves single tokens far: there the mean is compared, of `MANY` tokens or more. Rows of an
-    earlier version that the policy keeps are compared with the weights of that version.
+    Rounding in half precision moves single tokens far: there the mean is compared, of `MANY` tokens or more. Rows that
+    name an earlier version, which the policy keeps, are not compared.
     """
     tolerance, rough = batch.policy.capabilities.tolerance, batch.policy.capabilities.tis is not None
     if tolerance is None or batch.broken:
         return
     for agent, own in batch.agents.items():
-        for version, gaps_N in _gaps_by_version(batch.policy, own):
-            if len(gaps_N) < (MANY if rough else 1):
-                continue
-            if (gap := (gaps_N.mean() if rough else gaps_N.max()).item()) <= tolerance:
-                continue
-            who = f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of "
-            who += f"{'the mean' if rough else 'a'} token is {gap:.2g}, more than {tolerance:.2g}: "
-            if version is not None:
-                raise UpdateError(
-                    f"{who}its rows say policy_version {version}, and other weights sampled them; write the version "
-                    "that sampled each row, or pass off_policy=True"
-                )
+        if own.tokens is None:
+            continue
+        is_old = own.used.get("policy_version", pd.Series(-1, own.used.index)).isin(getattr(batch.policy, "kept", {}))
+        gaps_N = own.gaps_N[np.flatnonzero(~is_old.to_numpy()[own.row_N])]
+        if len(gaps_N) < (MANY if rough else 1):
+            continue
+        if (gap := (gaps_N.mean() if rough else gaps_N.max()).item()) > tolerance:
             raise UpdateError(
-                f"{who}these rows were sampled before the last update; roll out again, or pass off_policy=True. If "
-                "they were not, the sampler computes other numbers than the training: compare with "
-                "load_policy(..., plain=True), or pass a loss with tis=2.0"
+                f"update: agent {agent!r} of policy {batch.name!r}: |p_trained / p_sampled - 1| of "
+                f"{'the mean' if rough else 'a'} token is {gap:.2g}, more than {tolerance:.2g}: these rows were "
+                "sampled before the last update; roll out again, or pass off_policy=True. If they were not, the "
+                "sampler computes other numbers than the training: compare with load_policy(..., plain=True), or pass "
+                "a loss with tis=2.0"
             )
-
-
-def _gaps_by_version(policy: Policy, own: AgentBatch) -> "Iterator[tuple[int | None, Tensor]]":
-    """Yield |p / p_sampled - 1| of each token under the weights that sampled it, by version; `None`: the present ones.
-
-    Of an earlier version, only the first `OLD` rows are compared, because they need a forward pass of their own.
-    """
-    if own.tokens is None:
-        return
-    kept = getattr(policy, "kept", {})
-    versions = own.used.get("policy_version", pd.Series(-1, own.used.index))
-    present = ~versions.isin(kept).to_numpy()
-    if present.any():
-        yield None, own.gaps_N[np.flatnonzero(present[own.row_N])]
-    for version, rows in own.used[~present].groupby(versions[~present]):
-        samples = samples_of(rows.head(OLD), weight=0.0)
-        with policy.at_version(version):
-            logprobs_N = policy.forward(samples).logprobs_N
-        sampled_N = logprobs_N.new_tensor(np.concatenate([sample.logprobs for sample in samples]))
-        yield version, ((logprobs_N - sampled_N).exp() - 1).abs()
 
 
 def clip_and_step(batch: PolicyBatch, max_norm: float | None, lr_scale: float) -> tuple[float, float]:
@@ -405,17 +368,6 @@ def share_table(parts: Sequence[pd.DataFrame], shares: Sequence[np.ndarray]) -> 
 
 
 @contextmanager
-def restored_gradients(policy: Policy) -> Iterator[None]:
-    """Start without gradients, and put the policy's own back afterwards."""
-    before = [gradient.clone() for _, gradient in policy.gradients()]
-    policy.set_gradients(None)
-    try:
-        yield
-    finally:
-        policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
-
-
-@contextmanager
 def _no_gradients_left(batches: Sequence[PolicyBatch]) -> Iterator[None]:
     """Start without gradients, and leave none if the step is broken off."""
     for batch in batches:
@@ -454,10 +406,9 @@ def require_max_norm(max_norm: float | None, cell: str) -> None:
         raise ValueError(f"{cell}: max_norm={max_norm!r}; give a norm above 0 to clip at, or None for no clipping")
 
 
-def trained_rows(team: Team, turns: pd.DataFrame, loss: Loss, aggregate: str) -> pd.DataFrame:
+def trained_rows(team: Team, turns: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that can be trained on, numbered from 0 by their place in `turns`."""
-    require_loss(loss, aggregate, "update")
-    require(turns, [*ROW, *(["group"] if loss.unit == "group" else [])], "update", optional=["selected"])
+    require(turns, ROW, "update", optional=["selected"])
     refuse_copies(turns, "update")
     ages(turns, "update")  # raises if a version is later than its step
     rows = turns.reset_index(drop=True)
@@ -490,7 +441,7 @@ def _with_default_tis(loss: Loss, policy: Policy, rows: pd.DataFrame) -> Loss:
     """Return the loss with the policy's own bound of the importance weights, if it names none and no row is old."""
     bound, age = policy.capabilities.tis, ages(rows, "update")
     is_fresh = age is None or not age.any()
-    return replace(loss, tis=bound) if bound and loss.tis is None and loss.unit == "row" and is_fresh else loss
+    return replace(loss, tis=bound) if bound and loss.tis is None and is_fresh else loss
 
 
 def _learned_rows(team: Team, rows: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -153,7 +153,7 @@ def before_and_after(env: Env, untrained: Team, trained: Team) -> tuple[Task, pd
     won = [task for task in tasks if solved[task.id] and not was[task.id]]
     size = after["task"].value_counts()
     if env.name == ENV:
-        size = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in won}
+        size = {task.id: distances(env.start(task).floor)[env.start(task).start] for task in won}
         won = [task for task in won if len(way(env, task, after)) - 1 == size[task.id]]
     task = max(won, key=lambda task: size[task.id], default=tasks[0])
     return task, *(turns[turns["task"] == task.id] for turns in (before, after))

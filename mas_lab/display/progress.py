@@ -76,6 +76,11 @@ def may_print() -> bool:
     return not _hidden and threading.current_thread() is threading.main_thread()
 
 
+def is_watched() -> bool:
+    """Return whether somebody reads what is printed now: in a notebook or terminal, and not in a pipe."""
+    return may_print() and (in_notebook() or sys.stdout.isatty())
+
+
 def progress_bar(total: int | None, description: str, unit: str, even: bool = False) -> tqdm:
     """Return a bar that appears after half a second; afterwards a notebook keeps one line of it, a terminal nothing.
 

@@ -3,11 +3,14 @@
 Leaves out: what the rewards alone show (`moments`), the rule for spikes (`spike_rule`) and pictures (`widgets`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain
 
 import numpy as np
 import pandas as pd
 
+from mas_lab.arguments import check_arguments
 from mas_lab.cells.update import (
     PolicyBatch,
     compute_gradients,
@@ -16,12 +19,11 @@ from mas_lab.cells.update import (
     policy_batch,
     policy_batches,
     require_finite,
-    restored_gradients,
     share_table,
 )
 from mas_lab.locks import locked
-from mas_lab.losses import Loss, clipped
-from mas_lab.policy import PolicyError, samples_of
+from mas_lab.losses import Loss, clipped, require_loss
+from mas_lab.policy import Policy, PolicyError, samples_of
 from mas_lab.team import Team
 
 SHARES = ["policy", "agent", "group", "row", "token", "share", "exact"]
@@ -52,6 +54,8 @@ def attribute(
     Raises:
         UpdateError: A loss or gradient is not finite.
     """
+    check_arguments(attribute, locals())
+    require_loss(loss, aggregate, "attribute")
     parts = []
     with locked(learners(team)):
         for batch in chain(*policy_batches(team, turns, loss, aggregate)):
@@ -71,6 +75,17 @@ def shares_of(batch: PolicyBatch) -> pd.DataFrame:
         return batch.token_shares().assign(exact=True)
     except PolicyError:
         return proxy_shares(batch).assign(exact=False)
+
+
+@contextmanager
+def restored_gradients(policy: Policy) -> Iterator[None]:
+    """Start without gradients, and put the policy's own back afterwards."""
+    before = [gradient.clone() for _, gradient in policy.gradients()]
+    policy.set_gradients(None)
+    try:
+        yield
+    finally:
+        policy.set_gradients(before if any(gradient.any() for gradient in before) else None)
 
 
 def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:
@@ -93,12 +108,12 @@ def proxy_shares(batch: PolicyBatch) -> pd.DataFrame:
 def norm_without(batch: PolicyBatch, row: int) -> float:
     """Return the norm of the policy's gradient without one row's loss; denominators stay. Costs a pass of one row."""
     agent = batch.rows.loc[row, "agent"]
-    used, (samples, loss) = batch.agents[agent].used.index, batch.agents[agent].gradient_pass
+    used, samples = batch.agents[agent].used.index, batch.agents[agent].samples
     if row not in used:
         return batch.norm
     total = [gradient.clone() for _, gradient in batch.policy.gradients()]
     with restored_gradients(batch.policy):
-        batch.policy.forward_backward([samples[used.get_loc(row)]], loss)
+        batch.policy.forward_backward([samples[used.get_loc(row)]], batch.loss)
         own = [gradient for _, gradient in batch.policy.gradients()]
         batch.policy.set_gradients([gradient - part for gradient, part in zip(total, own, strict=True)])
         return batch.norm

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.display.documented_frame import COLUMN_DOCS
+from mas_lab.explain.wrong_way import centered_own_reward
 from mas_lab.table import column, in_batch
 
 NEEDED = ["episode", "agent", "completion"]

@@ -13,11 +13,47 @@ from collections.abc import Sequence
 from operator import itemgetter
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import difference, is_flat, normalize
+from mas_lab.cells.normalization import is_flat, normalize, statistics_of
 from mas_lab.display.documented_frame import documented
+from mas_lab.explain.wrong_way import difference, wrong_way_share
 from mas_lab.table import COMPARED, TableError, in_batch, require
+
+
+def group_stats(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per (group, agent) with statistics of its credits.
+
+    Args:
+        turns: Table with `credit` and `group`. Without an `agent` column, a row per group is returned.
+
+    Returns:
+        A table with `size`, `mean`, `std` (population), `lone` and `flat`. If `turns` has a column `step`, there is a
+        row per (`step`, group, agent), because a task that is drawn again is compared anew. After `normalize` there is
+        also `dropped`, the number of rows with advantage 0 though their credit is not their center. With `local_reward`
+        there is `wrong_way`: the share of |advantage| that reinforces less own reward than the agent's mean in the
+        step, or discourages more. NaN without advantages.
+
+    Raises:
+        TableError: A column is missing, or a credit is not a finite number.
+
+    `lone` means a single row, and `flat` means equal credits. If a group holds one agent, a lone or flat group has
+    advantage 0 in all its rows and teaches nothing in this step.
+    """
+    require(turns, ["credit", "group"], "group_stats")
+    turns = turns[in_batch(turns)].reset_index(drop=True)
+    by = [*(["step"] if "step" in turns.columns else []), "group", *(["agent"] if "agent" in turns.columns else [])]
+    credits = turns.groupby(by, sort=False, observed=True)["credit"]
+    stats = credits.agg(size="size", mean="mean", std=lambda values: values.std(ddof=0), low="min", high="max")
+    stats["lone"] = stats["size"] == 1
+    stats["flat"] = is_flat(stats["low"], stats["high"])
+    if {"center", "advantage"} <= set(turns.columns) and is_numeric_dtype(turns["advantage"]):
+        dropped = (turns["advantage"] == 0) & ~is_flat(turns["credit"], turns["center"])
+        stats["dropped"] = dropped.groupby([turns[name] for name in by], sort=False, observed=True).sum()
+        if {"agent", "local_reward"} <= set(turns.columns):
+            stats["wrong_way"] = wrong_way_share(turns, turns["advantage"], by)
+    return documented(stats.drop(columns=["low", "high"]).reset_index(), "group_stats")
 
 
 def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataFrame:
@@ -50,17 +86,16 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
         TableError: A column is missing or holds no number, or every task has a single trajectory.
     """
     require(turns, ["task", "agent", "credit", *([once_per] if once_per else [])], "inflation")
-    rows = turns[in_batch(turns)]
+    rows = turns[in_batch(turns)].reset_index(drop=True)
     task = [*(["step"] if "step" in rows.columns else []), "task"]
-    trajectories = _means(rows, [*task, once_per]).reset_index() if once_per else rows
-    if once_per and len(trajectories) and (trajectories.groupby(task, observed=True).size() < 2).all():
+    every, own = statistics_of(rows, tuple(task), once_per), statistics_of(rows, (*task, "agent"), None)
+    if once_per and len(rows) and (every["n"] < 2).all():
         raise TableError(
             f"inflation: every task has a single {once_per}, so a global baseline over them compares nothing; "
             "pass once_per=None to count every row (trees), or sample more episodes per task"
         )
-    every = _moments(trajectories, task).rename(columns={"n": "N"})
-    own = _moments(rows, [*task, "agent"]).rename(columns=lambda name: f"{name}_k")
-    table = own.reset_index().merge(every.reset_index(), on=task, how="left")
+    table = rows[[*task, "agent"]].assign(**_moments(every, ""), **_moments(own, "_k")).rename(columns={"n": "N"})
+    table = table.drop_duplicates([*task, "agent"], ignore_index=True)
     sigma = table["sigma"].mask(table["flat"])
     table["b_k"] = (table["mu_k"] - table["mu"]) / sigma
     table["v_k"] = (table["sigma_k"] / sigma) ** 2
@@ -102,20 +137,12 @@ def _signal(within: pd.Series, offset: pd.Series) -> pd.Series:
     return within / (within + offset).where(within + offset > 0)
 
 
-def _means(rows: pd.DataFrame, by: Sequence[str]) -> pd.Series:
-    """Return the mean credit per key, measured from the minimum, so that equal credits have exactly their value."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    above = (rows["credit"] - credits.transform("min")).groupby([rows[name] for name in by], sort=False, observed=True)
-    return (credits.min() + above.mean()).rename("credit")
-
-
-def _moments(rows: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return size, mean and population standard deviation of the credits per key, and whether they are all equal."""
-    credits = rows.groupby(list(by), sort=False, observed=True)["credit"]
-    flat = is_flat(credits.min(), credits.max())
-    return pd.DataFrame({
-        "n": credits.size(), "mu": _means(rows, by), "sigma": credits.std(ddof=0).mask(flat, 0.0), "flat": flat,
-    })  # fmt: skip
+def _moments(stats: pd.DataFrame, ending: str) -> dict[str, pd.Series]:
+    """Return size, mean, population standard deviation and flatness of each row's group, from `statistics_of`."""
+    flat = is_flat(stats["min"], stats["max"])
+    sigma = (stats["squares"] / stats["n"].clip(lower=1)).pow(0.5).mask(flat, 0.0)
+    moments = {"n": stats["n"], "mu": stats["mean"], "sigma": sigma, "flat": flat}
+    return {f"{name}{ending}": values for name, values in moments.items()}
 
 
 def baseline_unit(turns: pd.DataFrame) -> str | None:

@@ -13,7 +13,7 @@ from mas_lab.recipes import Recipe, by_name
 from mas_lab.table import in_batch
 
 
-def rejudge(turns: pd.DataFrame, recipes: Sequence[str | Recipe]) -> pd.DataFrame:
+def rejudge(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe]) -> pd.DataFrame:
     """Return what each recipe would have made of the same rows, agent by agent.
 
     >>> lab.rejudge(lab.read("completions/"), recipes=["grpo", "dr_mas"])

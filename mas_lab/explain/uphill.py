@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.cells.normalization import difference
 from mas_lab.cells.rollout import rollout
-from mas_lab.cells.update import learners, restored_gradients
+from mas_lab.cells.update import learners
 from mas_lab.display.documented_frame import documented
 from mas_lab.display.progress import progress_bar
 from mas_lab.env import Env
+from mas_lab.explain.diagnostics import restored_gradients
+from mas_lab.explain.wrong_way import difference
 from mas_lab.locks import locked
 from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, samples_of
@@ -36,7 +37,12 @@ FEW, WIDE, UNTOLD = 10, 0.5, "untold"
 
 
 def uphill(
-    team: Team, env: Env, recipes: Sequence[str | Recipe] = DEFAULTS, rollouts: int = 12, tasks: int = 16, seed: int = 0
+    team: Team,
+    env: Env,
+    recipes: str | Recipe | Sequence[str | Recipe] = DEFAULTS,
+    rollouts: int = 12,
+    tasks: int = 16,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Return for each agent and recipe how much of the recipe's gradient points uphill; weights stay as they are.
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from mas_lab.cells.normalization import centered_own_reward, wrong_way_share
+from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented
 from mas_lab.recipes import Recipe, by_name
 from mas_lab.table import in_batch, require
 
 
-def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.DataFrame:
+def wrong_way(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe] = ()) -> pd.DataFrame:
     """Return for each agent the share of advantage that goes the wrong way, in the table and under other recipes.
 
     >>> lab.wrong_way(report.turns, recipes=["grpo", "dr_mas"])
@@ -59,3 +59,23 @@ def wrong_way(turns: pd.DataFrame, recipes: Sequence[str | Recipe] = ()) -> pd.D
 def _mean(advantage: float | Sequence[float]) -> float:
     """Return the mean of a row's advantages per token, or its one advantage."""
     return float(pd.Series(advantage).mean())
+
+
+def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str]) -> pd.Series:
+    """Return the share of each group's |advantage| whose sign is not that of the own reward minus the agent's mean."""
+    size = advantage[rows.index].abs()
+    wrong = size.where(advantage[rows.index] * centered_own_reward(rows) < 0, 0.0)
+    total, wrong = (one.groupby([rows[name] for name in by], sort=False, observed=True).sum() for one in (size, wrong))
+    return wrong / total.where(total > 0)
+
+
+def centered_own_reward(rows: pd.DataFrame) -> pd.Series:
+    """Return the own reward of each row minus the mean of its agent's rows in the step."""
+    by = [rows[name] for name in ("step", "agent") if name in rows.columns]
+    mean = rows["local_reward"].groupby(by, sort=False, observed=True).transform("mean")
+    return difference(rows["local_reward"], mean)
+
+
+def difference(values: pd.Series, center: pd.Series) -> pd.Series:
+    """Return values minus their center, and 0 where they differ by rounding alone."""
+    return (values - center).mask(is_flat(values, center), 0.0)

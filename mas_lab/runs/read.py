@@ -9,14 +9,11 @@ import re
 import reprlib
 import warnings
 from collections.abc import Collection, Iterator, Mapping
-from io import BufferedReader
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyarrow import input_stream
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import episode_return, own_return
@@ -24,8 +21,6 @@ from mas_lab.cells.grouping import group
 from mas_lab.runs.disk import TEXTS
 from mas_lab.table import FLAG, NUMBER, NUMBERS, SCHEMA, TableError, plain
 
-PACKED = (".gz", ".zst", ".bz2")
-"""Endings of packed files, behind the ending of the format."""
 LISTS = ("prompt_ids", "completion_ids", "logprobs")
 """Columns of a list per row."""
 WHOLE = ("step", "turn", "depth", "candidate")
@@ -109,7 +104,7 @@ def read(
 
 
 def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[str, list[Path]]:
-    """Return the format and its files, in the order of the numbers in their names."""
+    """Return the format and its files."""
     if not path.exists():
         raise TableError(f"read: there is no file or folder {path}")
     if format is not None and format not in FILES:
@@ -135,9 +130,9 @@ def _found(path: Path, format: str | None, columns: Mapping[str, Any]) -> tuple[
 
 
 def _files(folder: Path, patterns: str) -> list[Path]:
-    """Return the files of the first pattern that has some; each may be packed, all in one way."""
-    for pattern, packed in product(patterns.split(), ("", *PACKED)):
-        if files := [file for file in folder.glob(pattern + packed) if file.stat().st_size]:
+    """Return the files of the first pattern that has some, in the order of the numbers in their names."""
+    for pattern in patterns.split():
+        if files := [file for file in folder.glob(pattern) if file.stat().st_size]:
             return sorted(files, key=lambda file: ([int(one) for one in re.findall(r"\d+", file.name)], file))
     return []
 
@@ -147,37 +142,34 @@ def _load(path: Path, texts: Collection[Any] = ()) -> pd.DataFrame:
 
     Lines and rows count from 1. An empty cell of a CSV file is an empty text in the columns `texts`, else missing.
     """
-    ending = ["", *(one for one in path.suffixes if one not in PACKED)][-1]
-    if ending not in (".jsonl", ".csv", ".parquet"):
+    if path.suffix not in (".jsonl", ".csv", ".parquet"):
         raise TableError(f"read: {path} ends in none of .jsonl, .csv, .parquet; convert it to one of them")
-    if ending == ".jsonl":
+    if path.suffix == ".jsonl":
         records = dict(_objects(path))
         return pd.DataFrame(list(records.values()), index=list(records), dtype=object)
     try:
-        if ending == ".parquet":
+        if path.suffix == ".parquet":
             table = pd.read_parquet(path)
-        else:
-            # A completion may be "None" or "1.50", and a task "007".
-            with BufferedReader(input_stream(str(path), compression="detect")) as file:
-                table = pd.read_csv(file, dtype=str, keep_default_na=False, na_values=[""], index_col=False)
+        else:  # a completion may be "None" or "1.50", and a task "007"
+            table = pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""], index_col=False)
             table = table.fillna({name: "" for name in table if name in texts})
         return table.astype(object).set_axis([f"{path}, row {number}" for number in range(1, len(table) + 1)])
     except Exception as error:  # a damaged file may raise anything
-        raise TableError(f"read: {path} is not a readable {ending[1:]} file: {error}") from error
+        raise TableError(f"read: {path} is not a readable {path.suffix[1:]} file: {error}") from error
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the place and the value of each line that is not blank."""
     place = f"{path}, line 1"
     try:
-        with BufferedReader(input_stream(str(path), compression="detect")) as lines:
+        with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 place = f"{path}, line {number}"
                 if line.strip():
                     record = {**json.loads(line)}  # a TypeError if it is no object
                     json.dumps(record, ensure_ascii=False).encode()  # refuses half of a surrogate pair
                     yield place, record
-    except (ValueError, TypeError, OSError, RecursionError) as error:  # OSError: a packed file is damaged behind it
+    except (ValueError, TypeError, RecursionError) as error:
         remedy = "correct it; if the training was stopped there, remove this line"
         raise TableError(f"read: {place} is not a JSON object ({error}); {remedy}") from error
 

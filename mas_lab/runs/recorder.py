@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,8 +32,8 @@ RUNS_ON = ("ranks", "device", "code", "sources", "versions")
 class Recorder(Run):
     """The run folder of a training in progress."""
 
-    _writers: ClassVar[dict[Path, "Recorder"]] = {}
     _lock: Any = None
+    """The lock on the folder while this training writes there."""
     _remembered: Any = None
     _runs_on: Mapping[str, Any] = {}
     """What the training runs on now; the next step records it if it is new."""
@@ -47,9 +47,8 @@ class Recorder(Run):
         """Create the folder or continue in it; return the number of steps done and the `states` after those steps.
 
         `states` has the state of each part that learns, by its place in the training. Team and `watch` are set to their
-        state after those steps. Until `end()`, no other process may train here. A later training in this process takes
-        the folder over. Raises `RunError`, which names the difference if the folder belongs to another run, or the file
-        that cannot be written.
+        state after those steps. Until `end()`, no other training may write here. Raises `RunError`, which names the
+        difference if the folder belongs to another run, or the file that cannot be written.
         """
         config = json.loads(dumps(config, self.folder / "run.json"))
         with self._saying_what_is_safe():
@@ -71,17 +70,16 @@ class Recorder(Run):
         """Return the number of threads of the existing run, or `None` if there is none."""
         return self.config.get("threads") if (self.folder / "run.json").is_file() else None
 
-    def _claim(self) -> None:
-        place = self.folder.resolve()
-        former = self._writers.get(place)
-        self._lock = former._lock if former else _locked(place)
-        self._writers[place] = self
+    @property
+    def is_writing(self) -> bool:
+        """Return whether this training has begun and not ended, so that nobody else writes in its folder."""
+        return self._lock is not None
 
     def end(self) -> None:
         """Stop writing, so that others may train here."""
-        if not self.is_superseded():
-            self._lock.release(force=True)
-            del self._writers[self.folder.resolve()]
+        if self.is_writing:
+            self._lock.release()
+            self._lock = None
 
     def _create(self, config: Mapping[str, Any], team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
         """Make the folder with a checkpoint of its first step, as a whole or not at all."""
@@ -94,7 +92,7 @@ class Recorder(Run):
             write_hashed(staged / "run.json", config)
             self._remind(watch, Run(staged))
             self._write(staged, step, team, watch, states)
-        self._claim()
+        self._lock = _locked(self.folder)
         return step, states
 
     def _take_over(self, staged: Path, config: Mapping[str, Any], team: Team, states: Mapping[str, Any]) -> tuple:
@@ -102,7 +100,7 @@ class Recorder(Run):
         return 0, config, states
 
     def _resume(self, team: Team, watch: Any, states: Mapping[str, Any]) -> tuple:
-        self._claim()
+        self._lock = _locked(self.folder)
         checkpoint = self.checkpoint()
         for name in TABLES:
             self.parts(name)  # raises RunError if a table is missing
@@ -134,10 +132,6 @@ class Recorder(Run):
                     path.unlink()
         for path in sorted(self.folder.rglob("*.tmp")):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-    def is_superseded(self) -> bool:
-        """Return whether this training has ended or lost its folder to a later one, and must not write."""
-        return self._writers.get(self.folder.resolve()) is not self
 
     def tables(self, step: int, turns: pd.DataFrame, stats: pd.DataFrame) -> None:
         """Write the tables of one step."""
@@ -188,7 +182,7 @@ class Recorder(Run):
 
 
 def _locked(folder: Path) -> Any:
-    """Return a lock on the folder; raise RunError if another process has it."""
+    """Return a lock on the folder; raise RunError if another training has it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(folder / LOCK, timeout=0, thread_local=False)
@@ -196,7 +190,8 @@ def _locked(folder: Path) -> Any:
         lock.acquire()
     except Timeout:
         raise RunError(
-            f"{folder}: another process is training in this folder; end it first, or choose another folder"
+            f"{folder}: another training writes in this folder; end it first (a loop by .close(), a dashboard by "
+            ".stop() and .wait(), another process by Ctrl+C), or choose another folder"
         ) from None
     return lock
 

@@ -44,7 +44,7 @@ FORMAT = 5
 """The format of a run, which run.json records."""
 MACHINE = ("save_every", "workers", "check")
 """Settings that change neither a training nor its scores."""
-KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes", "score_seed")
+KEEPING = (*MACHINE, "score_every", "score_at", "score_tasks", "score_episodes")
 """Settings that a resumed run may change."""
 Result = TypeVar("Result")
 TABLES, SCORES = ("turns", "stats"), "scores"

@@ -10,7 +10,7 @@ import pandas as pd
 from mas_lab.cells.credits import return_to_go
 from mas_lab.runs.disk import read_tables, step_of, write_step
 from mas_lab.runs.run import SCORES, Run
-from mas_lab.table import TableError, column, in_batch
+from mas_lab.table import TableError, column, completions_of, in_batch
 
 READ = ["step", "episode", "node", "parent", "depth", "agent", "candidate", "kept", "probe", "action", "team_reward",
         "success", "completion_ids"]  # fmt: skip
@@ -45,17 +45,6 @@ def run_curve(run: Run) -> pd.DataFrame:
     return training_curve(run.read("turns", READ))
 
 
-def grown(curve: pd.DataFrame, run: Run) -> pd.DataFrame:
-    """Return the curve of a run of which some steps are known, reading only the other steps."""
-    new = run.parts("turns")[len(curve) :]
-    if not new:
-        return curve
-    added = training_curve(read_tables(new, READ))
-    if len(curve):
-        added["tokens"] += curve["tokens"].iloc[-1]
-    return pd.concat([curve, added], ignore_index=True) if len(curve) else added
-
-
 def episode_success(turns: pd.DataFrame) -> pd.Series:
     """Return the share of each episode's leaves that succeeded.
 
@@ -64,7 +53,7 @@ def episode_success(turns: pd.DataFrame) -> pd.Series:
     of its joint actions went on.
     """
     rows = turns.assign(action=column(turns, "action"))[_stands(turns)]
-    went_on = set(rows["parent"]) | {_row_of_last(parent) for parent in rows["parent"].unique()}
+    went_on = {name for parent in rows["parent"].unique() for name in (parent, completions_of(parent)[-1])}
     return rows[~rows["action"].isin(went_on)].groupby("episode")["success"].mean()
 
 
@@ -84,32 +73,10 @@ def _is_played(turns: pd.DataFrame) -> pd.Series:
 
 
 def _stands(turns: pd.DataFrame) -> pd.Series:
-    """Return which rows stand for their node: the played ones of the agent that acted last there.
-
-    The names of its actions tell which it is, in any order of the rows. A hand-typed table without `action` is in
-    acting order by index.
-    """
+    """Return which rows stand for their node: the played ones of the agent that acted last there, by index."""
     is_played = _is_played(turns)
-    rows = turns[is_played].sort_index(kind="stable")
-    if "action" in rows.columns:
-        choices = [_choices(action) for action in rows["action"]]
-        rows = rows.iloc[sorted(range(len(rows)), key=choices.__getitem__)]
-    return is_played & (turns["agent"] == turns["node"].map(rows.groupby("node")["agent"].last()))
-
-
-def _choices(action: str) -> list[tuple[int, str]]:
-    """Return the candidates in `node.1-2`, last seat first; the last agent's are the largest among a node's actions.
-
-    In `tree()` later agents still have candidate 0, and in a cross their place is `*`.
-    """
-    return [(len(one.strip("*")), one) for one in reversed(action.rpartition(".")[2].split("-"))]
-
-
-def _row_of_last(action: str) -> str:
-    """Return `node.1-2` as the row of the last agent names it in a cross: `node.*-2`."""
-    node, _, branch = action.rpartition(".")
-    *others, last = branch.split("-")
-    return f"{node}.{'-'.join(['*'] * len(others) + [last])}"
+    last = turns[is_played].sort_index(kind="stable").groupby("node")["agent"].last()
+    return is_played & (turns["agent"] == turns["node"].map(last))
 
 
 def _with_unique_names(turns: pd.DataFrame) -> pd.DataFrame:

@@ -5,7 +5,6 @@ Leaves out: the list of cells (`design`), and training many of them side by side
 
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from mas_lab.runs.scores import score_curve
 from mas_lab.study.design import Cell
 from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
-from mas_lab.train import train
 from mas_lab.train.budget import KINDS, Usage
 from mas_lab.train.evaluate import evaluate
 from mas_lab.train.record import code, versions
@@ -64,15 +62,29 @@ def attempt(cell: Cell, folder: Path, keep: str) -> dict[str, Any]:
 
 
 def play(cell: Cell, folder: Path) -> dict[str, Any]:
-    """Train the cell to its budget in `folder`, and return its record; an interrupted training continues."""
-    config, run = cell.training(), run_of(folder, cell)
+    """Train the cell to its budget in `folder`, and return its record; an interrupted training continues.
+
+    The record is the plain data from which the tables of a study are made. `seconds` is processor time, including the
+    time for scores. It is `None` if the training continued an interrupted one.
+    """
+    config, path = cell.training(), run_of(folder, cell)
     team, began, quiz = config.make_team(), time.process_time(), cell.quiz()
-    is_new = not (run / "run.json").is_file()
-    before = _answered(quiz, team, cell.seed)
-    for _ in train(config.env, team, config.recipe, None, config.seed, run, budget=config.budget, **config.settings):
+    is_new, before = not (path / "run.json").is_file(), _answered(quiz, team, cell.seed)
+    for _ in config.train(team, run=path):
         pass
-    quizzes = {"quiz_before": before, "quiz_after": _answered(quiz, team, cell.seed)} if quiz else {}
-    return record_of(cell, load_run(run), time.process_time() - began if is_new else None, quizzes)
+    after, run = _answered(quiz, team, cell.seed), load_run(path)
+    seconds = time.process_time() - began if is_new else None
+    curve = score_curve(run)[["step", "success", "return"]].to_dict("records")
+    agents, amounts = _agents(run), Usage.of(run)
+    if quiz:  # with a row for an agent that did not speak in a window
+        scores = pd.DataFrame({"quiz_before": before, "quiz_after": after}).rename_axis("agent").reset_index()
+        every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
+        agents = agents.merge(every, on=["agent", "window"], how="right")
+    return {
+        "cell": cell.digest, **cell.called, "steps": run.steps, **amounts.after(run.steps), "seconds": seconds,
+        "code": run.config["code"], "versions": run.config["versions"],
+        "curve": [{**row, **amounts.after(int(row["step"]))} for row in curve], "agents": agents.to_dict("records"),
+    }  # fmt: skip
 
 
 def _answered(quiz: Env | None, team: Team, seed: int) -> dict[str, float]:
@@ -81,26 +93,6 @@ def _answered(quiz: Env | None, team: Team, seed: int) -> dict[str, float]:
         return {}
     scores = evaluate(quiz, team, quiz.tasks(QUIZ_TASKS, "test", seed), QUIZ_EPISODES, seed=seed)
     return scores.groupby("agent")["own_return"].mean().to_dict()
-
-
-def record_of(cell: Cell, run: Run, seconds: float | None, quizzes: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the record of a training: the plain data from which the tables of a study are made.
-
-    `seconds` is processor time, including the time for scores. It is `None` if it is not known: for a training that was
-    made elsewhere, or that continued an interrupted one. `quizzes` maps `quiz_before` and `quiz_after` to the
-    score of each agent. It is empty or `None` if the cell has no quiz.
-    """
-    curve = score_curve(run)[["step", "success", "return"]].to_dict("records")
-    agents, amounts = _agents(run), Usage.of(run)
-    if quizzes:  # with a row for an agent that did not speak in a window
-        scores = pd.DataFrame(quizzes).rename_axis("agent").reset_index()
-        every = scores.merge(pd.DataFrame({"window": agents["window"].unique()}), how="cross")
-        agents = agents.merge(every, on=["agent", "window"], how="right")
-    return {
-        "cell": cell.digest, **cell.called, "steps": run.steps, **amounts.after(run.steps), "seconds": seconds,
-        "code": run.config["code"], "versions": run.config["versions"],
-        "curve": [{**row, **amounts.after(int(row["step"]))} for row in curve], "agents": agents.to_dict("records"),
-    }  # fmt: skip
 
 
 def _agents(run: Run) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from typing import Any
 from mas_lab.describe import describe, source_of
 from mas_lab.env import Env, spec
 from mas_lab.recipes import Recipe
-from mas_lab.train.config import Config, ConfigError, Place, read_env, read_yaml
+from mas_lab.train.config import Config, ConfigError, read_env, read_yaml
 from mas_lab.train.settings import Settings
 
 OPTIONS = ("env", "team", "recipe", "settings", "budget", "quiz")
@@ -69,12 +69,11 @@ class Cell:
         return f"{self.task}, {self.arm}{rate}, seed {self.seed}"
 
     def training(self) -> Config:
-        return Config.of(_without_quiz(_scored(self.config, SCORE_EVERY)), Place(self.path, (self.task, self.arm)))
+        return Config.of(_without_quiz(_scored(self.config, SCORE_EVERY)), self.path, self.task, self.arm)
 
     def quiz(self) -> Env | None:
         """Return the env that scores the team before and after training, or `None`, see `Study.agents`."""
-        place = Place(self.path, (self.task, self.arm, "quiz"))
-        return read_env(place, self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
+        return read_env(self.config["quiz"], self.path.parent) if self.config.get("quiz") else None
 
 
 def describe_with_source(part: Any) -> Any:
@@ -97,28 +96,35 @@ class Design:
     tasks: Mapping[str, Mapping[str, Any]]
     """The options of each task, with its `arms`, `seeds` and `sweep`, or the design's."""
     arms: Mapping[str, Mapping[str, Any]]
-    place: Place
+    path: Path
+    """The file that holds the design."""
     data: Mapping[str, Any]
     """The whole design as it was written."""
 
     @classmethod
     def read(cls, path: str | Path) -> "Design":
-        return cls.of(read_yaml(Path(path)), Place(Path(path)))
+        return cls.of(read_yaml(Path(path)), Path(path))
 
     @classmethod
-    def of(cls, data: Any, place: Place, sure: bool = True) -> "Design":
+    def of(cls, data: Any, path: Path = Path("study"), sure: bool = True) -> "Design":
         """Return the design in `data`, or raise ConfigError, which names the place of an unknown or missing key.
 
         With `sure`, it also raises ConfigError for a cell that gives no training, and for an option in which arms
         differ although `differ` does not name it.
         """
-        data = place.mapping(data, OF_ALL, needed=("name", "arms", "seeds"))
+        _check_keys(str(path), data, OF_ALL, ("name", "arms", "seeds"))
+        if data.get("score", "success") not in ("success", "return"):
+            raise ConfigError(f"{path}: score: {data['score']!r}; known are success, return")
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
-        arms = _parts(place.to("arms"), data["arms"], OPTIONS)
-        tasks = _parts(place.to("tasks"), data.get("tasks") or {alone: {}}, OF_TASK)
+        arms = {str(arm): own or {} for arm, own in data["arms"].items()}
+        tasks = {str(task): own or {} for task, own in (data.get("tasks") or {alone: {}}).items()}
+        for kind, parts, known in (("arms", arms, OPTIONS), ("tasks", tasks, OF_TASK)):
+            for name, own in parts.items():
+                _check_keys(f"{path}: {kind}.{name}", own, known)
         usual = {"arms": list(arms), "seeds": data["seeds"], "sweep": data.get("sweep")}
-        design = cls(str(data["name"]), {task: usual | own for task, own in tasks.items()}, arms, place, data)
+        tasks = {task: usual | own for task, own in tasks.items()}
+        design = cls(str(data["name"]), tasks, arms, path, data)
         for task in design.tasks if sure else ():
             design._check(task)
         return design
@@ -126,9 +132,7 @@ class Design:
     @property
     def score(self) -> str:
         """Return the score that is compared on held-out tasks: "success" or "return"."""
-        if (score := self.data.get("score", "success")) not in ("success", "return"):
-            raise ConfigError(f"{self.place.to('score')}: {score!r}; known are success, return")
-        return score
+        return self.data.get("score", "success")
 
     def seeds_of(self, task: str) -> list[int]:
         return _seeds(self.tasks[task]["seeds"])
@@ -176,24 +180,23 @@ class Design:
     def _resolved(self, task: str, arm: str) -> dict[str, Any]:
         """Return these options without the quiz, and with every field of the recipe and the settings."""
         options = _without_quiz(self.options_of(task, arm))
-        made = Config.of(options, self.place.to(task).to(arm))
+        made = Config.of(options, self.path, task, arm)
         return options | {"recipe": describe(made.recipe, "recipe"), "settings": asdict(Settings.of(made.settings))}
 
     def _cell(self, task: str, arm: str, seed: int, phase: str, lr: float | None) -> Cell:
         config = self.options_of(task, arm)
         team = json.dumps(config["team"] | ({} if lr is None else {"lr": lr})).replace("{seed}", str(seed))
         config |= {"team": json.loads(team), "seed": seed}
-        return Cell(task, arm, seed, lr, phase, _without_quiz(config) if phase == "sweep" else config, self.place.path)
+        return Cell(task, arm, seed, lr, phase, _without_quiz(config) if phase == "sweep" else config, self.path)
 
     def _check(self, task: str) -> None:
         """Raise ConfigError, with the place, if the task's cells give no trainings or no fair comparison."""
-        place, own, allowed = self.place.to("tasks").to(task), self.tasks[task], self.data.get("differ")
-        for arm in own["arms"]:
-            if arm not in self.arms:
-                raise ConfigError(f"{place}: arms: there is no arm {arm!r}; there are {', '.join(self.arms)}")
-            place.to(arm).mapping(self.options_of(task, arm), needed=["budget"])
+        own, allowed = self.tasks[task], self.data.get("differ")
+        place = f"{self.path}: tasks.{task}"
+        if strangers := set(own["arms"]) - set(self.arms):
+            raise ConfigError(f"{place}.arms: there is no arm {strangers.pop()!r}; there are {', '.join(self.arms)}")
         if own["sweep"] and set(self.seeds_of(task)) & set(_seeds(own["sweep"]["seeds"])):
-            raise ConfigError(f"{place}: sweep: it has a seed of the comparison, where the luckiest rate would look "
+            raise ConfigError(f"{place}.sweep: it has a seed of the comparison, where the luckiest rate would look "
                               "better than it is; sweep over other seeds")  # fmt: skip
         for name, by_arm in self.differences(task).items():
             if allowed is not None and not any(f"{name}.".startswith(f"{one}.") for one in allowed):
@@ -202,9 +205,11 @@ class Design:
                                   f"{', '.join(allowed)} alone; make it equal, or name it there")  # fmt: skip
 
 
-def _parts(place: Place, data: Any, known: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the options of each arm or task, which are of `known` names."""
-    return {str(key): place.to(str(key)).mapping(one or {}, known) for key, one in place.mapping(data).items()}
+def _check_keys(place: str, data: Any, known: Sequence[str], needed: Sequence[str] = ()) -> None:
+    """Raise ConfigError, naming the place, if a part of a design is no mapping of known keys with all needed ones."""
+    if not isinstance(data, Mapping) or not data.keys() <= set(known) or not data.keys() >= set(needed):
+        given = ", ".join(map(str, data)) if isinstance(data, Mapping) else repr(data)
+        raise ConfigError(f"{place}: {given}; known keys are {', '.join(known)}; needed: {', '.join(needed) or 'none'}")
 
 
 def _seeds(value: Any) -> list[int]:

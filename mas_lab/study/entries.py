@@ -1,6 +1,6 @@
 """Read the runs to be compared from folders, exported zips, or a table of curves.
 
-Leaves out: their scores within a common budget (`budget`) and recipes side by side (`comparison`).
+Leaves out: their scores within a common budget and recipes side by side (`comparison`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

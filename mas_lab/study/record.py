@@ -21,7 +21,6 @@ import pandas as pd
 
 from mas_lab.study.design import Design, describe_with_source
 from mas_lab.train.budget import KINDS
-from mas_lab.train.config import Place
 
 RUNS, CURVES, AGENTS, RATES, PROVENANCE = "runs.csv", "curves.csv", "agents.csv", "rates.csv", "provenance.json"
 CELL = ["task", "arm", "phase", "lr", "seed"]
@@ -88,8 +87,7 @@ class Recorded(Results):
         self.folder = Path(folder)
         self.records = read_record(self.folder)
         self.provenance = json.loads((self.folder / PROVENANCE).read_text(encoding="utf-8"))
-        place = Place(self.folder / PROVENANCE, ("design",))
-        super().__init__(Design.of(self.provenance["design"], place, sure=False))
+        super().__init__(Design.of(self.provenance["design"], self.folder / PROVENANCE, sure=False))
 
     @property
     def table(self) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Train the cells of a design side by side, keep them, and return the results as tables (`lab.study`).
 
-An interrupted study can continue later. Leaves out: the design (`design`), one cell (`cell`), runs made elsewhere
-(`sources`), the files of a shipped record (`record`) and the statistics (`comparison`).
+An interrupted study can continue later. Leaves out: the design (`design`), one cell (`cell`), the files of a shipped
+record (`record`) and the statistics (`comparison`).
 """
 
 import math
@@ -20,10 +20,8 @@ from mas_lab.runs.run import run_folder
 from mas_lab.study.cell import RECORDS, attempt, run_of
 from mas_lab.study.design import Cell, Design
 from mas_lab.study.processes import ended_jobs
-from mas_lab.study.record import Record, Results, is_record, read_record, run_row, ship
-from mas_lab.study.sources import handed_in
+from mas_lab.study.record import Record, Results, read_record, run_row, ship
 from mas_lab.train.budget import Budget
-from mas_lab.train.config import Place
 from mas_lab.train.record import code
 
 KEEP = ("tables", "all", "record")
@@ -63,9 +61,8 @@ def study(
             options, such as "runs/pockets/math-{seed}", is replaced by the seed, which gives each seed other first
             weights. An `env`, a `recipe` and the parts of a recipe may also be your own objects, defined in a notebook.
         folder: The study's folder; a bare name lies under `runs_dir()`. Default: the study's name.
-        sources: Runs that were made elsewhere: folders of runs, exported zips, or the folder of a recorded study. A run
-            takes the place of a cell if it was trained as the cell asks, by the same code. Other runs are listed in
-            `Study.apart`, with the reason.
+        sources: Folders of recorded studies. A recorded training takes the place of a cell if it was trained as the
+            cell asks, by the same code. Trainings by other code are listed in `Study.apart`.
         workers: Number of processes at a time. Default: one per core. Each needs about half a gigabyte of memory.
         keep: The files of each run that are kept: its "tables" (default), "all" with weights, or only its "record".
         play: If `False`, nothing is trained.
@@ -79,7 +76,7 @@ def study(
     """
     if keep not in KEEP:
         raise ValueError(f"study: keep={keep!r}; known are {', '.join(KEEP)}")
-    read = Design.of(design, Place(Path("study"))) if isinstance(design, Mapping) else Design.read(design)
+    read = Design.of(design) if isinstance(design, Mapping) else Design.read(design)
     made = Study(read, run_folder(folder or read.name), sources)
     if play:
         made.play(workers, keep)
@@ -94,7 +91,8 @@ class Study(Results):
     Attributes:
         design: The design.
         folder: The study's folder.
-        apart: Runs that do not count, each with the reason.
+        failed: The error of each training that failed, by the digest of its cell.
+        apart: Trainings that do not count, since other code made them.
         score: The score by which arms are compared: "success" or "return".
         held_equal: The unit of the equal budgets; "tokens" if it is not the same on all tasks.
     """
@@ -104,25 +102,15 @@ class Study(Results):
         self.folder, self.apart = folder, []
         self._made: dict[str, Record] = {}
         """Records by the digest of their cell."""
-        self._unbegun: dict[str, str] = {}
-        """The error of each training that could not begin, by the digest of its cell."""
-        for path in sorted((folder / RECORDS).glob("*.json")):
-            self._take(path.name, read_json(path))
-        for source in filter(is_record, map(Path, sources)):
-            for one in read_record(source):
-                self._take(f"{source} ({one['task']}, {one['arm']}, seed {one['seed']})", one)
-        for name, found in handed_in(sources, self.cells()):
-            self._take(name, found)
-
-    def _take(self, name: str, found: Record | str) -> None:
-        """Take a record that counts; that of a training that failed counts last. A text is why a run has none."""
-        if isinstance(found, str):
-            self.apart.append(f"{name}: {found}")
-        elif found["code"] not in (code(), *self.design.data.get("codes", ())):
-            self.apart.append(f"{name}: made by other code ({found['code']}, this is {code()}); it counts if the "
-                              "study's `codes` name it, for those who know that both give the same")  # fmt: skip
-        elif self._made.get(found["cell"], {"error": True}).get("error"):
-            self._made[found["cell"]] = found
+        kept = [read_json(path) for path in sorted((folder / RECORDS).glob("*.json"))]
+        for found in [*kept, *(one for source in sources for one in read_record(Path(source)))]:
+            if found["code"] not in (code(), *design.data.get("codes", ())):
+                self.apart.append(f"{found['task']}, {found['arm']}, seed {found['seed']}: made by other code "
+                                  f"({found['code']}, this is {code()}); it counts if the study's `codes` name it, for "
+                                  "those who know that both give the same")  # fmt: skip
+            elif self._made.get(found["cell"], {"error": True}).get("error"):  # that of a training that failed is last
+                self._made[found["cell"]] = found
+        self.failed = {digest: record["error"] for digest, record in self._made.items() if record.get("error")}
 
     def play(self, workers: int | None = None, keep: str = "tables") -> None:
         """Train the missing and the failed cells, and write the record of the study to its folder.
@@ -139,23 +127,18 @@ class Study(Results):
                            if cell.digest not in self._made or cell.digest in self.failed}  # fmt: skip
                 jobs = [(attempt, cell, self.folder, keep) for cell in missing.values()]
                 for done, ((_, cell, *_), ended) in enumerate(ended_jobs(jobs, workers, self.design.name), start=1):
-                    self._unbegun.pop(cell.digest, None)
                     if failure := ended.exception():
-                        self._unbegun[cell.digest] = DIED if isinstance(failure, BrokenProcessPool) else str(failure)
+                        error = DIED if isinstance(failure, BrokenProcessPool) else str(failure)
                     else:
                         self._made[cell.digest] = ended.result()
+                        error = ended.result().get("error")
+                    self.failed.pop(cell.digest, None)
+                    self.failed |= {cell.digest: error} if error else {}
                     if not (in_notebook() or sys.stderr.isatty()):  # a log shows no bar
-                        error = self.failed.get(cell.digest, "made")
-                        print(f"{done}/{len(jobs)}  {cell}: {error}", file=sys.stderr, flush=True)
+                        print(f"{done}/{len(jobs)}  {cell}: {error or 'made'}", file=sys.stderr, flush=True)
         finally:
             if (self.folder / RECORDS).is_dir() and self.records:
                 ship(self, self.folder, "lab.study")
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """Return the error of each training that failed, by the digest of its cell."""
-        errors = {digest: record["error"] for digest, record in self._made.items() if record.get("error")}
-        return errors | self._unbegun
 
     def cells(self) -> list[Cell]:
         """Return the cells of the sweeps, then the compared cells whose learning rates are known."""
@@ -196,14 +179,8 @@ class Study(Results):
         lines = [f"study {self.design.name}: {(table['state'] == 'made').sum()} of {len(table)} trainings made"
                  f"{'; the rest is known when learning rates are swept' * waits}, in {self.folder}"]  # fmt: skip
         for task in self.design.tasks:
-            rows = table[(table["task"] == task) & (table["phase"] == "compare")]
-            rates = rows.dropna(subset="lr").groupby("arm", sort=False)["lr"].first()
             differ = ", ".join(self.design.differences(task)) or "nothing"
-            lines.append(f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}"
-                         f"{''.join(f'; lr of {arm} {lr:g}' for arm, lr in rates.items())}")  # fmt: skip
-            if len(missing := rows[rows["state"] != "made"]):
-                by_arm = missing.groupby("arm", sort=False)["seed"].agg(lambda seeds: ", ".join(map(str, seeds)))
-                lines.append(f"{task}: missing seeds: {'; '.join(f'{arm} {seeds}' for arm, seeds in by_arm.items())}")
+            lines.append(f"{task}: held equal: {Budget.of(self.design.budget_of(task))}; arms differ in {differ}")
         lines += [f"failed: {cell}: {self.failed[cell.digest]}" for cell in self.cells() if cell.digest in self.failed]
         return "\n".join([*lines, *(f"apart: {one}" for one in self.apart)])
 

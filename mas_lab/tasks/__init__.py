@@ -13,20 +13,17 @@ import pandas as pd
 
 from mas_lab.arguments import check_arguments, did_you_mean
 from mas_lab.describe import part_name
-from mas_lab.env import Env, EnvError
+from mas_lab.env import NAMES, Env, EnvError
 from mas_lab.lazy import Entry, Registry
 
-CLASSES = {
-    "plan_path": "plan_path:PlanPath", "sokoban": "sokoban:Sokoban", "sudoku": "sudoku:Sudoku",
-    "math": "math:Math", "math_tool": "math_tool:MathTool", "search": "search:Search",
-    "tldr": "tldr:TLDR", "arxiv_intro": "arxiv_intro:ArxivIntro",
-    "code_tests": "code_tests:CodeTests", "code_pair": "code_pair:CodePair",
-    "ladder": "ladder:Ladder", "paid_help": "paid_help:PaidHelp", "finisher": "finisher:Finisher",
-    "cascade": "cascade:Cascade", "stakes": "stakes:Stakes",
-    "calculator": "calculator:Calculator", "vote": "vote:Vote",
-    "orchestrator": "orchestrator:Orchestrator",
-}  # fmt: skip
-"""Name -> module of this folder and class of the env."""
+CLASSES = (
+    "plan_path:PlanPath", "sokoban:Sokoban", "sudoku:Sudoku", "math:Math", "math_tool:MathTool", "search:Search",
+    "tldr:TLDR", "arxiv_intro:ArxivIntro", "code_tests:CodeTests", "code_pair:CodePair", "ladder:Ladder",
+    "paid_help:PaidHelp", "finisher:Finisher", "cascade:Cascade", "stakes:Stakes", "calculator:Calculator", "vote:Vote",
+    "orchestrator:Orchestrator",
+)  # fmt: skip
+"""Module of this folder, which is the name of the env, and its class."""
+NAMES |= {f"mas_lab.tasks.{place}": place.split(":")[0] for place in CLASSES}
 
 
 class Catalog(Registry):
@@ -49,7 +46,7 @@ class Catalog(Registry):
         return self.table().to_html(index=False)
 
 
-ENVS = Catalog({name: Entry(f"mas_lab.tasks.{place}") for name, place in CLASSES.items()})
+ENVS = Catalog({place.partition(":")[0]: Entry(f"mas_lab.tasks.{place}") for place in CLASSES})
 """Env classes by name. Each is a frozen dataclass, and its init fields are the options of `make_env`."""
 
 STANDARD = {"size": "pocket", "rewards": "ours", "single_agent": False, "n_agents": None}

@@ -50,7 +50,7 @@ class ArxivIntro(TwoTextsTask):
     max_turns: int = 1
     """Either 1, or 2 with a review between the turns."""
     data: str = "LovelyBuggies/arXiv_abstract"
-    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.abstract` lists its columns."""
+    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.COLUMNS` lists its columns."""
 
     name = "arxiv_intro"
     paper = "MAGRPO, arXiv 2508.04652"

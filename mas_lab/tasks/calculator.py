@@ -98,8 +98,6 @@ class Calculator(DrawnTask):
     that leads to it. What is neither a call nor a number is invalid, and ends the episode, as does a second call.
     """
 
-    single_agent: bool = False
-    """Whether one agent, `solo`, does both operations."""
     largest: int = 99
     """Largest number of a chain, at least 20; the smallest is 10."""
     max_turns: int = 4
@@ -109,6 +107,7 @@ class Calculator(DrawnTask):
     name = "calculator"
     order = "opener → closer, each with a tool"
     paper = "a teaching task of this kit"
+    agents = ("opener", "closer")
     max_return, max_tokens = 1.0, 32
     words = (*"0123456789", *OPERATIONS, "calculate", "compute", "a", "op", "b", "c")
     """Words of the pocket model: digits, and the names in right and wrong calls."""
@@ -117,10 +116,6 @@ class Calculator(DrawnTask):
         self.require("largest", self.largest >= 20, "use a number from 20")
         self.require("max_turns", self.max_turns >= 1, "an agent needs at least one turn")
         self.require("mistakes", 0 <= self.mistakes <= 1, "use a share from 0 to 1")
-
-    @property
-    def agents(self) -> tuple[str, ...]:
-        return ("solo",) if self.single_agent else ("opener", "closer")
 
     def tools(self, agent: str) -> Tools:
         return [CALCULATE]
@@ -138,7 +133,7 @@ class Calculator(DrawnTask):
         return State(task.data["chain"], task.data["chain"].split()[0])
 
     def acting(self, state: State) -> tuple[str, ...]:
-        return () if state.done else (self.agents[min(state.part, len(self.agents) - 1)],)
+        return () if state.done else (self.agents[state.part],)
 
     def observe(self, state: State, agent: str) -> list[Message]:
         return [*chat(state.question), *state.messages]

@@ -16,7 +16,7 @@ from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import lists, pair_code, problem_sets
 from mas_lab.tasks.shared.bases import PROMPTS, chat
 from mas_lab.tasks.shared.pair_reward import MARKER
-from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code, unjudged
+from mas_lab.tasks.shared.programs import Problem, as_text, function, parsed, read_code
 from mas_lab.tasks.shared.rows import draw
 
 OPERATIONS, EXAMPLES, HIDDEN = 3, 3, 6
@@ -25,7 +25,6 @@ OPERATIONS, EXAMPLES, HIDDEN = 3, 3, 6
 
 @dataclass(frozen=True)
 class State:
-    task: str
     problem: Problem
     drafts: tuple[str, str] | None = None
     """Drafts after the last turn: helper, main."""
@@ -51,12 +50,11 @@ class CodePair(problem_sets.ProgramTask):
     - apart: 1.0 times that share if main uses `aux` and is no thin wrapper of it
 
     With rewards "ours", `team_reward` is the gain in worth in this turn, so the return is the worth of the last drafts.
-    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Data flow and a run without `aux` decide
-    whether main uses it. A run of `aux` alone, and its recorded return values, decide whether main is a thin wrapper.
-    Main does not use `aux` if it undoes what `aux` did, or only verifies its result. Two cases cannot be separated from
-    divided work. In one, main needs the result in a way that no single value or constant condition replaces. Examples
-    are a product with `aux(x) == sum(x)`, an undoing spread over several values, or more than three conditions. In the
-    other, `aux` solves all but one step.
+    Success: the last drafts are worth 4. `enough`, 3.8, is CoMLRL's threshold. Main uses `aux` if it calls it, and if
+    at least a quarter of the passed tests fail once `aux` returns its argument. An `aux` with one constant result is
+    never used. Main is a thin wrapper if `aux` alone passes the tests, or if each of its returns is a result of `aux`.
+    Some cases look the same as divided work: an `aux` that solves all but one step, and a main that does all the work,
+    and undoes what `aux` did or verifies its result.
 
     Rewards "published" (CoMLRL's rule, `pair_code.judge_published`) look for words, and open the bonuses after a single
     passed test. They pay each turn's drafts again, so `max_return` is 4 per turn. The tests score their known defects.
@@ -70,10 +68,8 @@ class CodePair(problem_sets.ProgramTask):
     without training.
 
     `local_reward` is 1 if the writer's own function is defined with a return. An answer without its function is
-    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. If
-    the sandbox's tier cannot run a program, it is neither right nor wrong. The drafts are then worth their levels
-    before the tests, or as much as the last drafts if that is more. `Step.info["unknown"]` names the agent and the
-    turn.
+    invalid. A single agent's answer is also invalid if it does not have exactly one marker between the functions. A
+    program that needs something that the sandbox lacks fails its tests; `Step.info` then has its status, "unsupported".
 
     `size` is either "pocket" (3 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
@@ -174,13 +170,11 @@ class CodePair(problem_sets.ProgramTask):
         if len(drafts) == 1:
             return Step(replace(state, aux=drafts[0]), 0.0, local, valid, False, False)
         judged, done = self._judge(state, *drafts), state.turn + 1 == self.max_turns
-        unknown = unjudged(judged.graded, self.name, state.task, self.agents[-1], state.turn) if judged.graded else []
-        score = max(state.score, judged.score) if unknown else judged.score
-        after = State(state.task, state.problem, drafts, None, score, state.turn + 1, done)
-        gained = score if self.published else score - state.score
-        info = {"parts": judged.parts, "fault": judged.fault} | ({"unknown": unknown} if unknown else {})
+        after = State(state.problem, drafts, None, judged.score, state.turn + 1, done)
+        gained = judged.score if self.published else judged.score - state.score
+        info = {"parts": judged.parts, "fault": judged.fault}
         info |= {"tests": judged.graded.info} if judged.graded else {}
-        return Step(after, gained, local, valid, done and score > pair_code.BEST - 1e-6, done, info)
+        return Step(after, gained, local, valid, done and judged.score > pair_code.BEST - 1e-6, done, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect answer to learn from: wrong operations, different divisions of the work, missing calls.

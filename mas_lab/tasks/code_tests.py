@@ -14,7 +14,7 @@ from mas_lab.env import Message, Step
 from mas_lab.tasks.sandbox import literal
 from mas_lab.tasks.shared import lists, problem_sets, programs
 from mas_lab.tasks.shared.bases import PROMPTS, chat
-from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable, unjudged
+from mas_lab.tasks.shared.programs import Case, Problem, Result, as_text, function, read_code, readable
 from mas_lab.tasks.shared.rows import draw
 
 BUILDS, SMOKE, PASSES = 0.1, 0.1, 0.8
@@ -27,14 +27,13 @@ BEFORE_LIST = " of "
 
 @dataclass(frozen=True)
 class State:
-    task: str
     problem: Problem
     code: str = ""
     tests: str = ""
     failures: tuple[tuple[str, str], ...] = ()
     """Tester's cases that the function failed, each with its result."""
     worth: float = 0.0
-    """Pass rate of the last program that could be judged."""
+    """Pass rate of the last program."""
     turn: int = 0
     done: bool = False
 
@@ -60,10 +59,8 @@ class CodeTests(problem_sets.ProgramTask):
     `max_turns`. The hidden cases include the cases that the problem shows. Every case counts as often as it is written.
     Any text that parses builds. No case at all is agreement. The tests show the defect of each.
 
-    If the sandbox's tier cannot run a program, it is neither right nor wrong. Its turn is paid as if it had the pass
-    rate of the last program that could be judged (at first 0). If the gold program itself cannot run, the tester's
-    cases earn only 0.2. `Step.info["unknown"]` names the agent and the turn, so that a selector can leave such rows
-    out.
+    A program that needs something that the sandbox lacks fails. `Step.info` then has its status, "unsupported". If the
+    gold program itself cannot run, the tester's cases earn only 0.2.
 
     `size` is either "pocket" (2 operations), "full", or the number of operations of a pocket problem, 2 to 4.
     """
@@ -131,9 +128,8 @@ class CodeTests(problem_sets.ProgramTask):
         examples, hidden = problem.visible, problem.hidden
         graded = problem.grade(code or "", (*examples, *hidden))
         passed = graded.passed if published or not hidden else graded.passed[len(examples) :]
-        lacking = unjudged(graded, self.name, state.task, coder, state.turn)
-        worth = state.worth if graded.unknown else sum(passed) / max(1, len(passed))
-        smoke = built and (graded.unknown or graded.outcome.failed[:1] == (False,))
+        worth = sum(passed) / max(1, len(passed))
+        smoke = built and graded.outcome.failed[:1] == (False,)
         builds = code is not None if published else built
         local = {coder: BUILDS * builds + SMOKE * smoke + PASSES * worth * built}
         valid, info = {coder: built}, {"code": graded.info}
@@ -148,16 +144,13 @@ class CodeTests(problem_sets.ProgramTask):
             counted = self._counted(problem, cases, gold.passed)
             enough = max(1 if published else self.fewest, len(counted))
             local["tester"] = (VALID + RIGHT * (sum(counted) / enough)) if valid["tester"] else 0.0
-            lacking += unjudged(own, self.name, state.task, coder, state.turn) if not lacking else []
-            lacking += unjudged(gold, self.name, state.task, "tester", state.turn)
             agreed = all(own.passed) and (published or (valid["tester"] and len(counted) >= self.fewest))
             failures = self._failures(problem, cases, own)
             info |= {"tests": gold.info | {"counted": len(counted)}, "own": own.info, "agreed": agreed}
         done = agreed or state.turn + 1 == self.max_turns
         texts = [self.shorten(actions[agent]) for agent in self.agents]
-        after = State(state.task, problem, texts[0], texts[-1], failures, worth, state.turn + 1, done)
+        after = State(problem, texts[0], texts[-1], failures, worth, state.turn + 1, done)
         gained = worth if published else worth - state.worth
-        info |= {"unknown": lacking} if lacking else {}
         return Step(after, gained, local, valid, done and worth == 1, done, info)
 
     def _counted(self, problem: Problem, cases: Sequence[Case], right: tuple[bool, ...]) -> list[bool]:

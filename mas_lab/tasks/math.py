@@ -203,4 +203,4 @@ class Math(chains.MathTask):
         if role != "verifier":
             return chains.answer_text(values, working)
         approve = str(values[-1]) == state.answers[-1] if working else rng.random() < self.trusts
-        return chains.working_text(values, working) + ("approve" if approve else "reject")
+        return chains.answer_text(values, working, "approve" if approve else "reject")

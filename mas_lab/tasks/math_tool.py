@@ -60,11 +60,9 @@ class MathTool(chains.MathTask):
     right. (A guess that it prints counts like any answer.) `local_reward` of the reasoner: 0.2 if its answer can be
     read, and 0.8 if it is right. An output without a readable program or answer is invalid.
 
-    A program that needs something that this sandbox lacks ("unsupported") has no answer, but does not count as wrong.
-    `info` then has `right` = None and an entry `unknown`, and a warning is given once. The program earns 0.2, as any
-    program that prints. A higher reward would make such programs pay. A selector may leave its rows out of training.
-    `Step.info` has task, agent and turn of each program, its status, last line and error. It also says whether the
-    answer is right and agreed on, and has `backstop` if the wall clock ended the program.
+    A program that needs something that the sandbox lacks (status "unsupported") fails like any other. `Step.info` has
+    the status, the last line and the error of each program. It also says whether the answer is right and agreed on, and
+    has `backstop` if the wall clock ended the program.
 
     Rewards "published" (PettingLLMs): each turn pays the team 1 if the reasoner is right, and each agent 1 if it is
     right itself. Success: the reasoner is right in the last turn. If a program fails, the last number of its error
@@ -105,16 +103,15 @@ class MathTool(chains.MathTask):
     def observe(self, state: State, agent: str) -> list[Message]:
         if not self.full:
             return chat(self._pocket_prompt(state, agent))
-        parts = [state.problem]
-        if state.turn and agent == "reasoner":
-            parts.append(f"In the last turn you answered: {state.answer or 'nothing that can be read'}")
-            parts.append(f"The tool user's program answered: {state.printed or 'nothing that can be read'}")
-        elif state.turn:
-            code = f"Your program of the last turn:\n\n```python\n{state.code}\n```"
-            parts += [code, result_text(state.ran)] if state.code else ["In the last turn you wrote no program."]
-            if agent == "tool":
-                parts.append(f"The reasoner answered: {state.answer or 'nothing that can be read'}")
-        return chat("\n\n".join(parts), PROMPTS[self.name][agent])
+        say, ran = PROMPTS[self.name], state.ran
+        if not state.turn:
+            return chat(state.problem, say[agent])
+        ended = "printed" if ran.line else "silent"
+        kind = "lacking" if ran.unknown else ended if ran.outcome.status == "ok" else "failed"
+        result = say[kind].format(error=ran.error, status=ran.outcome.status, line=ran.line)
+        program = say["program"].format(code=state.code, result=result) if state.code else say["no_program"]
+        answers = {"answer": state.answer or say["unread"], "printed": state.printed or say["unread"]}
+        return chat(f"{state.problem}\n\n{say[f'last_{agent}'].format(program=program, **answers)}", say[agent])
 
     def _pocket_prompt(self, state: State, agent: str) -> str:
         """Return a prompt such as `printed error answered 7 tool 3 + 4`.
@@ -150,13 +147,11 @@ class MathTool(chains.MathTask):
         else:
             solved = agreed and all(right.values())
             local = {agent: FORMAT * (answer is not None) + MATCH * right[agent] for agent in reasoner}
-            local[writer] = worth(ran) + MATCH * right[writer]
+            runs = ran.outcome.status == "ok"
+            local[writer] = RUNS * runs + PRINTS * (runs and ran.line != "") + MATCH * right[writer]
         after = replace(state, turn=state.turn + 1, code=code, ran=ran, printed=printed, answer=answer, done=last)
         valid = {writer: code is not None} | dict.fromkeys(reasoner, answer is not None)
-        place = {"task": state.task, "agent": writer, "turn": state.turn}
-        unknown = programs.unjudged(ran, self.name, **place)
-        info = place | ran.info | {"right": None if unknown else right[writer], "agreed": agreed}
-        info |= {"unknown": unknown} if unknown else {}
+        info = ran.info | {"right": right[writer], "agreed": agreed}
         return Step(after, float(solved), local, valid, last and solved, last, info)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -174,22 +169,6 @@ class MathTool(chains.MathTask):
         if agent == "reasoner":
             return chains.answer_text(values, working)
         return written(state.problem, rng, self.mistakes) if working else f"print ( {values[-1]} )"
-
-
-def worth(ran: Result) -> float:
-    """Return a program's reward apart from its answer; an unsupported program earns as much as one that prints."""
-    if ran.unknown:
-        return RUNS + PRINTS
-    return RUNS * (ran.outcome.status == "ok") + PRINTS * (ran.outcome.status == "ok" and ran.line != "")
-
-
-def result_text(ran: Result) -> str:
-    """Return a text for the author of a full-size program that says what the program did."""
-    if ran.unknown:
-        return f"It needs what this sandbox does not have: {ran.error}"
-    if ran.outcome.status != "ok":
-        return f"It failed ({ran.outcome.status}): {ran.error}"
-    return f"It printed: {ran.line}" if ran.line else "It printed nothing."
 
 
 def written(chain: str, rng: random.Random, mistakes: float = 0.0) -> str:

@@ -12,7 +12,7 @@ from itertools import chain
 
 from mas_lab.env import Message, Step
 from mas_lab.tasks.shared import chains
-from mas_lab.tasks.shared.bases import PROMPTS, chat, numbered, role_of
+from mas_lab.tasks.shared.bases import PROMPTS, chat, numbered, role_of, tagged
 from mas_lab.tasks.shared.grading import is_right
 from mas_lab.tasks.shared.rows import draw
 
@@ -140,7 +140,7 @@ class Orchestrator(chains.MathTask):
     def read_split(self, text: str, problem: str) -> tuple[str, ...]:
         """Return the part of each worker, or an empty tuple if the split cannot be read."""
         if self.full:
-            parts = [part.strip() for part in re.findall(r"<part>(.*?)</part>", text, re.DOTALL | re.IGNORECASE)]
+            parts = [part for _, part in tagged(text, "part")]
             fits = all(parts)
         else:
             parts = " ".join(text.split()).split(" and ")
@@ -148,30 +148,23 @@ class Orchestrator(chains.MathTask):
         return tuple(parts) if fits and len(parts) == len(self.workers) else ()
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:
+        answers = {agent: self.read_answer(text) for agent, text in actions.items()}
+        valid = {agent: answer is not None for agent, answer in answers.items()}
         if set(actions) == set(self.workers):
-            return self._parts_answered(state, actions)
+            pairs = zip(answers.items(), state.parts, strict=True)
+            right = {agent: not self.full and answer == str(chains.value(part)) for (agent, answer), part in pairs}
+            local = {agent: float(is_so) for agent, is_so in right.items()}
+            return Step(replace(state, answers=tuple(answers.values())), 0.0, local, valid, False, False)
         ((agent, text),) = actions.items()
         if not (self.single_agent or state.parts):
             parts = self.read_split(text, state.problem)
             right = bool(parts) and (self.full or list(parts) == split(state.problem))
             after = replace(state, parts=parts, done=not parts)
             return Step(after, 0.0, {agent: float(right)}, {agent: bool(parts)}, False, after.done)
-        answer = self.read_answer(text)
-        success = right = is_right(answer, state.gold)
+        success = right = is_right(answers[agent], state.gold)
         if not (self.single_agent or self.full):
-            right = None not in state.answers and answer == str(chains.value(joined(state.answers)))
-        after = replace(state, done=True)
-        return Step(after, float(success), {agent: float(right)}, {agent: answer is not None}, success, True)
-
-    def _parts_answered(self, state: State, actions: Mapping[str, str]) -> Step:
-        answers = {agent: self.read_answer(actions[agent]) for agent in self.workers}
-        right = dict.fromkeys(self.workers, False)
-        if not self.full:
-            pairs = zip(answers.items(), state.parts, strict=True)
-            right = {agent: answer == str(chains.value(part)) for (agent, answer), part in pairs}
-        local = {agent: float(is_so) for agent, is_so in right.items()}
-        valid = {agent: answer is not None for agent, answer in answers.items()}
-        return Step(replace(state, answers=tuple(answers.values())), 0.0, local, valid, False, False)
+            right = None not in state.answers and answers[agent] == str(chains.value(joined(state.answers)))
+        return Step(replace(state, done=True), float(success), {agent: float(right)}, valid, success, True)
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
         """Return an imperfect turn to learn from: splits at a wrong plus, guesses, wrong running values.

@@ -7,27 +7,16 @@ Mazes are not read from files. They are drawn, solved and split by their walls, 
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from mas_lab.env import EnvError, Task
-from mas_lab.tasks.shared.bases import ProposalState, numbered
-from mas_lab.tasks.shared.maze import Cell, Maze, MovesTask, cell_of, in_order, mazes, word
-from mas_lab.tasks.shared.pictures import board, disc, rings, walls, way
+from mas_lab.tasks.shared.bases import numbered
+from mas_lab.tasks.shared.maze import Floor, MovesTask, Place, State, in_order, mazes, word
+from mas_lab.tasks.shared.pictures import floor_plan
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.22
 """Share of wall cells, as published."""
-
-
-@dataclass(frozen=True)
-class State(ProposalState):
-    """State of one episode; `steps` counts moves so far."""
-
-    maze: Maze
-    at: Cell
-    steps: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,52 +72,34 @@ class PlanPath(MovesTask):
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"plan_path {self.side} {split} {seed}")
         drawn = mazes(rng, self.side, DENSITY)
-        for maze in draw(drawn, n, split, self.name, Maze.layout, lambda maze: self.fits(maze, maze.start)):
-            start, goal = word(maze.start), word(maze.goal)
-            data = {"size": self.side, "walls": in_order(maze.walls), "start": start, "goal": goal}
-            yield f"{maze.layout()} {maze.start} {maze.goal}", data
+        for maze, (at, _) in draw(drawn, n, split, self.name, lambda one: walls_of(one[0]), self.fits):
+            [goal] = maze.targets
+            data = {"size": self.side, "walls": in_order(maze.walls), "start": word(at), "goal": word(goal)}
+            yield f"{walls_of(maze)} {at} {goal}", data
 
-    def start(self, task: Task) -> State:
-        data = task.data
-        walls = frozenset(map(cell_of, data["walls"]))
-        maze = Maze(data["size"], walls, cell_of(data["start"]), cell_of(data["goal"]))
-        if maze.start == maze.goal or maze.start not in maze.away:
-            raise EnvError(f"plan_path: task {task.id!r} has no path from {data['start']} to {data['goal']}")
-        return State(maze, maze.start)
+    def ours(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
+        away = state.floor.away
+        good = sum(away[place] < away[before] for before, place in pairwise(path))
+        progress = (away[state.place] - away[path[-1]]) / away[state.start]
+        due = max(len(moves), min(self.limit, away[state.place]))
+        return progress + (away[path[-1]] == 0), good / due
 
-    def facts(self, state: State) -> dict[str, Any]:
-        return self.shown(state.maze, state.at, goal=[state.maze.goal])
-
-    def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
-        path = state.maze.walk(state.at, moves or ())
-        team, local = (self._published if self.published else self._ours)(state, path, moves)
-        after = replace(state, at=path[-1], steps=state.steps + len(path) - 1)
-        return after, team, local, path[-1] == state.maze.goal
-
-    def _ours(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
-        away = state.maze.away
-        good = sum(away[cell] < away[before] for before, cell in pairwise(path))
-        progress = (away[state.at] - away[path[-1]]) / away[state.maze.start]
-        due = max(len(moves or ()), min(self.limit, away[state.at]))
-        return progress + (path[-1] == state.maze.goal), good / due
-
-    def _published(self, state: State, path: list[Cell], moves: tuple[str, ...] | None) -> tuple[float, float]:
-        goal = state.maze.goal
-        gaps = [abs(cell[0] - goal[0]) + abs(cell[1] - goal[1]) for cell in path]
+    def theirs(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
+        [goal] = state.floor.targets
+        gaps = [abs(cell[0] - goal[0]) + abs(cell[1] - goal[1]) for cell, _ in path]
         reward = sum(-0.01 + gap - 0.99 * after for gap, after in pairwise(gaps))
-        if path[-1] == goal:
-            reward += 1.5 if state.steps + len(path) - 1 == state.maze.away[state.maze.start] else 1.0
-        elif moves and len(moves) >= len(path):
+        if gaps[-1] == 0:
+            reward += 1.5 if state.steps + len(path) - 1 == state.floor.away[state.start] else 1.0
+        elif len(moves) >= len(path):
             reward += -0.1 + 0.01 * gaps[-1]
         return reward, reward
 
-    def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        return self.moves_from(state.maze, state.at, rng)
-
     def draw(self, state: State) -> str:
         """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""
-        maze, hint = state.maze, state.hints[-1] if state.hints else None
-        marks = [walls(maze.walls), rings([maze.goal]), disc(state.at)]
-        if hint:
-            marks.append(way(maze.walk(state.at, hint)))
-        return board(maze.size, marks, f"A maze. The team stands at {word(state.at)}, the goal is {word(maze.goal)}.")
+        facts = self.facts(state)
+        return floor_plan(state, f"A maze. The team stands at {facts['at']}, the goal is {facts['targets']}.")
+
+
+def walls_of(maze: Floor) -> str:
+    """Return the walls as a text; mazes with the same walls belong to the same split."""
+    return f"{maze.size} {' '.join(in_order(maze.walls))}"

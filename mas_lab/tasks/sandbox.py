@@ -17,7 +17,6 @@ import math
 import re
 import secrets
 import sys
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from keyword import iskeyword
@@ -37,14 +36,6 @@ GRACE = 0.5
 HOW = 'pip install "pydantic-monty>=1.4", or on Python 3.12 and later pip install pyeryx==0.11.0'
 STATUSES = ("ok", "error", "timeout", "memory", "killed", "unsupported", "refused")
 TIERS = {"pyeryx": "eryx", "monty": "pydantic_monty"}
-HALF_THERE = {
-    "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal",
-    "functools", "hashlib", "itertools", "json", "math", "os", "pathlib", "random", "re", "signal", "sys", "time",
-    "typing", "unicodedata",
-}  # fmt: skip
-"""Modules that a sandbox has only in part. The program writes the text of its errors, so this text must not choose what
-is imported."""
-TYPES = {**vars(builtins), "function": types.FunctionType, "generator": types.GeneratorType}
 
 HARNESS = """
 import json as _mas_lab_json
@@ -54,14 +45,9 @@ def _mas_lab_plain(v, n=200, most=10 ** 4300):
         raise NotImplementedError("a result this deep or this long is not supported in this environment")
     if v is None or t is bool or t is int or t is float or t is str:
         return v
-    if t is list:
-        return ["list", [_mas_lab_plain(p, n - 1) for p in v]]
-    if isinstance(v, tuple):
-        return ["tuple", [_mas_lab_plain(p, n - 1) for p in v]]
-    if t is set or t is frozenset:
-        return ["set", [_mas_lab_plain(p, n - 1) for p in v]]
-    if isinstance(v, dict):
-        return ["dict", [[_mas_lab_plain(k, n - 1), _mas_lab_plain(v[k], n - 1)] for k in v]]
+    for name, kinds in (("list", list), ("tuple", tuple), ("set", (set, frozenset)), ("dict", dict)):
+        if isinstance(v, kinds):
+            return [name, [_mas_lab_plain(p, n - 1) for p in (v.items() if name == "dict" else v)]]
     raise TypeError("returned a " + t.__name__ + ", which is no plain data")
 def _mas_lab_call(f, a):
     try:
@@ -71,7 +57,7 @@ def _mas_lab_call(f, a):
 """
 MAIN = re.compile(r"""(['"])__main__\1""")
 """The name of a script, with which `__name__` is compared."""
-CONTAINERS = {"list": list, "tuple": tuple, "set": set}
+CONTAINERS = {"list": list, "tuple": tuple, "set": set, "dict": dict}
 FORGED = (ValueError, TypeError, KeyError, RecursionError)
 """Errors of reading an answer that the harness did not write."""
 MOST_BITS = 14_000
@@ -264,7 +250,7 @@ def _plain(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     kind, parts = value
-    return {_plain(k): _plain(v) for k, v in parts} if kind == "dict" else CONTAINERS[kind](map(_plain, parts))
+    return CONTAINERS[kind](map(_plain, parts))
 
 
 def status_of(error: str) -> str:
@@ -279,14 +265,12 @@ def status_of(error: str) -> str:
 
 def is_lacking(error: str) -> bool:
     """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, a name, or a size."""
-    matches = ((re.match(pattern, error), exists) for pattern, exists in EXISTS.items())
-    return bool(LACKING.match(error)) or any(exists(*found.groups()) for found, exists in matches if found)
+    missing = MISSING.match(error)
+    known = missing and (missing[1] in sys.stdlib_module_names or hasattr(builtins, missing[2] or ""))
+    return bool(known or LACKING.match(error))
 
 
-def _has(module: str, name: str) -> bool:
-    return module in HALF_THERE and hasattr(importlib.import_module(module), name)
-
-
+MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)|NameError: name '(\w+)' is not defined")
 LACKING = re.compile(
     r"(?s)(NotImplementedError|RuntimeError).*monty|.*is not supported in this environment"
     r"|RuntimeError: can't start new thread$|AttributeError: 'module' object"
@@ -294,14 +278,3 @@ LACKING = re.compile(
     r"|OverflowError: Python int too large to convert to C ssize_t|ValueError: pow\(\) 2nd argument cannot be negative"
 )
 """Errors that CPython does not raise in such a place: what monty leaves out, and its limits for code and patterns."""
-EXISTS = {
-    r"ModuleNotFoundError: No module named '(\w+)": lambda module: module in sys.stdlib_module_names,
-    r"NameError: name '(\w+)' is not defined": lambda name: hasattr(builtins, name),
-    r"ImportError: cannot import name '(\w+)' from '(\w+)": lambda name, module: _has(module, name),
-    r"AttributeError: module '(\w+)' has no attribute '(\w+)'": _has,
-    r"AttributeError: (?:type object )?'(\w+)' (?:object )?has no attribute '(\w+)'": lambda kind, name: hasattr(
-        TYPES.get(kind), name
-    ),
-    r"TypeError: cannot create '(\w+)' instances": lambda name: hasattr(builtins, name),
-}
-"""Pattern of an error -> whether CPython has what the error says is missing."""

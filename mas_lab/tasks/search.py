@@ -8,7 +8,6 @@ files in `rows`, and comparing two answers in `grading`.
 """
 
 import random
-import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -18,7 +17,7 @@ from typing import Any
 from mas_lab.env import EnvError, Message, Step, Task
 from mas_lab.paths import data_dir
 from mas_lab.tasks.shared import worlds
-from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat
+from mas_lab.tasks.shared.bases import PROMPTS, SizedTask, chat, tagged
 from mas_lab.tasks.shared.grading import plain_answer
 from mas_lab.tasks.shared.rows import draw, files_of, question_and_answers, read_jsonl, sample
 
@@ -92,12 +91,10 @@ class Search(SizedTask):
 
     max_turns: int = 4
     data: str | None = None
-    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.question_and_answers` lists its
+    """Full size: a file, a folder or a data set of the hub (`rows.read`; `rows.COLUMNS` lists its
     columns). `None` means the few questions in `data/search`, about its corpus."""
     corpus: str | None = None
     """Full size: JSONL file that BM25 searches, see above. `None` means the corpus in `data/search`."""
-    passages: int = 3
-    """Most passages of the corpus that one query finds."""
     retriever: Retriever | None = None
     """Full size: function from a query to passages, instead of BM25. A run records it by its module and name."""
 
@@ -121,10 +118,7 @@ class Search(SizedTask):
         for name in sources:
             self.require(name, self.full, "it is for size='full'; pocket facts are looked up in the task's world")
         self.require("data", sources != ["data"], "give a corpus, or a retriever, that its questions are about")
-        named = not getattr(self.retriever, "__name__", "<").startswith("<")
-        fits = self.retriever is None or (named and not self.corpus)
-        self.require("retriever", fits, "give a function with a name (def), and no corpus beside it")
-        self.require("passages", self.passages >= 1, "use a count from 1")
+        self.require("retriever", sources[-2:] != ["corpus", "retriever"], "give no corpus beside it")
 
     @property
     def max_tokens(self) -> int:
@@ -134,7 +128,7 @@ class Search(SizedTask):
         if self.full:
             data = self.data or str(data_dir() / "search" / "questions.jsonl")
             if self.retriever is None:
-                bm25(self._corpus, "", self.passages, self.name)  # build the index, or fail, before any episode starts
+                bm25(self._corpus, "", self.name)  # build the index, or fail, before any episode starts
             found = sample(data, n, split, seed, question_and_answers, self.name)
             return [(text, {"question": text, "answers": right, "needed": titles}) for text, right, titles in found]
         found = []
@@ -147,9 +141,8 @@ class Search(SizedTask):
         return found
 
     def start(self, task: Task) -> State:
-        data = task.data
-        facts = data["question"], tuple(data["answers"]), tuple(data["needed"]), data.get("world")
-        return State(task.id, *facts, calls=self.agents[0])
+        lists = (tuple(task.data[name]) for name in ("answers", "needed"))
+        return State(task.id, task.data["question"], *lists, task.data.get("world"), calls=self.agents[0])
 
     def acting(self, state: State) -> tuple[str, ...]:
         return (state.calls,) if state.calls else ()
@@ -170,7 +163,7 @@ class Search(SizedTask):
         """
         found = (_tagged if self.full else _worded)(text, KINDS[agent])
         if self.published:
-            return ANSWERS if ANSWERS in found else found[0] if found else None
+            return ANSWERS if ANSWERS in found else next(iter(found), None)
         alone = self.full or agent != "verifier" or len(text.split()) == 1
         return found[0] if len(found) == 1 and alone else None
 
@@ -186,7 +179,7 @@ class Search(SizedTask):
         return self._look(state, agent, output)
 
     def _route(self, state: State, output: tuple[str, str] | None) -> Step:
-        answers = output[1] == "answer" if output else self.published
+        answers = output == ANSWERS if output else self.published
         after = replace(state, calls="answerer" if answers else "searcher")
         local = float(output is not None and answers == self._enough(state))
         return Step(after, 0.0, {"verifier": local}, {"verifier": output is not None}, False, False)
@@ -196,11 +189,11 @@ class Search(SizedTask):
         return not state.missing or len(state.looks) + 1 == self.max_turns
 
     def _look(self, state: State, agent: str, output: tuple[str, str] | None) -> Step:
-        query = None if output is None else output[1]
-        looks = (*state.looks, Look(query, () if query is None else tuple(self._find(state, query))))
+        look = Look(output[1], tuple(self._find(state, output[1]))) if output else Look(None)
+        looks = (*state.looks, look)
         done = len(looks) == self.max_turns
         after = replace(state, looks=looks, calls="" if done else self.agents[0])
-        info = {"query": query, "found": [title for title, _ in looks[-1].found]}
+        info = {"query": look.query, "found": [title for title, _ in look.found]}
         local = float(after.missing < state.missing)
         return Step(after, 0.0, {agent: local}, {agent: output is not None}, False, done, info)
 
@@ -215,14 +208,13 @@ class Search(SizedTask):
         """
         if not self.full:
             return worlds.look_up(state.world, query)
-        place = f"{self.name}, task {state.task!r}, query {query!r}"
         try:
-            found = self.retriever(query) if self.retriever else bm25(self._corpus, query, self.passages, self.name)
+            found = self.retriever(query) if self.retriever else bm25(self._corpus, query, self.name)
+            if not all(map(_is_passage, found)):
+                raise TypeError(f"it gave {str(found)[:80]!r}; give a list of {{'title': text, 'text': text}}")
         except Exception as error:
+            place = f"{self.name}, task {state.task!r}, query {query!r}"
             raise EnvError(f"{place}: retrieval failed: {type(error).__name__}: {error}") from error
-        if not isinstance(found, Sequence) or not all(map(_is_passage, found)):
-            remedy = "give a list of {'title': text, 'text': text}"
-            raise EnvError(f"{place}: the retriever gave {str(found)[:80]!r}; {remedy}")
         return [(passage["title"], passage["text"]) for passage in found]
 
     def demonstrate(self, state: State, agent: str, rng: random.Random) -> str:
@@ -246,10 +238,9 @@ class Search(SizedTask):
 
 def _tagged(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
     """Return each text between tags of one of `kinds`, with its kind."""
-    found = re.findall(rf"<({'|'.join(kinds)})>(.*?)</\1>", text, re.DOTALL | re.IGNORECASE)
-    outputs = [(kind.lower(), " ".join(inner.split())) for kind, inner in found if inner.strip()]
-    outputs = [(kind, inner.lower() if kind == "verdict" else inner) for kind, inner in outputs]
-    return [(kind, inner) for kind, inner in outputs if kind != "verdict" or inner in VERDICTS]
+    found = [(kind, " ".join(inner.split())) for kind, inner in tagged(text, *kinds)]
+    found = [(kind, inner.lower() if kind == "verdict" else inner) for kind, inner in found]
+    return [(kind, inner) for kind, inner in found if inner and (kind != "verdict" or inner in VERDICTS)]
 
 
 def _worded(text: str, kinds: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -277,7 +268,7 @@ def _is_passage(found: Any) -> bool:
     return isinstance(found, Mapping) and all(isinstance(found.get(name), str) for name in ("title", "text"))
 
 
-def bm25(corpus: str, query: str, most: int, env: str) -> list[Passage]:
+def bm25(corpus: str, query: str, env: str, most: int = 3) -> list[Passage]:
     """Return up to `most` passages of a corpus that share a word with the query, by their BM25 score."""
     tokenize, scored, passages = index(corpus, env, files_of(corpus))
     numbers, scores = scored.retrieve(tokenize([query]), k=min(most, len(passages)), show_progress=False)

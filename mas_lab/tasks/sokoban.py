@@ -8,14 +8,11 @@ turned or mirrored.
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
-from mas_lab.env import EnvError, Task
-from mas_lab.tasks.shared.bases import ProposalState
-from mas_lab.tasks.shared.maze import MovesTask, Place, Room, cell_of, in_order, layout, rooms, word
-from mas_lab.tasks.shared.pictures import board, crates, disc, rings, walls, way
+from mas_lab.tasks.shared.maze import MovesTask, Place, State, in_order, layout, rooms, word
+from mas_lab.tasks.shared.pictures import floor_plan
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.15
@@ -24,13 +21,6 @@ DENSITY = 0.15
 STEP, BLOCKED, ON, OFF, WIN, GAMMA, SHAPING = -0.01, -0.05, 1.0, -0.5, 10.0, 0.99, 0.1
 """Published rewards: a move, a blocked move, a box onto a target, a box off a target, solved; then the discount and the
 weight of the potential."""
-
-
-@dataclass(frozen=True)
-class State(ProposalState):
-    room: Room
-    start: Place
-    place: Place
 
 
 @dataclass(frozen=True)
@@ -90,56 +80,32 @@ class Sokoban(MovesTask):
     def problems(self, n: int, split: str, seed: int) -> Iterator[tuple[str, dict]]:
         rng = random.Random(f"{self.name} {self.side} {self.boxes} {split} {seed}")
         drawn = rooms(rng, self.side, self.boxes, DENSITY)
-        levels = draw(drawn, n, split, self.name, lambda one: layout(one[0]), lambda one: self.fits(*one))
-        for room, (at, boxes) in levels:
+        for room, (at, boxes) in draw(drawn, n, split, self.name, lambda one: layout(one[0]), self.fits):
             parts = {"walls": in_order(room.walls), "targets": in_order(room.targets), "boxes": in_order(boxes)}
             data = {"size": self.side, **parts, "start": word(at)}
             yield repr(data), data
 
-    def start(self, task: Task) -> State:
-        data = task.data
-        walls, targets, boxes = (frozenset(map(cell_of, data[name])) for name in ("walls", "targets", "boxes"))
-        room, place = Room(data["size"], walls, targets), (cell_of(data["start"]), boxes)
-        if room.away.get(place, 0) == 0:
-            raise EnvError(f"{self.name}: task {task.id!r} is solved at its start, or cannot be solved")
-        return State(room, place, place)
-
-    def facts(self, state: State) -> dict[str, Any]:
-        return self.shown(state.room, state.place[0], targets=state.room.targets, boxes=state.place[1])
-
-    def carry_out(self, state: State, moves: tuple[str, ...] | None) -> tuple[State, float, float, bool]:
-        path = state.room.walk(state.place, moves or ())
-        team, local = self._published(state, path, moves or ()) if self.published else self._ours(state, path)
-        after = replace(state, place=path[-1], done=path[-1] not in state.room.away)
-        return after, team, local, state.room.solved(path[-1])
-
-    def _ours(self, state: State, path: list[Place]) -> tuple[float, float]:
-        room, away = state.room, state.room.away
-        before, after = (len(place[1] & room.targets) * (place in away) for place in (path[0], path[-1]))
+    def ours(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
+        targets, away = state.floor.targets, state.floor.away
+        before, after = (len(place[1] & targets) * (place in away) for place in (path[0], path[-1]))
         nearer = away[path[0]] - away[path[-1]] if path[-1] in away else -self.limit
-        team = (after - before) / len(state.start[1] - room.targets) + room.solved(path[-1])
+        team = (after - before) / len(state.start[1] - targets) + (away.get(path[-1]) == 0)
         return team, nearer / away[state.start]
 
-    def _published(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
-        targets = state.room.targets
+    def theirs(self, state: State, path: list[Place], moves: tuple[str, ...]) -> tuple[float, float]:
+        targets, away = state.floor.targets, state.floor.away.get(path[-1])
         on = [len(boxes & targets) for _, boxes in path]
         near = [-sum(min(abs(b[0] - t[0]) + abs(b[1] - t[1]) for t in targets) for b in boxes) for _, boxes in path]
         reward = sum(STEP + SHAPING * (GAMMA * after - before) for before, after in pairwise(near))
         reward += sum({1: ON, 0: 0.0, -1: OFF}[after - before] for before, after in pairwise(on))
-        if state.room.solved(path[-1]):
+        if away == 0:
             reward += WIN
-        elif len(moves) >= len(path) and path[-1] in state.room.away:
+        elif len(moves) >= len(path) and away is not None:
             reward += BLOCKED + SHAPING * (GAMMA - 1) * near[-1]
         return reward, reward
 
-    def imperfect(self, state: State, rng: random.Random) -> list[str]:
-        return self.moves_from(state.room, state.place, rng)
-
     def draw(self, state: State) -> str:
         """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""
-        room, (at, boxes) = state.room, state.place
-        marks = [walls(room.walls), crates(boxes), rings(room.targets), disc(at)]
-        for hint in filter(None, state.hints):
-            marks.append(way([place[0] for place in room.walk(state.place, hint)]))
-        standing, targets = (" ".join(in_order(cells)) for cells in (boxes, room.targets))
-        return board(room.size, marks, f"A room. Player at {word(at)}, boxes at {standing}, targets {targets}.")
+        facts = self.facts(state)
+        where = f"Player at {facts['at']}, boxes at {facts['boxes']}, targets {facts['targets']}."
+        return floor_plan(state, f"A room. {where}")

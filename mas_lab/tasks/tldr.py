@@ -51,7 +51,7 @@ class TLDR(TwoTextsTask):
     """
 
     data: str = "trl-lib/tldr"
-    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.post` lists its columns."""
+    """Full size: a file, a folder or a data set of the hub (`rows.read`). `rows.COLUMNS` lists its columns."""
 
     name = "tldr"
     paper = "MAGRPO, arXiv 2508.04652"

@@ -8,52 +8,34 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from mas_lab.runs.run import load_run, run_folder
 from mas_lab.runs.scores import mean_scores
 from mas_lab.train.config import Config
-from mas_lab.train.loop import train
 from mas_lab.train.report import Report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train as the file says and return the exit status; an error of the package is printed on one line."""
-    arguments = parser().parse_args(argv)
+    about = "Train a team as a YAML file says; the same command goes on with a run that was stopped."
+    options = argparse.ArgumentParser(prog="python -m mas_lab.train", description=about)
+    options.add_argument("--config", type=Path, required=True, help="the file, such as data/configs/plan_path.yaml")
+    options.add_argument("--steps", type=int, help="training steps in all, in place of the file's")
+    arguments = options.parse_args(argv)
     try:
         config = Config.read(arguments.config)
-        return _train(config if arguments.steps is None else replace(config, steps=arguments.steps))
+        steps = config.steps if arguments.steps is None else arguments.steps
+        for report in config.train(config.make_team(), steps):
+            print(line(report, steps), flush=True)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from the newest checkpoint", file=sys.stderr)
+        return 130
     except Exception as error:
         if not type(error).__module__.startswith("mas_lab."):
             raise
         print(f"mas_lab.train: {error}", file=sys.stderr, flush=True)
         return 1
-
-
-def parser() -> argparse.ArgumentParser:
-    about = "Train a team as a YAML file says; the same command goes on with a run that was stopped."
-    options = argparse.ArgumentParser(prog="python -m mas_lab.train", description=about)
-    options.add_argument("--config", type=Path, required=True, help="the file, such as data/configs/plan_path.yaml")
-    options.add_argument("--steps", type=int, help="training steps in all, in place of the file's")
-    return options
-
-
-def _train(config: Config) -> int:
-    from mas_lab.backends.torch.threads import set_threads
-
-    if config.threads:
-        set_threads(config.threads)
-    team = config.make_team()
-    try:
-        for report in train(
-            config.env, team, config.recipe, config.steps, config.seed, config.run, budget=config.budget,
-            fork=config.fork, **config.settings,
-        ):  # fmt: skip
-            print(line(report, config.steps), flush=True)
-    except KeyboardInterrupt:
-        print("stopped; the same command goes on from the newest checkpoint", file=sys.stderr)
-        return 130
     if config.run and os.environ.get("RANK", "0") == "0":
         print(f"{load_run(config.run).steps} steps in {run_folder(config.run)}")
     return 0

@@ -7,6 +7,8 @@ These three differ from each other, so you must choose one. Leaves out: the step
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mas_lab.runs.run import Run
 from mas_lab.runs.scores import run_curve
 from mas_lab.train.report import Report
@@ -26,12 +28,6 @@ class Budget:
     kind: str
     amount: int
 
-    def __post_init__(self):
-        if self.kind not in KINDS:
-            raise ValueError(f"a budget of {self.kind!r}; give one of {', '.join(KINDS)}")
-        if isinstance(self.amount, bool) or not isinstance(self.amount, int) or self.amount < 1:
-            raise ValueError(f"a budget of {self.amount!r} {self.kind}; give a whole number of 1 or more")
-
     def __str__(self) -> str:
         return f"{self.amount:,} {self.kind.replace('_', ' ')}"
 
@@ -40,12 +36,13 @@ class Budget:
         """Return a budget from `{"tokens": 100_000}`, the form that files use."""
         if isinstance(budget, Budget):
             return budget
-        if not isinstance(budget, Mapping) or len(budget) != 1:
+        kinds = [*budget] if isinstance(budget, Mapping) else []
+        if len(kinds) != 1 or kinds[0] not in KINDS or type(budget[kinds[0]]) is not int or budget[kinds[0]] < 1:
             raise ValueError(
-                f"a budget is one of {', '.join(KINDS)} with its amount, {{'tokens': 100000}}; got {budget!r}"
+                f"budget={budget!r}; give one of {', '.join(KINDS)} with a whole number of 1 or more, such as "
+                "{'tokens': 100000}"
             )
-        [(kind, amount)] = budget.items()
-        return cls(kind, amount)
+        return cls(kinds[0], budget[kinds[0]])
 
 
 class Usage:
@@ -63,9 +60,6 @@ class Usage:
         episodes, updates = report.turns["episode"].nunique(), report.stats["optimizer_step"].nunique()
         self.steps[report.step :] = [{"tokens": report.tokens, "episodes": episodes, "optimizer_steps": updates}]
 
-    def reaches(self, budget: Budget, done: int) -> bool:
-        return self.after(done)[budget.kind] >= budget.amount
-
     def passes(self, counts: Sequence[float], done: int, kind: str = "tokens") -> bool:
         """Return True if step `done` reaches one of these counts of `kind`, and no step before it did."""
         before, now = (self.after(step)[kind] for step in (done - 1, done))
@@ -78,9 +72,6 @@ class Usage:
             return cls()
         episodes = run.read("turns", ["step", "episode"]).groupby("step")["episode"].nunique()
         updates = run.stats.groupby("step")["optimizer_step"].nunique()  # without steps that selected no row
-        until = [0, *run_curve(run)["tokens"].astype(int)]
-        return cls([
-            {"tokens": until[step + 1] - until[step], "episodes": int(episodes[step]),
-             "optimizer_steps": int(updates.get(step, 0))}
-            for step in range(run.steps)
-        ])  # fmt: skip
+        tokens = np.diff(run_curve(run)["tokens"], prepend=0)
+        each = zip(tokens, episodes, updates.reindex(episodes.index, fill_value=0), strict=True)
+        return cls([dict(zip(KINDS, map(int, step), strict=True)) for step in each])

@@ -3,75 +3,70 @@
 Leaves out: types and ranges of single arguments (`arguments`, `Settings`), and the env itself (`check_env`).
 """
 
+from inspect import signature
 from pathlib import Path
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.normalization import check_normalize
-from mas_lab.cells.update import UpdateCallback, check_update
-from mas_lab.env import Env
+from mas_lab.cells.update import check_update
+from mas_lab.describe import part_name
 from mas_lab.recipes import Recipe, stateful_parts
-from mas_lab.team import Team
-from mas_lab.train.budget import Budget
-from mas_lab.train.drawing import Curriculum
+from mas_lab.train.progress import Progress
 from mas_lab.train.record import describe_parts
-from mas_lab.train.settings import Settings
 from mas_lab.train.staleness import check_staleness
 
+CALLS = {
+    "credit": ("turns",), "select": ("turns",),
+    "loss": ("logprobs_N", "old_N", "advantages_N", "row_N", "entropy_N", "reference_N"),
+}  # fmt: skip
+"""Parts of a recipe, and what each is called with."""
 
-def check_training(
-    env: Env,
-    team: Team,
-    recipe: Recipe,
-    settings: Settings,
-    steps: int | None,
-    budget: Budget | None,
-    run: str | Path | None,
-    fork: str | Path | None,
-    watch: UpdateCallback | None,
-    curriculum: Curriculum | None,
-) -> None:
+
+def check_training(now: Progress, run: str | Path | None, fork: str | Path | None) -> None:
     """Raise TypeError or ValueError if the arguments of `train` make no training."""
-    if steps is None and budget is None:
+    team, recipe, settings = now.team, now.recipe, now.settings
+    if now.steps is None and now.budget is None:
         raise TypeError("train: give steps=, how many to make, or budget={'tokens': ...}, at which it ends")
-    if budget is None and (every := settings.score_every or 1) < 1:
+    if now.budget is None and (every := settings.score_every or 1) < 1:
         raise TypeError(f"train: score_every={every} is a share of a budget; give budget=, or whole steps")
     if fork is not None and run is None:
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
-    _check_recipe(recipe, settings)
-    stateful_parts({**vars(recipe), "curriculum": curriculum})
-    check_update(team, recipe.loss, recipe.aggregate, settings.max_norm, watch, "train")
-    if run is not None:
-        describe_parts(env, recipe, curriculum)  # refuses a part that cannot be compared when the run goes on
-    _check_team(env, team, settings)
-    if settings.staleness:
-        check_staleness(settings.staleness, team, {**vars(recipe), "curriculum": curriculum})
-
-
-def _check_recipe(recipe: Recipe, settings: Settings) -> None:
     check_arguments(Recipe, vars(recipe), "train")
     check_normalize(**recipe.normalization)
-    if type(recipe).advantages is not Recipe.advantages:
-        raise TypeError(
-            f"train: {type(recipe).__name__} overrides advantages(), and train calls group() and normalize(); override "
-            "normalize(self, turns, team=None), which returns the table with advantages"
-        )
+    for name, given in CALLS.items():
+        if part := getattr(recipe, name):
+            try:
+                signature(part).bind(*given)
+            except TypeError as error:
+                called = f"{name}({', '.join(given)})"
+                raise TypeError(f"train: {name} {part_name(part)} cannot be called as {called}: {error}") from None
     if settings.rounds > 1 and recipe.select is None:
         raise ValueError(
             f"train: rounds={settings.rounds} draws more tasks until enough are worth learning from, and recipe "
             f"{recipe.name!r} does not say which are: recipe.replace(select=lab.not_flat())"
         )
     across = {"task", "episode", "node"}.isdisjoint(recipe.by)  # such groups need no siblings
-    if getattr(recipe.plan, "siblings", 2) < 2 and not across:
+    if 1 in [getattr(recipe.plan, name, None) for name in ("n", "k", "g")] and not across:
         raise ValueError(f"train: {recipe.plan} gives groups of one (K = 1): nothing is compared; use two or more")
-
-
-def _check_team(env: Env, team: Team, settings: Settings) -> None:
-    for agent in env.agents:
-        if agent not in team:
-            raise ValueError(f"train: agent {agent!r} has no policy; the env plays {env.agents}, the team {list(team)}")
+    stateful_parts(now.parts)
+    check_update(team, recipe.loss, recipe.aggregate, settings.max_norm, now.watch, "train")
+    if run is not None:
+        describe_parts(now)  # refuses a part that cannot be compared when the run goes on
+    if missing := [agent for agent in now.env.agents if agent not in team]:
+        raise ValueError(
+            f"train: agent {missing[0]!r} has no policy; the env plays {now.env.agents}, the team {list(team)}"
+        )
+    able = [agent for agent in team if agent not in team.frozen]
+    for agent in able:
+        own = team.sampling[agent]
+        if own.temperature == 0 or own.top_p < 1 or own.top_k is not None:
+            raise ValueError(f"train: agent {agent!r} samples with {own}; to learn it needs a temperature above 0, "
+                             "top_p=1 and top_k=None")  # fmt: skip
     for start, agents in (settings.learn or {}).items():
-        if not set(agents) - set(team.frozen) or not set(agents) <= set(team):
+        if set(able).isdisjoint(agents) or not set(agents) <= set(team):
             raise ValueError(
                 f"train: learn has {list(agents)} from step {start} on; name at least one agent that is not frozen, of "
-                f"{[agent for agent in team if agent not in team.frozen]}"
+                f"{able}"
             )
+    if settings.staleness:
+        check_staleness(settings.staleness, team, now.parts)

@@ -19,7 +19,7 @@ from mas_lab.losses import reinforce
 from mas_lab.policy import Policy, PolicyError, Request, Sample, check_fit
 from mas_lab.team import Team
 from mas_lab.train.demonstrations import Demonstration, play, require_demonstrate, speaker
-from mas_lab.train.drawing import step_seed
+from mas_lab.train.progress import step_seed
 
 SILENT = 100
 """Draws of tasks in a row, without an answer of a policy's agents, after which it is an error."""

@@ -5,16 +5,14 @@ Leaves out: the files (`runs.recorder`).
 
 import copy
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Any
 
 from mas_lab.locks import locked
 from mas_lab.policy import NotFiniteError
-from mas_lab.recipes import Recipe
 from mas_lab.runs.recorder import Recorder
-from mas_lab.runs.run import RunError
 from mas_lab.train.budget import Usage
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.hooks import Hook
+from mas_lab.train.progress import Progress
 from mas_lab.train.record import describe_training
 from mas_lab.train.report import Report
 from mas_lab.train.staleness import forget_versions
@@ -25,10 +23,10 @@ class Keeping(Hook):
 
     def __init__(self, recorder: Recorder, ranks: int = 1):
         self.recorder, self.ranks = recorder, ranks
-        self.complete = True
-        """True if the weights are those after `done` steps, and the tables of each of these steps are kept."""
-        self.versions: list[int] = []
-        """Versions of the learning policies after `done` steps; another training may have used the team since."""
+        self.kept: tuple[int, list[int]] | None = None
+        """Number of steps whose tables are kept, and the versions of the learning policies after them."""
+        self.watched: Any = None
+        """The state of the watch after these steps; `None` if it has none."""
 
     def begin(self, now: Progress) -> None:
         """Begin the run, or continue it where it stopped, with the number of torch threads that it recorded.
@@ -38,59 +36,46 @@ class Keeping(Hook):
         from mas_lab.backends.torch.threads import take_threads
 
         recorder = self.recorder
-        config = describe_training(now.env, now.team, now.recipe, now.seed, now.settings, now.curriculum, self.ranks)
+        config = describe_training(now, self.ranks)
         if self.ranks == 1:
             config["threads"] = recorder.recorded_threads() or config["threads"]
         now.done, states = recorder.begin(config, now.team, now.watch, now.states)
         now.restore(states)
         if now.budget or now.settings.score_at:
-            now.usage.steps = Usage.of(recorder).steps
+            now.usage = Usage.of(recorder)
         if self.ranks == 1:
             take_threads(config["threads"], str(recorder.folder))
         if not now.settings.staleness:
             forget_versions(now.team)  # of the run that was forked
-        self.versions = now.versions
+        self._note(now)
         if now.done and now.ended:
-            reason = f"{now.done} of {now.steps} steps" if now.all_steps else "its budget is used up"
+            reason = (
+                f"{now.done} of {now.steps} steps"
+                if now.steps is not None and now.done >= now.steps
+                else "its budget is used up"
+            )
             warnings.warn(
                 f"train: the run {recorder.folder} is already complete: {reason}; nothing is trained. Pass more steps, "
                 "or keep the new run in another folder", stacklevel=3,
             )  # fmt: skip
 
-    def before(self, now: Progress) -> None:
-        if self.recorder.is_superseded():
-            raise RunError(f"{self.recorder.folder}: a later train() went on with this run; use that one")
-
-    @contextmanager
-    def updating(self, now: Progress, recipe: Recipe) -> Iterator[None]:
-        """Restore the watch after an error before the first optimizer step, so that a checkpoint can be saved."""
-        versions, watch = now.versions, now.watch
-        watched = copy.deepcopy(watch.state()) if hasattr(watch, "state") and hasattr(watch, "load_state") else None
-        self.complete = False
-        try:
-            yield
-        except BaseException:
-            self.complete = now.versions == versions
-            if self.complete and watched is not None:
-                watch.load_state(watched)
-            raise
-
     def after(self, now: Progress, report: Report) -> Report:
         self.recorder.tables(report.step, report.turns, report.stats)
-        self.versions, self.complete = now.versions, True
+        self._note(now)
         if now.done % now.settings.save_every == 0 or now.ended:
             self._save(now)
         return report
 
     def stop(self, now: Progress, error: BaseException) -> None:
-        """Save a checkpoint after an error if the weights are those after `done` steps.
+        """Save a checkpoint after an error if the weights are those after the last step whose tables are kept.
 
-        That is so during rollout, scores and advantages, and in an update until the first policy steps. Between two
-        optimizer steps of an update, and before its tables are kept, no checkpoint is possible; the run then goes on
-        from the newest one. Weights that cannot be sampled from are not kept.
+        That is so during rollout, scores and advantages, and in an update until the first policy steps; a watch that
+        saw gradients of this update is set back. Between two optimizer steps of an update, and before its tables are
+        kept, no checkpoint is possible; the run then goes on from the newest one. Weights that cannot be sampled from
+        are not kept.
         """
         try:
-            if self.complete and not isinstance(error.__cause__, NotFiniteError):
+            if not isinstance(error.__cause__, NotFiniteError):
                 self._save(now)
         except Exception as failed:
             if isinstance(error, GeneratorExit):
@@ -100,8 +85,16 @@ class Keeping(Hook):
     def finish(self) -> None:
         self.recorder.end()
 
+    def _note(self, now: Progress) -> None:
+        self.kept, watch = (now.done, now.versions), now.watch
+        if hasattr(watch, "state") and hasattr(watch, "load_state"):
+            self.watched = copy.deepcopy(watch.state())
+
     def _save(self, now: Progress) -> None:
-        if not self.recorder.is_superseded():
+        """Save a checkpoint, unless another training has used the folder or the team since the last step."""
+        if self.recorder.is_writing:
             with locked(now.team.policies.values()):
-                if now.versions == self.versions:
+                if self.kept == (now.done, now.versions):
+                    if self.watched is not None:
+                        now.watch.load_state(copy.deepcopy(self.watched))
                     self.recorder.save(now.done, now.team, now.watch, now.states)

@@ -9,12 +9,13 @@ import atexit
 import gc
 import os
 import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 import pandas as pd
 
@@ -22,7 +23,6 @@ from mas_lab.arguments import check_arguments
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, learners, update
 from mas_lab.check import check_env
-from mas_lab.display.progress import in_notebook
 from mas_lab.env import Env
 from mas_lab.locks import one_trainer
 from mas_lab.recipes import Recipe, find
@@ -33,15 +33,12 @@ from mas_lab.table import refuse_lone_groups, selected
 from mas_lab.team import Team
 from mas_lab.train.budget import Budget
 from mas_lab.train.checks import check_training
-from mas_lab.train.drawing import Curriculum, step_seed
-from mas_lab.train.ending import Ending
-from mas_lab.train.held_out import HeldOut
+from mas_lab.train.hooks import HeldOut, Hook, Showing
 from mas_lab.train.keeping import Keeping
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.progress import Curriculum, Progress, step_seed
 from mas_lab.train.report import Report, tasks_learned
 from mas_lab.train.settings import Settings
 from mas_lab.train.staleness import Staleness, forget_versions
-from mas_lab.train.status_line import StatusLine
 from mas_lab.train.verdict import has_advantage, why_silent
 
 
@@ -75,7 +72,7 @@ def train(
             nothing is kept.
         watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: no callback.
         curriculum: Function that draws the tasks of a step instead of `env.tasks`: `curriculum(env, n, split, seed)`.
-            It may learn from the report of each step, see `train.drawing`. `None`: `env.tasks` draws.
+            It may learn from the report of each step, see `mas_lab.train.Curriculum`. `None`: `env.tasks` draws.
         budget: {"tokens": 100_000}, or "episodes", or "optimizer_steps". Training ends with the step that reaches this
             amount, or after `steps` if these are made earlier. `None`: no budget.
         fork: Folder or name of another run, which the new run in `run` continues under other settings; see below.
@@ -115,30 +112,39 @@ def train(
     """
     check_arguments(train, locals(), steps=0, seed=0)
     recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
-    check_training(env, team, recipe, chosen, steps, budget, run, fork, watch, curriculum)
-    ranks = _ranks(team)
-    if ranks and chosen.staleness:
-        raise ValueError(
-            f"train: staleness={chosen.staleness} is for one process, and a launcher started several; leave it out"
-        )
+    now = Progress(env, team, recipe, int(seed), chosen, steps, budget, watch, curriculum)
+    check_training(now, run, fork)
+    ranks = None
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # a launcher started several processes
+        from mas_lab.train.ranks import Ranks
+
+        if chosen.staleness:
+            raise ValueError(
+                f"train: staleness={chosen.staleness} is for one process, and a launcher started several; leave it out"
+            )
+        ranks = Ranks(team)
     if ranks and not ranks.drives:
         return ranks.serve(team, watch)
-    with ranks.reporting_errors() if ranks else nullcontext():
-        _check_env_once(env, chosen, seed)
+    _check_env_once(env, chosen, seed)
     recorder = None if run is None else Recorder(run_folder(run)) if fork is None else Fork(run_folder(run), fork)
-    stale = Staleness(chosen.staleness) if chosen.staleness else None
+    stale = Staleness(now) if chosen.staleness else None
     scores = chosen.score_every is not None or chosen.score_at
-    hooks = [
-        stale, recorder and Keeping(recorder, ranks.size if ranks else 1), ranks, scores and HeldOut(recorder),
-        Ending(recorder), in_notebook() and StatusLine(),
-    ]  # fmt: skip
+    keeping = recorder and Keeping(recorder, ranks.size if ranks else 1)
+    hooks = [keeping, ranks, scores and HeldOut(recorder), Showing(recorder)]
     forget_versions(team)
-    now = Progress(env, team, recipe, int(seed), chosen, steps, budget, watch, curriculum)
-    loop = training_steps(now, list(filter(None, hooks)), stale.rollout if stale else rollout,
-                          ranks.update if ranks else update)  # fmt: skip
-    loop = one_trainer(learners(team), _driven(loop, ranks) if ranks else loop)
+    loop = training_steps(now, list(filter(None, hooks)), stale, ranks.update if ranks else update)
+    loop = one_trainer(learners(team), ranks.driving(loop) if ranks else loop)
     _open.add(loop)
+    finalize(loop, _warn_if_idle, now)
     return loop
+
+
+def _warn_if_idle(now: Progress) -> None:
+    if not now.started:
+        warnings.warn(
+            "train: nobody looped over its result, so nothing was trained; for report in lab.train(...): print(report)",
+            stacklevel=2,
+        )
 
 
 _open: WeakSet[Iterator[Report]] = WeakSet()
@@ -160,27 +166,14 @@ def _close_all() -> None:
             loop.close()
 
 
-def _ranks(team: Team):
-    """Return the processes of a launcher, or `None` for a single process, which then needs no import of `Ranks`."""
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-        return None
-    from mas_lab.train.ranks import Ranks
-
-    return Ranks.of(team)
-
-
-def _driven(loop: Iterator[Report], ranks) -> Iterator[Report]:
-    with ranks.driving():
-        yield from loop
-
-
-def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, update: Callable) -> Iterator[Report]:
+def training_steps(now: Progress, hooks: Sequence[Hook], stale: Staleness | None, update: Callable) -> Iterator[Report]:
     """Yield a report after each step: the four cells in a row, and the hooks around them.
 
-    `rollout` and `update` are cells 1 and 4, or those of a training with earlier weights or with several ranks. The
-    parts that learn get their next value at the end of a step, so an error changes nothing.
+    `stale` plays with earlier weights, and `update` is cell 4, perhaps of several ranks. The parts that learn get their
+    next value at the end of a step, so an error changes nothing.
     """
-    env, team, chosen, begun = now.env, now.team, now.settings, []
+    env, team, chosen, begun, now.started = now.env, now.team, now.settings, [], True
+    draw, play = (stale.tasks, stale.rollout) if stale else (now.tasks, rollout)
     gc.freeze()  # the garbage collector need not walk all that was imported again and again
     try:
         for hook in hooks:
@@ -189,30 +182,31 @@ def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, upda
         while not now.ended:
             for hook in hooks:
                 hook.before(now)
-            step, recipe, clock, played, turns = now.done, now.recipe, Clock(), [], None
-            with entered(hook.playing(now) for hook in hooks):
-                while tasks := now.tasks(step, len(played), turns):  # more than once with `rounds`
+            step, recipe, profile, played, turns = now.done, now.recipe, Counter(), [], None
+            with stale.playing() if stale else nullcontext():
+                while tasks := draw(step, len(played), turns):  # more than once with `rounds`
                     bounds = chosen.max_turns, chosen.workers
-                    played.append(rollout(env, team, tasks, recipe.plan, now.seed, *bounds, step))
-                    clock.lap("rollout")
-                    turns = recipe.group(pd.concat(played, ignore_index=True), team)
-                    turns = recipe.normalize(turns, team)
-                    refuse_lone_groups(turns, "train")
-                    following = recipe.after(turns, team)
-                    turns = of_learners(turns, chosen.learning(step))
-                    clock.lap("advantages")
-            with entered(hook.updating(now, following) for hook in hooks):
+                    with timed(profile, "rollout"):
+                        played.append(play(env, team, tasks, recipe.plan, now.seed, *bounds, step))
+                    with timed(profile, "advantages"):
+                        turns = recipe.group(pd.concat(played, ignore_index=True), team)
+                        turns = recipe.normalize(turns, team)
+                        refuse_lone_groups(turns, "train")
+                        following = recipe.after(turns, team)
+                        turns = of_learners(turns, chosen.learning(step))
+            with timed(profile, "update"), stale.updating(following) if stale else nullcontext():
                 stats = update(
                     team, turns, recipe.loss, recipe.aggregate, chosen.epochs, chosen.minibatches, chosen.max_norm,
-                    chosen.lr_scale(step), chosen.nonfinite, watch=now.watch, seed=step_seed(now.seed, step),
+                    chosen.lr_scale(step), watch=now.watch, seed=step_seed(now.seed, step),
                 )  # fmt: skip
-            clock.lap("update")
             stats.insert(0, "step", step)
-            report = Report(step, turns, stats, dict(clock), notes_of(turns, chosen))
+            report = Report(step, turns, stats, dict(profile), notes_of(turns, chosen))
             now.advance(report, following)
             for hook in hooks:
                 report = hook.after(now, report)
             yield report
+        if stale:
+            forget_versions(team)
         for hook in hooks:
             hook.end(now)
     except BaseException as error:
@@ -226,25 +220,11 @@ def training_steps(now: Progress, hooks: Sequence[Hook], rollout: Callable, upda
 
 
 @contextmanager
-def entered(contexts: Iterable[AbstractContextManager]) -> Iterator[None]:
-    """Enter each of the contexts, and leave them in reverse order."""
-    with ExitStack() as stack:
-        for context in contexts:
-            stack.enter_context(context)
-        yield
-
-
-class Clock(Counter):
-    """Seconds by part of a step."""
-
-    def __init__(self):
-        super().__init__()
-        self.now = time.perf_counter()
-
-    def lap(self, part: str) -> None:
-        """Add the time since the last call to a part."""
-        before, self.now = self.now, time.perf_counter()
-        self[part] += self.now - before
+def timed(profile: Counter, part: str) -> Iterator[None]:
+    """Add the seconds of the `with` block to a part."""
+    start = time.perf_counter()
+    yield
+    profile[part] += time.perf_counter() - start
 
 
 def of_learners(turns: pd.DataFrame, agents: Sequence[str] | None) -> pd.DataFrame:

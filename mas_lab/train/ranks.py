@@ -2,7 +2,7 @@
 
 Rank 0 drives: it alone plays the environment, keeps tables and checkpoints, and yields reports. The other ranks wait
 for its messages. On *sample*, each rank answers a share of the requests. On *update*, rank 0 broadcasts the table, and
-each rank makes the passes of a `Share` of the packed rows. Every rank has all weights, and the gradients are summed
+each rank makes the passes of a share of the packed rows. Every rank has all weights, and the gradients are summed
 over the ranks. Accelerate makes the process group and carries every message. Leaves out: the loop (`mas_lab.train`).
 """
 
@@ -18,13 +18,13 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast, broadcast_object_list, gather_object
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, micro_batches, tensor_batches, trees_of
-from mas_lab.backends.torch.policy import Passes
 from mas_lab.cells.update import update
 from mas_lab.locks import locked
-from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
+from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, WaveEngine
 from mas_lab.team import Team
-from mas_lab.train.progress import Hook, Progress
+from mas_lab.train.hooks import Hook
+from mas_lab.train.progress import Progress
+from mas_lab.train.report import Report
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
@@ -40,35 +40,25 @@ class RankError(PolicyError):
 class Ranks(Hook):
     """This process among those that train together."""
 
-    def __init__(self, on_cpu: bool):
+    def __init__(self, team: Team):
+        """Join the ranks that a launcher started; raise RankError if they are not one group."""
+        on_cpu = all(policy.shared.device.type == "cpu" for policy in team.policies.values())
         handlers = [InitProcessGroupKwargs(timeout=PATIENCE)]
         self.accelerator = Accelerator(cpu=on_cpu, mixed_precision="no", kwargs_handlers=handlers)
         self.number, self.size = self.accelerator.process_index, self.accelerator.num_processes
+        kind, size = self.accelerator.distributed_type, os.environ["WORLD_SIZE"]
+        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU) or self.size != int(size):
+            raise RankError(
+                f"accelerate found {self.size} processes of kind {kind}, and WORLD_SIZE is {size}; launch with "
+                "--multi_gpu, and call train() before making an Accelerator of your own"
+            )
         self.drives = self.number == 0
+        self.part = slice(self.number, None, self.size)
+        """This rank's share of the packed rows: every n-th tree, by length."""
         self.team: Team | None = None
         self.engines: list[RankedEngine | RemoteEngine] = []
         self.listening = True
         """True while the other ranks wait for a message of rank 0; False while all of them update."""
-
-    @classmethod
-    def of(cls, team: Team) -> "Ranks":
-        """Return the ranks that a launcher started; raise RankError if they are not one group."""
-        ranks = cls(on_cpu=all(policy.shared.device.type == "cpu" for policy in team.policies.values()))
-        kind, size = ranks.accelerator.distributed_type, os.environ["WORLD_SIZE"]
-        if kind not in (DistributedType.MULTI_GPU, DistributedType.MULTI_CPU) or ranks.size != int(size):
-            raise RankError(
-                f"accelerate found {ranks.size} processes of kind {kind}, and WORLD_SIZE is {size}; launch with "
-                "--multi_gpu, and call train() before making an Accelerator of your own"
-            )
-        return ranks
-
-    def require_all(self, name: str) -> None:
-        """Raise RankError if rank 0 would wait for passes that the other, listening ranks will not make."""
-        if self.drives and self.listening:
-            raise RankError(
-                f"policy {name!r}: only train() computes gradients over several ranks, not the body of its loop; use a "
-                "watch, or a process of its own on a saved run"
-            )
 
     # Messages
 
@@ -76,10 +66,6 @@ class Ranks(Hook):
         """Send a message from rank 0 to all ranks."""
         with self._connected():
             broadcast_object_list([(word, *rest)])
-
-    def hear(self) -> tuple[Any, ...]:
-        with self._connected():
-            return broadcast_object_list([None])[0]
 
     def gather(self, mine: Any) -> list[Any]:
         """Return the objects of all ranks, in order of rank, on every rank."""
@@ -95,33 +81,20 @@ class Ranks(Hook):
             if not isinstance(error, torch.distributed.DistError) and not any(w in str(error).lower() for w in LOST):
                 raise
             raise RankError(
-                f"rank {self.number} of {self.size}: another rank ended or lost its connection. {GOES_ON}. What was "
-                f"seen here: {str(error).splitlines()[0].rpartition('] ')[2][:100]}"
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. {GOES_ON}: {error}"
             ) from error
 
     # Rank 0
 
-    @contextmanager
-    def reporting_errors(self) -> Iterator[None]:
-        """End the other ranks too if an error occurs inside, with the same message if they listen (on rank 0)."""
+    def driving(self, loop: Iterator[Report]) -> Iterator[Report]:
+        """Yield the reports of a whole training, and end the other ranks when it ends or fails (on rank 0)."""
         try:
-            with self._connected():
-                yield
-        except Exception as error:
-            if self.listening and not isinstance(error, RankError):
-                with suppress(RankError):  # one of them may have ended
-                    self.tell("error", f"{type(error).__name__}: {error}")
-            raise
-
-    @contextmanager
-    def driving(self) -> Iterator[None]:
-        """End the other ranks when a whole training ends (on rank 0)."""
-        try:
-            with self.reporting_errors(), suppress(GeneratorExit):
-                yield
-            self.tell("end")
+            with self._connected(), suppress(GeneratorExit):
+                yield from loop
         finally:
             self._part()
+            if self.listening:
+                self.tell("end")
 
     def begin(self, now: Progress) -> None:
         """Give the team one engine and one optimizer over all ranks (on rank 0)."""
@@ -142,11 +115,11 @@ class Ranks(Hook):
     def serve(self, team: Team, watch: Any) -> Iterator[Any]:
         """Obey rank 0 until the training ends (on every rank but 0).
 
-        Yields nothing. Raises RankError with the error of rank 0.
+        Yields nothing. Raises RankError if another rank ended.
         """
         try:
             with self._connected():
-                while (message := self.hear())[0] != "end":
+                while (message := broadcast_object_list([None])[0])[0] != "end":
                     self._obey(message, team, watch)
         finally:
             self._part()
@@ -154,8 +127,6 @@ class Ranks(Hook):
 
     def _obey(self, message: tuple[Any, ...], team: Team, watch: Any) -> None:
         word, *rest = message
-        if word == "error":
-            raise RankError(f"rank {self.number} of {self.size}: rank 0 stopped: {rest[0]}")
         if word == "assemble":
             self._assemble(team, watch)
         elif word == "sample":
@@ -166,19 +137,12 @@ class Ranks(Hook):
     # All ranks
 
     def _assemble(self, team: Team, watch: Any) -> None:
-        from mas_lab.describe import differences
-        from mas_lab.team import describe_team
-
         self.team = team
-        descriptions = self.gather(describe_team(team))
-        for number, described in enumerate(descriptions):
-            if different := differences(descriptions[0], described):
-                raise RankError(f"rank {number} has another team than rank 0: {different}")
         for policy in team.policies.values():
             self._share_state(policy)
         for name, policy in team.policies.items():
             if team.learners(name):
-                policy.passes = Share(self, policy)
+                policy.ranks = self
         models = {id(policy.shared): policy.shared for policy in team.policies.values()}
         for number, model in enumerate(models.values()):
             self.engines.append(RemoteEngine(model) if model.engine.streams else RankedEngine(self, number, model))
@@ -200,10 +164,25 @@ class Ranks(Hook):
                 value = broadcast(value)
                 policy.optimizer.state[parameter][key] = value.to(parameter.device)
 
+    def total(self, policy, found_4N: torch.Tensor) -> torch.Tensor:
+        """Sum the gradients over the ranks, and return the sum of their results.
+
+        Raises RankError if rank 0 would wait for passes that the other, listening ranks will not make.
+        """
+        if self.drives and self.listening:
+            raise RankError(
+                f"policy {policy.name!r}: only train() computes gradients over several ranks, not the body of its "
+                "loop; use a watch, or a process of its own on a saved run"
+            )
+        add = partial(self.accelerator.reduce, reduction="sum")
+        for parameter in policy.parameters.values():
+            parameter.grad = add(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
+        return add(found_4N)
+
     def _part(self) -> None:
         """Separate the policies from the ranks."""
         for policy in self.team.policies.values() if self.team else ():
-            policy.passes = Passes(policy)
+            policy.ranks = None
         for engine in self.engines:
             engine.model.engine = engine.inner
         self.engines, self.team = [], None
@@ -226,7 +205,10 @@ class RankedEngine(WaveEngine):
 
     def answer(self, numbered: list[tuple[int, Request]]) -> list[Completion]:
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
-        mine = self._deal(numbered)[self.ranks.number]
+        # The candidates of a prompt stay together, and the ranks get prompts of similar lengths.
+        prompts = sorted({(own, request.prompt_ids) for own, request in numbered}, key=lambda one: (len(one[1]), one))
+        dealt = {prompt: place % self.ranks.size for place, prompt in enumerate(prompts)}
+        mine = [i for i, (own, one) in enumerate(numbered) if dealt[own, one.prompt_ids] == self.ranks.number]
         try:
             share = [(self.policies[numbered[i][0]], numbered[i][1]) for i in mine]
             found, error = self.inner.complete(share) if share else [], None
@@ -240,19 +222,6 @@ class RankedEngine(WaveEngine):
                 answers[place] = completion
         return answers
 
-    def _deal(self, numbered: list[tuple[int, Request]]) -> list[list[int]]:
-        """Return the places in `numbered` by rank; a prompt's candidates stay together, the longest work goes first."""
-        prompts: dict[tuple, list[int]] = {}
-        for place, (own, request) in enumerate(numbered):
-            prompts.setdefault((own, request.prompt_ids), []).append(place)
-
-        def load(places: list[int]) -> int:
-            return len(numbered[places[0]][1].prompt_ids) + sum(numbered[place][1].max_tokens for place in places)
-
-        order = sorted(prompts.values(), key=load, reverse=True)
-        return [[place for places in order[rank :: self.ranks.size] for place in places]
-                for rank in range(self.ranks.size)]  # fmt: skip
-
 
 class RemoteEngine:
     """The place of an engine that streams, on every rank but 0: only rank 0 sends requests and weights to servers."""
@@ -264,25 +233,3 @@ class RemoteEngine:
 
     def sync_weights(self, policy) -> None: ...
     def release_memory(self) -> None: ...
-
-
-class Share(Passes):
-    """The share of one rank in one policy's passes, with whole weights on every rank; gradients are summed."""
-
-    def __init__(self, ranks: Any, policy):
-        super().__init__(policy)
-        self.ranks = ranks
-
-    def batches(self, samples: Sequence[Sample]) -> Iterator[MicroBatch]:
-        """Return this rank's micro-batches: every n-th tree, by length."""
-        model = self.policy.shared
-        self.ranks.require_all(self.policy.name)
-        trees = sorted(trees_of(samples, model), key=len, reverse=True)[self.ranks.number :: self.ranks.size]
-        return tensor_batches(list(micro_batches(trees, model.options.train_tokens)), samples, model)
-
-    def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Sum the gradients over the ranks, and return the sum of their results."""
-        add = partial(self.ranks.accelerator.reduce, reduction="sum")
-        for parameter in self.policy.parameters.values():
-            parameter.grad = add(torch.zeros_like(parameter) if parameter.grad is None else parameter.grad)
-        return add(found_4N)

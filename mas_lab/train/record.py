@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from mas_lab.describe import describe, sources
-from mas_lab.env import Env, spec
-from mas_lab.recipes import Recipe
+from mas_lab.env import spec
 from mas_lab.runs.run import FORMAT
-from mas_lab.team import Team, describe_team
-from mas_lab.train.drawing import Curriculum
-from mas_lab.train.settings import Settings
+from mas_lab.team import describe_team
+from mas_lab.train.progress import Progress
 
 PACKAGE = Path(__file__).parents[1]
 DECIDE = ("table.py", "env.py", "policy.py", "team.py", "losses.py", "tool_calls.py", "child.py", "recipes.py", "cells",
@@ -27,41 +25,25 @@ DECIDE = ("table.py", "env.py", "policy.py", "team.py", "losses.py", "tool_calls
 LIBRARIES = ("mas-lab", "torch", "transformers", "peft", "pandas", "numpy")
 
 
-def describe_parts(env: Env, recipe: Recipe, curriculum: Curriculum | None = None) -> dict[str, Any]:
+def describe_parts(now: Progress) -> dict[str, Any]:
     """Return env, recipe and curriculum as plain data; TypeError names a part that cannot be described."""
-    return {
-        "env": spec(env), "recipe": describe(recipe, "recipe"), "curriculum": describe(curriculum, "curriculum"),
-    }  # fmt: skip
+    parts = {"recipe": now.recipe, "curriculum": now.curriculum}
+    return {"env": spec(now.env)} | {name: describe(part, name) for name, part in parts.items()}
 
 
-def describe_training(
-    env: Env,
-    team: Team,
-    recipe: Recipe,
-    seed: int,
-    settings: Settings,
-    curriculum: Curriculum | None = None,
-    ranks: int = 1,
-) -> dict[str, Any]:
-    """Return the content of run.json."""
+def describe_training(now: Progress, ranks: int = 1) -> dict[str, Any]:
+    """Return the content of run.json. `device` names where weights learn; for several ranks, those of the first."""
     import torch
 
-    return {
-        "format": FORMAT, **describe_parts(env, recipe, curriculum), "sources": sources(recipe),
-        "team": describe_team(team), "seed": seed, "settings": asdict(settings), "threads": torch.get_num_threads(),
-        "ranks": ranks, "device": _devices(team), "code": code(), "versions": versions(),
-    }  # fmt: skip
-
-
-def _devices(team: Team) -> str:
-    """Return the devices on which the weights learn; for several ranks, those of the first."""
-    import torch
-
-    names = set()
-    for policy in team.policies.values():
+    devices, settings = set(), asdict(now.settings) | {"schedule": describe(now.settings.schedule, "schedule")}
+    for policy in now.team.policies.values():
         kind = policy.capabilities.device.partition(":")[0] if policy.capabilities.gradients else "a server's"
-        names.add(torch.cuda.get_device_name(policy.capabilities.device) if kind == "cuda" else kind)
-    return "; ".join(sorted(names))
+        devices.add(torch.cuda.get_device_name(policy.capabilities.device) if kind == "cuda" else kind)
+    return {
+        "format": FORMAT, **describe_parts(now), "sources": sources(now.recipe), "team": describe_team(now.team),
+        "seed": now.seed, "settings": settings, "threads": torch.get_num_threads(), "ranks": ranks,
+        "device": "; ".join(sorted(devices)), "code": code(), "versions": versions(),
+    }  # fmt: skip
 
 
 def versions() -> dict[str, str]:
@@ -78,13 +60,10 @@ def code() -> str:
             tree = ast.parse(path.read_text(encoding="utf-8"))
             for node in ast.walk(tree):
                 if isinstance(body := getattr(node, "body", None), list):
-                    node.body = [one for one in body if not _is_text(one)]
+                    texts = [one for one in body if isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant)]
+                    node.body = [one for one in body if one not in texts]
             digest.update(f"{path.relative_to(PACKAGE).as_posix()} {ast.unparse(tree)}".encode())
     return digest.hexdigest()[:12]
-
-
-def _is_text(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def version_of(package: str) -> str | None:

@@ -12,26 +12,30 @@ from typing import Any
 
 import pandas as pd
 
-from mas_lab.backends.devices import GIB, free_bytes
 from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import learners
+from mas_lab.env import Task
 from mas_lab.locks import locked
-from mas_lab.policy import Policy
 from mas_lab.recipes import Recipe
 from mas_lab.team import Team
-from mas_lab.train.progress import Hook, Progress
-from mas_lab.train.report import Report
+from mas_lab.train.progress import Progress
 
 
-class Staleness(Hook):
-    """The hook of a training whose rollouts use weights of `age` steps before; `rollout` is its cell 1."""
+class Staleness:
+    """Play with the weights of `settings.staleness` steps before; `rollout` is cell 1 of such a training."""
 
-    def __init__(self, age: int):
-        self.age = age
+    def __init__(self, now: Progress):
+        self.now, self.age = now, now.settings.staleness
         self.ahead: Future[pd.DataFrame] | None = None
         """The next rollout, if it was played during the update before. `None`: it is still to be played."""
+        self.drawn: list[Task] = []
+        """The tasks of this rollout."""
         self.versions: dict[str, int] | None = None
         """The versions of the weights that are in use, see `playing`."""
+
+    def tasks(self, step: int, draw: int, turns: pd.DataFrame | None) -> list[Task]:
+        """Return `Progress.tasks`; the first of a step that was played ahead were drawn with it."""
+        return self.drawn if self.ahead and self.drawn and not draw else self.now.tasks(step, draw, turns)
 
     def rollout(self, env, team: Team, tasks, plan, seed: int, max_turns, workers, step: int) -> pd.DataFrame:
         """Return the table of `rollout` with `policy_version`."""
@@ -42,38 +46,37 @@ class Staleness(Hook):
             return with_versions(rollout(env, team, tasks, plan, seed, max_turns, workers, step), versions)
 
     @contextmanager
-    def playing(self, now: Progress) -> Iterator[None]:
+    def playing(self) -> Iterator[None]:
         """Let parts that need the team see the weights that sample; a team that plays ahead has no such part."""
-        with nullcontext() if self.ahead else earlier_weights(now.team, now.done, self.age) as self.versions:
+        team, done = self.now.team, self.now.done
+        with nullcontext() if self.ahead else earlier_weights(team, done, self.age) as self.versions:
             yield
         self.versions = None
 
     @contextmanager
-    def updating(self, now: Progress, recipe: Recipe) -> Iterator[None]:
-        """Play the next step in a thread during the update, if the engines can sample meanwhile."""
-        self.kept = weights_to_keep(now.team, now.done, self.age)
-        if now.done + 1 == now.steps or not may_overlap(now.team, vars(recipe)):
-            yield
-            return
-        with earlier_weights(now.team, now.done, self.age - 1) as versions:
-            team = snapshots(now.team)
+    def updating(self, recipe: Recipe) -> Iterator[None]:
+        """Play the next step in a thread during the update, if the engines can sample meanwhile.
 
-        def play() -> pd.DataFrame:
-            step, bounds = now.done + 1, (now.settings.max_turns, now.settings.workers)
-            now.ahead[step] = tasks = now.tasks(step)
-            return with_versions(rollout(now.env, team, tasks, recipe.plan, now.seed, *bounds, step), versions)
-
+        `recipe`: that of the next step. After the update, each policy keeps the versions that may still sample.
+        """
+        team, done = self.now.team, self.now.done
+        keep = range(done + 1 - self.age, done)
+        kept = [(policy, {number: weights for number, weights in policy.kept.items() if number in keep}
+                 | {done: policy.copy_weights()}) for policy in learners(team)]  # fmt: skip
         with ThreadPoolExecutor(1, "rollout") as thread:
-            self.ahead = thread.submit(play)
+            if done + 1 != self.now.steps and may_overlap(team, vars(recipe)):
+                with earlier_weights(team, done, self.age - 1) as versions:
+                    taken = snapshots(team)
+                self.drawn = []
+                self.ahead = thread.submit(self._play, done + 1, taken, recipe, versions)
             yield
-
-    def after(self, now: Progress, report: Report) -> Report:
-        for policy, weights in self.kept:
+        for policy, weights in kept:
             policy.kept = weights
-        return report
 
-    def end(self, now: Progress) -> None:
-        forget_versions(now.team)
+    def _play(self, step: int, team: Team, recipe: Recipe, versions: Mapping[str, int]) -> pd.DataFrame:
+        now, bounds = self.now, (self.now.settings.max_turns, self.now.settings.workers)
+        self.drawn = now.tasks(step)
+        return with_versions(rollout(now.env, team, self.drawn, recipe.plan, now.seed, *bounds, step), versions)
 
 
 def forget_versions(team: Team) -> None:
@@ -102,13 +105,6 @@ def earlier_weights(team: Team, done: int, age: int) -> Iterator[dict[str, int]]
             if version < done:
                 stack.enter_context(learning[name].at_version(version))
         yield versions
-
-
-def weights_to_keep(team: Team, done: int, staleness: int) -> list[tuple[Policy, dict[int, Any]]]:
-    """Return what each policy that learns keeps after one step more: the versions that may still sample."""
-    keep = range(done + 1 - staleness, done)
-    return [(policy, {number: weights for number, weights in policy.kept.items() if number in keep}
-             | {done: policy.copy_weights()}) for policy in learners(team)]  # fmt: skip
 
 
 def with_versions(turns: pd.DataFrame, versions: Mapping[str, int]) -> pd.DataFrame:
@@ -143,19 +139,9 @@ def check_staleness(staleness: int, team: Team, parts: Mapping[str, Any]) -> Non
                 f"train: {place}={part!r} {why}, and with staleness={staleness} the next rollout begins before that "
                 "step's update is made; use staleness=0, or another part"
             )
-    sizes: dict[str, int] = {}
     for policy in learners(team):
         if not policy.capabilities.versions:
             raise ValueError(
                 f"train: policy {policy.name!r} cannot keep earlier weights ({type(policy).__name__}), and staleness="
                 f"{staleness} samples from them; use a torch back end, or staleness=0"
-            )
-        here = policy.capabilities.device
-        sizes[here] = sizes.get(here, 0) + sum(w.numel() * w.element_size() for w in policy.parameters.values())
-    for device, size in sizes.items():
-        fit = free_bytes(device) // size - 1  # during an update there is one copy more
-        if staleness > fit:
-            raise ValueError(
-                f"train: staleness={staleness} keeps {staleness + 1} copies of the trained weights on {device}, "
-                f"{size / GIB:.3g} GiB each; {max(fit, 0)} is the largest staleness that fits into the free memory"
             )

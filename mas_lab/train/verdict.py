@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mas_lab.cells.normalization import centered_own_reward
 from mas_lab.cells.update import nonzero
-from mas_lab.explain.wrong_way import wrong_way
+from mas_lab.explain.wrong_way import centered_own_reward, wrong_way
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.runs.scores import episode_success
 from mas_lab.table import TableError, column, in_batch, require, selected

@@ -1,7 +1,7 @@
 """AblationBoard: compare recipes over seeds, with every run as a dot and with confidence intervals.
 
-The board also says what these runs cannot show. This module leaves out reading and scoring the runs (`study.entries`,
-`study.budget`), and comparing them (`study.comparison`).
+The board also says what these runs cannot show. This module leaves out reading and scoring the runs (`study.entries`)
+and comparing them (`study.comparison`).
 """
 
 import textwrap
@@ -16,7 +16,6 @@ from plotly.graph_objects import Figure
 from plotly.subplots import make_subplots
 
 from mas_lab.study import comparison
-from mas_lab.study.budget import run_scores
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
@@ -208,8 +207,8 @@ class AblationBoard:
         self.score, self.over, self.baseline = score, over, recipes[0] if baseline is None else baseline
         if self.baseline not in recipes:
             raise ValueError(f"AblationBoard: baseline={baseline!r} is none of the recipes: {', '.join(recipes)}")
-        self.runs = run_scores(found, score, over, self.held_out, LAST)
-        """One row per run: `start` and `final` within the `budget`, see `budget.run_scores`."""
+        self.runs = comparison.run_scores(found, score, over, self.held_out, LAST)
+        """One row per run: `start` and `final` within the `budget`, see `comparison.run_scores`."""
         self._curves = pd.concat(
             [(entry.held_out if self.held_out else entry.curve)[[self.over, self.score]].assign(
                 env=entry.env, recipe=entry.recipe, seed=number) for number, entry in enumerate(found)]

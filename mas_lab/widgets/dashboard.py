@@ -30,11 +30,11 @@ from mas_lab.recipes import Recipe, find
 from mas_lab.runs.disk import RunError
 from mas_lab.runs.forking import origin_of
 from mas_lab.runs.run import Run, load_run, run_folder
-from mas_lab.runs.scores import CURVE, grown, mean_scores, run_curve, score_curve
+from mas_lab.runs.scores import CURVE, mean_scores, run_curve, score_curve
 from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
-from mas_lab.train.held_out import heard_by
+from mas_lab.train.hooks import heard_by
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
@@ -126,7 +126,8 @@ class Training:
     def origin(self) -> pd.DataFrame:
         """Return the curve of the run that this one was forked from, as far as it is now; empty if it is gone."""
         with suppress(RunError, TableError, OSError):
-            self._origin = grown(self._origin, load_run(origin_of(self._loaded)))
+            other = load_run(origin_of(self._loaded))
+            self._origin = self._origin if len(self._origin) == other.steps else run_curve(other)
         return self._origin
 
 
@@ -414,8 +415,8 @@ class LiveDashboard(Training):
     ) -> "LiveDashboard":
         """Start a second training that begins after the newest checkpoint of this one and goes on beside it.
 
-        It has its own team and the arguments of this dashboard, except for the changes. It plays the same held-out
-        tasks even under another seed. See `fork` of `lab.train`.
+        It has its own team and the arguments of this dashboard, except for the changes. Under another
+        seed it plays other held-out tasks. See `fork` of `lab.train`.
 
         Args:
             run: Folder of the new run. It is required.
@@ -433,8 +434,6 @@ class LiveDashboard(Training):
         if run is None or self._folder is None:
             raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
         arguments = {**self._arguments, "foreground": self._foreground, "fork": self._folder}
-        if self._arguments.get("score_seed") is None and "seed" in changes:
-            arguments["score_seed"] = self._arguments["seed"]
         if hasattr(self.watch, "load_state"):
             arguments["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
         with no_bars():

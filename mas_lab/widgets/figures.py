@@ -179,7 +179,7 @@ def mazes(env, task, played: Mapping[str, pd.DataFrame]) -> Figure:
     for column, (title, turns) in enumerate(played.items(), start=1):
         if not (turns["task"] == task.id).any():
             raise ValueError(f"mazes: task {task.id!r} was not played in the table {title!r}")
-        _maze(figure, env.start(task).maze, way(env, task, turns), column)
+        _maze(figure, env.start(task).floor, way(env, task, turns), column)
     return figure.update_layout(**{**LAYOUT, "showlegend": False}, height=380, width=340 * len(played))
 
 
@@ -188,10 +188,10 @@ def way(env, task, turns: pd.DataFrame) -> list[tuple[int, int]]:
     own = turns[(turns["task"] == task.id) & turns["kept"].astype(bool)]
     own = own[own["episode"] == own["episode"].iloc[0]].sort_values("depth")
     state = env.start(task)
-    path = [state.at]
+    path = [state.place[0]]
     for agent, text in zip(own["agent"], own["completion"], strict=True):
         if agent == env.agents[-1]:
-            path += state.maze.walk(state.at, env.read(text) or ())[1:]
+            path += [cell for cell, _ in state.floor.walk(state.place, env.read(text) or ())[1:]]
         state = env.step(state, {agent: text}).state
     return path
 
@@ -205,7 +205,7 @@ def _maze(figure: Figure, maze, path: Sequence[tuple[int, int]], column: int) ->
                        hoverinfo="skip", row=1, col=column)  # fmt: skip
     line = {"color": PALETTE[1], "width": 4}
     figure.add_scatter(x=x, y=y, mode="lines+markers", line=line, marker={"size": 9}, row=1, col=column)
-    for (x, y), mark in ((maze.start, "start"), (maze.goal, "goal")):
+    for (x, y), mark in zip((path[0], *maze.targets), ("start", "goal"), strict=True):
         shift = -16 if (x, y - 1) in path else 16  # keep the text off the path
         figure.add_annotation(x=x, y=y, text=f"<b>{mark}</b>", showarrow=False, yshift=shift,
                               font_color="#1c1c1c", row=1, col=column)  # fmt: skip

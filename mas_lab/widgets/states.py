@@ -11,8 +11,9 @@ from math import isclose
 from typing import Any
 
 from mas_lab.env import Env, Task, transcript, with_max_turns
+from mas_lab.table import choices_of
 from mas_lab.tasks import ENVS, make_env
-from mas_lab.train.drawing import step_seed
+from mas_lab.train.progress import step_seed
 from mas_lab.widgets.source import Source
 
 Row = Mapping[str, Any]
@@ -37,7 +38,7 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
     found: dict[str, Any] = {}
     for node, own in nodes.items():
         parent = own[0]["parent"]
-        before = parent.rpartition(".")[0]
+        before, _ = choices_of(parent)
         if before not in found and (parent or own[0]["depth"]):
             raise NoStates(f"the table lacks the rows of {before!r}, which led to {node!r}")
         state = found[node] = _after(env, found[before], nodes[before], parent) if parent else env.start(task)
@@ -50,7 +51,7 @@ def states(env: Env, task: Task, rows: Sequence[Row]) -> dict[str, str]:
 def _after(env: Env, state: Any, rows: Sequence[Row], action: str) -> Any:
     """Return the state after a joint action, `node.i` or `node.i-j`."""
     texts = {(row["agent"], str(row["candidate"])): row["completion"] for row in rows}
-    picks = list(zip(env.acting(state), action.rpartition(".")[2].split("-"), strict=False))
+    picks = list(zip(env.acting(state), choices_of(action)[1], strict=False))
     if len(picks) < len(env.acting(state)) or any(pick not in texts for pick in picks):
         raise NoStates(f"the table lacks a row of the action {action!r}")
     step = env.step(state, {agent: texts[agent, pick] for agent, pick in picks})

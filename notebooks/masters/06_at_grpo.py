@@ -246,7 +246,7 @@ last_of_roles = learn(roles, "weights of its own for each role")
 from mas_lab.tasks.shared.maze import distances
 
 held_out = env.tasks(16 if SMOKE else demo.HELD_OUT, "test", seed=0)
-away = {task.id: distances(env.start(task).maze)[env.start(task).maze.start] for task in held_out}
+away = {task.id: distances(env.start(task).floor)[env.start(task).start] for task in held_out}
 scores = lab.evaluate(env, shared, held_out, k=4).drop_duplicates("task")
 print(f"training episodes of the last step: {report.success:.2f}; held-out: {scores['success'].mean():.2f}")
 moves = pd.cut(scores["task"].map(away), [2, 4, 6, 16], labels=["3 or 4", "5 or 6", "7 and more"])

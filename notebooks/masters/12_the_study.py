@@ -298,7 +298,7 @@ study = lab.study(design, folder / "study")
 print(study)
 
 # %% [markdown]
-# Read the second line first. It says what was held equal, what the arms spent otherwise, and in what they differ. Here `own` sampled more tokens in the same number of episodes, because a team that gets further up the ladder speaks more. `study.table` has a row per training, with what it spent, and its success at the `start` and the `final` one.
+# Read the second line first. It says what was held equal, and in what the arms differ. Here `own` sampled more tokens in the same number of episodes, because a team that gets further up the ladder speaks more. `study.table` has a row per training, with what it spent, and its success at the `start` and the `final` one.
 
 # %%
 study.table[["arm", "seed", "tokens", "optimizer_steps", "start", "final"]].round(2)
@@ -349,16 +349,14 @@ control.differences[["recipe", "higher", "lower", "won", "final", "final_low", "
 # %% [markdown]
 # ## Handing in, and a board over a class
 #
-# `lab.export` (or `python -m mas_lab export RUN ZIP`) makes one zip of a run, with its tables and its configuration but no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. `lab.study(..., sources=[folder])` is stricter. A run counts only if it has the configuration of a cell of the design and was made by the same code. All other runs are listed in `apart`, with the reason. Here the teacher's design has one seed less than the class handed in. (With a folder of notebooks and zips per student, `python notebooks/tools grade FOLDER` in a checkout writes one page with exercises, runs and the board.)
+# `lab.export` (or `python -m mas_lab export RUN ZIP`) makes one zip of a run, with its tables and its configuration but no weights. A teacher puts the zips of a class into one folder. `AblationBoard(folder)` compares them as they are. The board names the settings in which they differ. (With a folder of notebooks and zips per student, `python notebooks/tools grade FOLDER` in a checkout writes one page with exercises, runs and the board.)
 
 # %%
 zips = folder / "class"
 zips.mkdir()
 for run in study.table.itertuples():
     lab.export(run.run, zips / f"{run.arm}-{run.seed}.zip")
-teacher = lab.study(design | {"seeds": design["seeds"] - 1}, folder / "teacher", sources=[zips], play=False)
-print(teacher)
-print(lab.AblationBoard(zips))
+lab.AblationBoard(zips).table[["recipe", "seeds", "start", "final"]].round(2)
 
 # %% [markdown]
 # ## Your turn: a design

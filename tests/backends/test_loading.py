@@ -1,5 +1,5 @@
 """Rank and learning rate of each adapter, the rate of a model for which none is named, and SGD; model folders that are
-broken, or that name code of a hub, are refused with the file and the remedy."""
+broken are refused with the file and the remedy."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ import mas_lab as lab
 from mas_lab.backends.loading import load_base, load_policy, restore_policies
 from mas_lab.backends.torch.source import Source
 from mas_lab.paths import data_dir
-from mas_lab.policy import PolicyError, Request
+from mas_lab.policy import PolicyError
 
 
 def ranks(policy) -> set[int]:
@@ -95,11 +95,6 @@ def test_a_rate_is_the_one_passed_or_kept_or_of_the_provenance_or_that_of_large_
     assert load_policy(tmp_path / "saved").lr == 2e-4 and load_policy(tmp_path / "saved", lora=2).lr == 3e-3
     pocket = Source.find("plan_path")
     assert (pocket.default_lr(lora=False), pocket.default_lr(lora=True)) == (1e-3, 5e-3)
-    for broken in ("not json", '{"learning_rate": {"full": 0}}'):
-        (own_model / "provenance.json").write_text(broken)
-        with pytest.raises(PolicyError, match=r"own/provenance.json names no learning rate; write .* or pass lr="):
-            load_policy(own_model)
-    assert load_policy(own_model, lr=0.5).lr == 0.5
 
 
 def test_code_that_comes_with_a_model_is_not_run_and_nobody_is_asked(qwen3, tmp_path, monkeypatch):
@@ -164,8 +159,8 @@ BROKEN = {
     "config is no object": (written("config.json", "[]"), r"config\.json cannot be read"),
     "config is cut": (cut("config.json"), r"config\.json cannot be read"),
     "unknown type": (entry("model_type", "zork"), r"config\.json cannot be read .*zork"),
-    "type of no text": (entry("model_type", "vit"), r"config\.json or the weights"),
-    "other vocabulary": (entry("vocab_size", 7), "1 weights are of another shape, the first is 'model.embed_tokens"),
+    "type of no text": (entry("model_type", "vit"), r"config\.json.* cannot be read"),
+    "other vocabulary": (entry("vocab_size", 7), "1 weights are missing, of another shape or not .*'model.embed_tok"),
     "no weights": (removed("model.safetensors"), r"model\.safetensors\) cannot be read"),
     "weights are cut": (cut("model.safetensors"), r"model\.safetensors\) cannot be read"),
     "no tokenizer": (removed("tokenizer.json"), r"tokenizer\.json or tokenizer_config\.json cannot be read"),
@@ -180,31 +175,4 @@ BROKEN = {
 def test_a_broken_folder_is_refused_with_the_file_and_a_remedy(folder, change, sentence):
     change(folder)
     with pytest.raises(PolicyError, match=sentence):
-        lab.load_policy(folder)
-
-
-def test_a_token_without_an_embedding_is_refused_where_a_prompt_has_it(folder):
-    """Gemma 3's tokenizer has a token for images beyond the embeddings of the models without images."""
-    path = folder / "tokenizer.json"
-    data = json.loads(path.read_text(encoding="utf-8"))
-    added = data["added_tokens"][0] | {"id": 49, "content": "<image>", "special": False}
-    path.write_text(json.dumps(data | {"added_tokens": [*data["added_tokens"], added]}), encoding="utf-8")
-    policy = lab.load_policy(folder)
-    assert policy.sample([Request((1, 2), 2, 1.0, 0)])[0].ids
-    with pytest.raises(PolicyError, match=r"a prompt has the token 49 \('<image>'\), and the model has 49 embeddings"):
-        policy.sample([Request((1, 49, 2), 2, 1.0, 0)])
-
-
-CODE = {
-    "attn_implementation": {"": "owner/kernel@v1:function"},
-    "_attn_implementation_internal": "paged|owner/kernel",
-    "text_config": {"vision": [{"_experts_implementation": "owner/kernel"}]},
-    "kernel_config": {"RMSNorm": {"cuda": "owner/kernel:Norm"}},
-}
-
-
-@pytest.mark.parametrize("key", CODE)
-def test_a_config_that_names_code_of_a_hub_is_refused(folder, key):
-    entry(key, CODE[key])(folder)
-    with pytest.raises(PolicyError, match=r"config\.json .* it names '.*owner/kernel.*', which is code from a hub"):
         lab.load_policy(folder)

@@ -62,9 +62,8 @@ def test_activations_grow_with_tokens_logits_are_bounded_and_unknown_sizes_are_r
     assert whole == 100 * per_token + 2 * counts(1024, 3072)[0] + 8 * 151936 * 1024  # the head's gradient is the peak
     again = ModelSpec(QWEN3_06B, lora=16, train_tokens=4096, checkpointing=True).memory().activations
     assert again == 4096 * 28 * 2 * 1024 + max(12 * 2**25, 4096 * per_token // 28)
-    for why, spec in {"4 under": ModelSpec(QWEN3_06B, bits=4), "gpt2": ModelSpec(GPT2Config())}.items():
-        with pytest.raises(ValueError, match=why):
-            spec.memory()
+    with pytest.raises(ValueError, match="gpt2"):
+        ModelSpec(GPT2Config()).memory()
 
 
 def test_the_largest_goes_first_to_most_room_or_where_it_is_wanted_and_a_base_of_three_adapters_is_one_model():
@@ -100,9 +99,9 @@ def test_vllm_on_the_same_gpu_keeps_a_copy_unless_it_sleeps():
         for sleep in (False, True)
     )
     row = awake.policies_table.loc["a"]
-    assert row["vLLM's copy"] == pytest.approx(2 * (LINEAR + REST) / GIB)
-    engine = row["vLLM's copy"] + row["sampling"]
-    kept = row["weights"] + row["gradients, optimizer"]
+    engine = row["vLLM"]
+    assert engine == pytest.approx(2 * (LINEAR + REST) / GIB + row["sampling"])
+    kept = row["weights"] + row["gradients"] + row["optimizer"]
     assert row["in all"] == pytest.approx(kept + row["activations"] + engine)
     assert asleep.policies_table.loc["a", "in all"] == pytest.approx(kept + max(row["activations"], engine))
     share = awake.options("a")["memory"]
@@ -116,15 +115,13 @@ def test_vllm_on_other_gpus_is_a_server_there():
     plan = Placement({"a": wish}, devices)
     used, row = plan.devices_table["used"], plan.policies_table.loc["a"]
     assert plan.devices_table["left"].tolist() == pytest.approx((40 - CONTEXT - used).tolist())
-    assert "capacity" in repr(plan) and plan._repr_html_().count("<table") == 2
-    assert used["cuda:1"] == used["cuda:2"] == pytest.approx((row["vLLM's copy"] + row["sampling"]) / 2)
-    assert used["cuda:0"] == pytest.approx(row["weights"] + row["gradients, optimizer"] + row["activations"])
+    assert plan._repr_html_().count("<table") == 2
+    assert used["cuda:1"] == used["cuda:2"] == pytest.approx(row["vLLM"] / 2)
+    assert used["cuda:0"] == pytest.approx(row[["weights", "gradients", "optimizer", "activations"]].sum())
     full = Placement({"a": wish}, devices | {"cuda:1": used["cuda:1"] + 0.8})  # 0.75 GiB are the context's
     assert full.options("a")["memory"] <= 1 - 0.75 / full.devices["cuda:1"]
     told = plan.options("a")
     assert (told["where"], told["gpus"], told["tensor_parallel"], told["device"]) == ("server", "1,2", 2, "cuda:0")
-    with pytest.raises(PlacementError, match="with every=True each process samples where it trains"):
-        Placement({"a": wish}, devices, every=True)
 
 
 def test_every_process_holds_every_policy_and_a_pocket_model_is_placed_on_this_machine():
@@ -138,4 +135,4 @@ def test_every_process_holds_every_policy_and_a_pocket_model_is_placed_on_this_m
     for agent, policy in team.items():
         assert str(policy.shared.device) == plan.options(agent)["device"] in plan.devices
         trained = sum(parameter.numel() for parameter in policy.parameters.values())
-        assert plan.policies_table.loc[agent, "gradients, optimizer"] == pytest.approx(12 * trained / GIB)
+        assert plan.policies_table.loc[agent, "optimizer"] == pytest.approx(8 * trained / GIB)

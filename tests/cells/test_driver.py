@@ -204,18 +204,3 @@ def test_a_wave_is_put_into_tokens_in_one_call_and_the_chat_at_fault_is_named():
     assert [bytes(ids).decode() for ids in turns["prompt_ids"]] == turns["prompt"].str.removeprefix("user: ").tolist()
     with pytest.raises(RolloutError, match=r"task 't1', agent 'executor', turn 0: policy 'batched': not in this"):
         play_batched(Batched(refused="t1 1"))
-
-
-def test_policies_of_one_team_do_not_share_tokens():
-    class Upper(Batched):
-        def encode_all(self, chats):
-            return [list(chat[-1]["content"].upper().encode()) for chat in chats]
-
-    class Alike(Ladder):
-        def observe(self, state, agent):
-            return [{"role": "user", "content": "all hear this"}]
-
-    env = Alike(max_turns=1)
-    team = Team(dict(zip(env.agents, (Batched(), Upper()), strict=True)))
-    turns = rollout(env, team, env.tasks(1, "train", 0), episodes(1))
-    assert [bytes(ids) for ids in turns["prompt_ids"]] == [b"all hear this", b"ALL HEAR THIS"]

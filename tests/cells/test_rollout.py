@@ -114,15 +114,6 @@ def test_what_is_trained_on_is_drawn_from_the_full_distribution():
         rollout(env, team, env.tasks(1, "train", 0), episodes(1))
 
 
-def test_tool_messages_stand_in_the_prompt():
-    class Tools(Ladder):
-        def observe(self, state, agent):
-            told = {"role": "tool", "name": "add", "tool_call_id": "7", "content": "3"}
-            return [told, *super().observe(state, agent)]
-
-    assert play(Tools(), by_nth, episodes(1))["prompt"].iloc[0].startswith("tool add 7: 3\nuser: planner hears t0")
-
-
 # What a step records, and pays to those who did not act
 
 
@@ -148,16 +139,6 @@ def test_a_completion_of_several_joint_actions_lists_what_each_told():
     turns = play(Tells(max_turns=1), by_nth, joint(2, mode="cross"))
     first = turns[(turns["agent"] == turns["agent"].iloc[0]) & (turns["candidate"] == 0)]
     assert first["info"].tolist() == [[{"both": "11"}, {"both": "12"}]]
-
-
-def test_info_that_is_not_plain_is_refused_with_its_place():
-    class Strange(Duel):
-        def step(self, state, actions):
-            return replace(super().step(state, actions), info={"said": {1, 2}})
-
-    words = r"Strange.step: info\['said'\] is \{1, 2\} \(set\).*task 'train0-0', agent 'left'"
-    with pytest.raises(EnvError, match=words):
-        play(Strange(), by_nth, episodes(1))
 
 
 def test_whole_episodes_pay_who_did_not_act_at_its_last_call():

@@ -12,7 +12,6 @@ from backends.drawn import same, weights
 from small import AGENTS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.explain.diagnostics import norms_with
 from mas_lab.policy import samples_of
 from mas_lab.table import TableError
 
@@ -139,21 +138,6 @@ def test_shares_follow(judged, models):
     for row, own in shares.groupby("row"):
         advantage = np.broadcast_to(judged["advantage"].iloc[row], len(judged["completion_ids"].iloc[row]))
         assert np.array_equal(own["share"] == 0, advantage == 0)
-
-
-def test_a_batch_is_judged_anew_by_numbers_or_by_lists(drawn, judged, models):
-    """`norms_with` under either kind is the norm of an update with it, whichever kind the batch had."""
-    found = {}
-    for name, turns, other in (("lists", drawn, judged), ("numbers", judged, drawn)):
-
-        def watch(batch, name=name, other=other):
-            found[name] = norms_with(batch, other["advantage"])
-
-        lab.update(make_team("shared", models), turns, watch=watch)
-    for name, turns in (("lists", judged), ("numbers", drawn)):
-        stats = lab.update(make_team("shared", models), turns).set_index("agent")
-        assert found[name][0] == pytest.approx(stats["policy_norm"].iloc[0], rel=1e-5)
-        assert found[name][1] == pytest.approx(stats["grad_norm"].to_dict(), rel=1e-5)
 
 
 @dataclass(frozen=True)

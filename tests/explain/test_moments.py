@@ -1,5 +1,6 @@
 """The moments of Dr. MAS's lemma by hand and as laws, and how much of a global advantage is signal."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 from tables import episodes_table
 
 import mas_lab as lab
-from mas_lab.explain.moments import baseline_unit, both_baselines, pooled_inflation
+from mas_lab.cells.normalization import normalize
+from mas_lab.explain.moments import baseline_unit, both_baselines, group_stats, pooled_inflation
 from mas_lab.table import TableError
 
 
@@ -119,3 +121,46 @@ def test_the_pooled_f_is_the_mean_square_of_both_baselines_global_advantages(see
     for values in both_baselines(twice).values():
         assert values[:7].tolist() == pytest.approx(values[7:].tolist())
         assert values[:7].abs().max() == pytest.approx(1, abs=1e-4)
+
+
+# Groups
+
+
+def test_group_stats_by_hand():
+    turns = pd.DataFrame(
+        {"group": list("gggghhh"), "agent": list("xxyzxxx"), "credit": [1.0, 3.0, 5.0, 2.0, 4.0, 4.0, 4.0]}
+    )
+    stats = group_stats(turns).set_index(["group", "agent"])
+    assert stats["size"].to_dict() == {("g", "x"): 2, ("g", "y"): 1, ("g", "z"): 1, ("h", "x"): 3}
+    assert stats["mean"].tolist() == [2.0, 5.0, 2.0, 4.0] and stats["std"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert stats["lone"].tolist() == [False, True, True, False]
+    assert stats["flat"].tolist() == [False, True, True, True]
+
+
+def test_group_stats_say_how_much_goes_the_wrong_way():
+    """Agent a is right in half of its rows. In x the signs are right, in y a wrong answer gets +1."""
+    turns = pd.DataFrame({"agent": "a", "group": list("xxyz"), "credit": 0.0, "local_reward": [1.0, 0.0, 0.0, 1.0]})
+    turns = turns.assign(center=0.0, scale=1.0, advantage=[2.0, -1.0, 1.0, 0.0])
+    found = group_stats(turns).set_index("group")["wrong_way"]
+    assert found[["x", "y"]].tolist() == [0.0, 1.0] and np.isnan(found["z"])
+
+
+def test_group_stats_keep_the_steps_of_a_recurring_task_apart():
+    turns = pd.DataFrame(
+        {"step": [0, 0, 1, 1], "group": ["g"] * 4, "agent": list("xxxx"), "credit": [1.0, 1.0, 0.0, 1.0]}
+    )
+    stats = group_stats(turns)
+    found = stats[["step", "group", "agent", "size", "mean", "flat"]].to_numpy().tolist()
+    assert found == [[0, "g", "x", 2, 1.0, True], [1, "g", "x", 2, 0.5, False]]
+
+
+def test_rows_that_have_no_advantage_though_they_could_are_counted():
+    turns = {"group": list("ggh"), "agent": list("xyy"), "credit": [1.0, 0.0, 2.0]}
+    assert "dropped" not in group_stats(pd.DataFrame(turns))
+    zero = normalize(pd.DataFrame(turns), "none", scale=lambda rows: pd.Series([0.0, 1.0, 1.0], rows.index))
+    assert zero["advantage"].tolist() == pytest.approx([0.0, 0.0, 2.0])
+    assert group_stats(zero)["dropped"].tolist() == [1, 0, 0]  # the second row's credit is its center
+    valued = pd.concat([zero.assign(probe=False), zero.assign(probe=True)])  # continuations, and an index twice
+    joined = pd.concat([zero.assign(probe=True), zero])  # a table without the column has no continuations
+    for table in (valued, joined):
+        assert group_stats(table)["dropped"].tolist() == [1, 0, 0]

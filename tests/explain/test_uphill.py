@@ -48,21 +48,6 @@ def test_the_gradient_of_the_return_points_uphill_and_its_opposite_downhill(mode
     assert set(lab.schema("uphill")["column"]) == set(found.reset_index().columns)
 
 
-def test_a_cosine_is_that_of_a_rollouts_gradient_with_the_other_rollouts(models):
-    team, env = make_team("per_agent", models), Relay()
-    found = lab.uphill(team, env, ["grpo"], rollouts=3, tasks=2).set_index("agent")
-    played = [lab.rollout(env, team, env.tasks(2, "train", number), lab.episodes(8), seed=0, step=number)
-              for number in range(3)]  # fmt: skip
-    weighed = [weights_of(turns, {"grpo": lab.RECIPES["grpo"]}, team) for turns in played]
-    for agent in AGENTS:
-        own = [part[part["agent"] == agent] for part in weighed]
-        gradients, references = (
-            [module.projected(team[agent], part, part[column]) for part in own] for column in ("grpo", "own")
-        )
-        assert found.loc[agent, "cos_own"] == pytest.approx(cosines(gradients, references).mean())
-        assert found.loc[agent, "rows"] == pytest.approx(np.mean([(part["grpo"] != 0).sum() for part in own]))
-
-
 def test_a_sketch_keeps_cosines(models, monkeypatch):
     exact = lab.uphill(make_team("per_agent", models), Relay(), ["grpo"], rollouts=3, tasks=6)
     monkeypatch.setattr(module, "EXACT", 100)

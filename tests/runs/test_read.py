@@ -204,21 +204,6 @@ def test_tokens_and_an_advantage_for_each(tmp_path):
     assert set(lab.wrong_way(turns)["recipe"]) == {"trained"}
 
 
-@pytest.mark.parametrize("packed", [".gz", ".zst"])
-def test_packed_files(packed, tmp_path):
-    from pyarrow import output_stream
-
-    for step in (1, 2):
-        with output_stream(str(tmp_path / f"{step}.jsonl{packed}"), compression="detect") as out:
-            out.write((RECORDED / f"verl/{step}.jsonl").read_bytes())
-    turns, _ = said(tmp_path)
-    assert turns.equals(said(RECORDED / "verl")[0])
-    with output_stream(str(tmp_path / f"log.csv{packed}"), compression="detect") as out:
-        out.write(b"task,team_reward,completion\na,1,None\na,0,NA\n")
-    turns, _ = said(tmp_path / f"log.csv{packed}", columns={"prompt": "task"})
-    assert turns["team_reward"].tolist() == [1.0, 0.0] and turns["completion"].tolist() == ["None", "NA"]
-
-
 def test_the_texts_of_a_csv_file_stay_as_they_are_written(tmp_path):
     rows = ["name,said,team_reward,valid,advantage,level", "007,1.50,True,true,0.5,01", "7,,false,0,-1,1e3"]
     turns, _ = said(written(tmp_path / "log.csv", rows), columns={"task": "name", "completion": "said"})

@@ -7,7 +7,7 @@ import pytest
 from small import RECIPE, SETTINGS, Relay, make_team
 
 import mas_lab as lab
-from mas_lab.runs.scores import episode_returns, grown, keep_scores, run_curve, score_curve, step_scores, training_curve
+from mas_lab.runs.scores import episode_returns, keep_scores, run_curve, score_curve, step_scores, training_curve
 from mas_lab.table import TableError
 
 PLANS = {
@@ -31,12 +31,12 @@ def reports(models):
 
 @pytest.mark.parametrize("together", [False, True], ids=["in turns", "together"])
 @pytest.mark.parametrize("plan", PLANS)
-def test_curve_equals_the_reports_in_any_order_of_the_rows(reports, plan, together):
+def test_curve_equals_the_reports_in_the_order_of_the_index(reports, plan, together):
     told = reports[plan, together]
     turns = pd.concat([report.turns for report in told])
     curve = training_curve(turns)
     for seed in range(2):
-        shuffled = turns.sample(frac=1, random_state=seed).reset_index(drop=True)
+        shuffled = turns.sample(frac=1, random_state=seed)
         pd.testing.assert_frame_equal(training_curve(shuffled), curve)
     assert curve["step"].tolist() == [0, 1]
     assert curve["success"].tolist() == pytest.approx([report.success for report in told])
@@ -68,13 +68,6 @@ def test_branching_return_is_a_mean_over_branches():
 @pytest.fixture
 def run(spiky, tmp_path):
     return lab.load_run(shutil.copytree(spiky, tmp_path / "copy"))
-
-
-def test_curve_grows_by_the_new_steps(run):
-    curve = run_curve(run)
-    assert grown(curve, run) is curve
-    for known in (0, 3):
-        pd.testing.assert_frame_equal(grown(curve[:known], run), curve, check_dtype=False)
 
 
 def test_held_out_scores_are_kept_and_exported(run, models, tmp_path):

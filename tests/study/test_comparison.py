@@ -1,4 +1,4 @@
-"""Runs side by side: scores within a common budget (`budget`) and paired differences by hand, and what is refused."""
+"""Runs side by side: scores within a common budget and paired differences by hand, and what is refused."""
 
 import html
 
@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.study.budget import run_scores
-from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, profiles
+from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, profiles, run_scores
 from mas_lab.study.entries import entries
 from mas_lab.table import TableError
 
@@ -109,16 +108,6 @@ def test_rounding_wins_no_pair():
         [row] = compared_pairs(paired(runs, "a")).itertuples()
         assert (row.higher, row.lower, row.final) == (0, 0, 0.0)
         assert improvements(runs, "a")["final"].tolist() == [0.5]
-
-
-def test_p_values_are_adjusted_for_the_rows_of_the_table():
-    noise = np.random.default_rng(0).normal(size=(3, 6)) / 10
-    table = curves(*levels(**{r: h + own for r, h, own in zip("abc", (0.0, 0.3, 0.1), noise, strict=True)}))
-    told = compared_pairs(paired(scores(table), "a"))
-    small, large = sorted(told["p"])
-    assert sorted(told["p_holm"]) == pytest.approx([2 * small, max(2 * small, large)])
-    few = compared_pairs(paired(scores(table[table["seed"] < 4]), "a"))
-    assert few[["p", "p_holm", "final_low", "won_low"]].isna().all(axis=None) and few["won"].notna().all()
 
 
 def test_recipes_of_unequal_seeds_are_compared_on_those_that_all_have():

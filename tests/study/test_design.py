@@ -14,12 +14,12 @@ from tiny_study import TINY
 from mas_lab.recipes import RECIPES
 from mas_lab.study.design import Design
 from mas_lab.study.runner import best_rate, chosen
-from mas_lab.train.config import ConfigError, Place
+from mas_lab.train.config import ConfigError
 
 
 def design(**changes):
     told = {**TINY, **changes}
-    return Design.of({key: value for key, value in told.items() if value is not None}, Place(Path("a.yaml")))
+    return Design.of({key: value for key, value in told.items() if value is not None}, Path("a.yaml"))
 
 
 def configs(made, rates=None):
@@ -80,10 +80,11 @@ UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": 
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"arm": {}}, r"a\.yaml: unknown key 'arm'"), ({"arms": None}, r"a\.yaml: 'arms' is missing"),
-    ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: a budget of 'hours'"),
-    ({"arms": {"a": {}}}, r"a\.yaml: .*a: 'recipe' is missing"),
-    ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two: arms: there is no arm 'ours'"),
+    ({"arm": {}}, r"a\.yaml: .*, arm; known keys are name, .*"), ({"arms": None}, "needed: name, arms, seeds"),
+    ({"tasks": {"two": {"differ": ["lr"]}}}, r"a\.yaml: tasks\.two: differ; known keys are env, "),
+    ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: budget={'hours': 3}"),
+    ({"arms": {"a": {}}}, r"a\.yaml: .*a\.recipe: this key is missing"),
+    ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two\.arms: there is no arm 'ours'"),
     ({"sweep": {"lr": [1e-3], "seeds": [1, 2, 3]}}, r"sweep: it has a seed of the comparison"),
     ({"differ": ["recipe"], "arms": UNLIKE}, r"differ in settings\.max_norm too .*own: None.* names recipe alone"),
 ])  # fmt: skip

@@ -70,11 +70,3 @@ def test_runs_say_what_they_were_made_of(two_runs, tmp_path):
     silent = f"1 of 2 runs do not say it; the others: {config['threads']}"
     assert told.loc["threads", ["state", "told"]].tolist() == [UNKNOWN, silent], "an old run does not record it"
     assert told.loc["code", "state"] == BETWEEN and "code (grpo: abc; at_grpo: " in " ".join(board.cautions)
-
-
-def test_a_study_says_what_its_arms_were_given():
-    told = lab.AblationBoard(STUDIES / "siblings").equality.set_index("what")
-    rates = told.loc["team.lr, the best of a sweep"]
-    assert rates["state"] == BETWEEN and "mareinforce: 0.0003" in rates["told"] and "team.lr" not in told.index
-    assert (told.loc[["budget.tokens", "settings.tasks", "code"], "state"] == EQUAL).all()
-    assert (told.loc[["threads", "ranks"], "state"] == UNKNOWN).all(), "its record does not say them"

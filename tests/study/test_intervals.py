@@ -7,8 +7,6 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mas_lab.study.intervals import (
     bootstrap_interval,
@@ -46,16 +44,6 @@ def test_intervals_are_those_of_all_resamples():
     assert low < performance_profile([x, [0.9, 0.9]], [0.3])[0] < high
 
 
-def test_strata_are_drawn_within_themselves():
-    """Tasks without a spread of their own have none together, however far they lie apart."""
-    assert bootstrap_interval([[0.2, 0.2, 0.2], [0.8, 0.8, 0.8]]) == (0.5, 0.5)
-    pooled = bootstrap_interval([[0.2, 0.2, 0.2, 0.8, 0.8, 0.8]])
-    assert pooled[1] - pooled[0] > 0.3
-    assert improvement_interval([[0.2, 0.2], [0.8, 0.8]], [[0.1, 0.1], [0.9, 0.9]]) == (0.5, 0.5)
-    of_x, of_y = improvement_interval([[0.1, 0.9]], [[0.5, 0.5]]), improvement_interval([[0.5, 0.5]], [[0.1, 0.9]])
-    assert of_x == of_y == (0, 1)
-
-
 def test_a_single_run_has_no_interval():
     assert (t_test([0.0, 0.0]), t_test([0.5, 0.5])) == ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5)), "equal differences: no doubt"
     for strata in ([[0.5]], [], [[0.5, 0.6], [0.5]]):
@@ -82,16 +70,6 @@ def test_the_probability_of_improvement_counts_ties_half_and_tasks_alike():
     assert probability_of_improvement([[1.0, 1.0]], [[1.0, 0.0]]) == 3 / 4
     both = probability_of_improvement([[1.0, 1.0], [0.0]], [[1.0, 0.0], [1.0, 2.0, 3.0]])
     assert both == (3 / 4 + 0) / 2
-
-
-FEW_SCORES = st.lists(st.sampled_from([0.0, 0.25, 0.5, np.inf]), min_size=1, max_size=5)
-
-
-@given(st.lists(st.tuples(FEW_SCORES, FEW_SCORES), min_size=1, max_size=3))
-def test_the_probabilities_of_two_arms_add_up(tasks):
-    x, y = zip(*tasks, strict=True)
-    assert probability_of_improvement(x, y) + probability_of_improvement(y, x) == pytest.approx(1)
-    assert probability_of_improvement(x, x) == pytest.approx(1 / 2)
 
 
 def test_a_profile_counts_tasks_alike_and_no_run_at_the_height():

@@ -18,7 +18,6 @@ from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded, is_record, ship
 from mas_lab.study.runner import chosen
 from mas_lab.train.budget import KINDS, Budget
-from mas_lab.train.config import Place
 
 STUDIES = sorted(path for path in (data_dir() / "results" / "studies").glob("*") if is_record(path))
 FORMER = "asynchronous"
@@ -31,7 +30,7 @@ FORMER_RECIPES = ("critics", "lengths", "robust_trials")
 def design_of(record):
     """A design may name envs of a file beside its own: `benchmarks/studies/settings.py`."""
     file = DOCS.parent / "benchmarks" / "studies" / f"{record.folder.name}.yaml"
-    return Design.of(record.provenance["design"], Place(file), sure=record.folder.name not in FORMER_RECIPES)
+    return Design.of(record.provenance["design"], file, sure=record.folder.name not in FORMER_RECIPES)
 
 
 def test_names_and_counts_are_read_as_they_were_shipped(tmp_path):

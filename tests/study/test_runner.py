@@ -1,6 +1,6 @@
 """`lab.study`: every cell made once, gone on with after a stop, and nothing counted that was asked for otherwise.
 
-Also the tests of `cell` and `sources`.
+Also the tests of `cell`.
 """
 
 import json
@@ -10,9 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-import small
 import yaml
-from small import bits
 from tiny_study import TINY
 
 import __main__
@@ -73,7 +71,6 @@ def test_the_same_call_makes_nothing_anew_and_more_seeds_only_what_is_missing(ma
     assert without_seconds(lab.study(ASKED, made.folder)).equals(without_seconds(made)) and files(made) == before
     more = lab.study(ASKED | {"seeds": 3}, made.folder, play=False)
     assert more.table["state"].value_counts().to_dict() == {"made": CELLS, "missing": 2}
-    assert "two: missing seeds: global 2; own 2" in repr(more)
     with pytest.raises(ValueError, match="keep='weights'; known are tables, all, record"):
         lab.study(ASKED, keep="weights")
 
@@ -98,20 +95,6 @@ def in_a_cell(source, name):
     """Run source code as a notebook does: in `__main__`, and with lines that `inspect` finds."""
     linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
     exec(compile(source, name, "exec"), vars(__main__))
-
-
-def test_a_study_is_scored_along_the_way_and_trains_and_ends_the_same(tmp_path):
-    """Four steps: five scores by default, two where the design asks for the ends alone."""
-    asked = TINY | {"budget": {"episodes": 64}, "seeds": 1, "arms": {"own": {"recipe": "dr_mas"}}}
-    scored = {"tasks": 2, "score_tasks": 3, "score_episodes": 1}
-    found = {name: lab.study(asked | {"settings": scored | more}, tmp_path / name, workers=1, keep="all")
-             for name, more in (("default", {}), ("ends", {"score_every": 10**9}))}  # fmt: skip
-    steps = {name: study.curves["step"].tolist() for name, study in found.items()}
-    assert steps == {"default": [0, 1, 2, 3, 4], "ends": [0, 4]}
-    one, other = (run_of(study.folder, study.cells()[0]) for study in found.values())
-    assert bits(one) == bits(other)
-    boards = [lab.AblationBoard(study).runs for study in found.values()]
-    assert boards[0]["final"].tolist() == boards[1]["final"].tolist()
 
 
 def test_parts_of_a_notebook_are_trained_and_a_cell_that_fails_or_dies_costs_no_other(tmp_path):
@@ -143,8 +126,7 @@ def test_a_cell_that_was_stopped_goes_on_bit_for_bit(made, tmp_path, capfd):
     was = json.loads(record.read_text())
     record.unlink()
     asked = missing.training()
-    next(lab.train(asked.env, asked.make_team(), asked.recipe, None, asked.seed, run, budget=asked.budget,
-                   **asked.settings))  # fmt: skip
+    next(asked.train(asked.make_team(), run=run))
     assert lab.load_run(run).steps == 1
     again = lab.study(ASKED, folder, workers=1)
     out, err = capfd.readouterr()
@@ -165,7 +147,6 @@ def test_a_made_cell_counts_before_a_failed_one_wherever_it_was_made(made, tmp_p
     records = [ship(study, tmp_path / name, "command") for study, name in ((before, "failed"), (made, "made"))]
     for asked, sources in (
         ("elsewhere", records), ("elsewhere", records[::-1]), (folder, records[1:]),
-        (folder, [run_of(made.folder, cell)]),
     ):  # fmt: skip
         found = lab.study(ASKED, tmp_path / asked, sources=sources, play=False)
         assert (found.table["state"] == "made").all() and not found.failed
@@ -197,41 +178,6 @@ def test_a_quiz_asks_every_agent_before_and_after(made):
     assert agents["quiz_before"].to_dict() == pytest.approx(scores.groupby("agent")["own_return"].mean().to_dict())
     without = {key: value for key, value in cell.config.items() if key != "quiz"}
     assert replace(cell, config=without).digest != cell.digest
-
-
-@pytest.mark.full
-def test_zips_that_were_handed_in_take_their_cells_and_others_stand_apart(made, tmp_path):
-    cells = [cell for cell in made.cells() if cell.task == "two"]
-    (tmp_path / "class").mkdir()
-    for cell in cells:
-        lab.export(run_of(made.folder, cell), tmp_path / "class" / f"{cell.arm}-{cell.seed}.zip")
-    asked = ASKED | {"tasks": {"two": {}}}
-    found = lab.study(asked, tmp_path / "mine", sources=[tmp_path / "class"], play=False)
-    assert (found.table["state"] == "made").all() and not found.apart
-    pd.testing.assert_frame_equal(found.curves, made.curves[made.curves["task"] == "two"].reset_index(drop=True))
-    for change, words in (
-        ({"settings": SCORED | {"max_norm": 0.5}}, r"global-0.zip: it is not two, global, seed 0: "
-                                                   r"settings.max_norm differs: the run has 1.0, this call has 0.5"),
-        ({"budget": {"episodes": 16}}, "in 2 steps, of a budget of 16 episodes"),
-        ({"seeds": [8]}, "no arm has seed 0"),
-    ):  # fmt: skip
-        other = lab.study(asked | change, tmp_path / "mine", sources=[tmp_path / "class"], play=False)
-        assert (other.table["state"] == "missing").all() and len(other.apart) == 4
-        assert words in repr(other)
-
-
-def test_a_run_with_other_scores_or_continued_by_other_code_stands_apart(made, tmp_path):
-    run = shutil.copytree(run_of(made.folder, made.cells()[0]), tmp_path / "run")
-    for asked, change, words in (
-        (SCORED | {"score_seed": 7}, {}, "settings.score_seed differs: the run has null, this call has 7"),
-        (SCORED, {"continued": [{"step": 1, "code": "0123456789ab"}]}, "run: it was continued with other code"),
-        (SCORED, {"continued": []}, "run: it has no scores on held-out tasks after 2 steps; train with score_every="),
-    ):  # fmt: skip
-        if change == {"continued": []}:
-            lab.load_run(run).parts("scores")[-1].unlink()
-        small.recorded(run, **change)
-        found = lab.study(ASKED | {"settings": asked}, tmp_path / "mine", sources=[run], play=False)
-        assert words in repr(found) and (found.table["state"] == "missing").all()
 
 
 def test_runs_of_other_code_are_not_averaged_in_silence(made, tmp_path):

@@ -59,12 +59,13 @@ def test_what_fits_the_schema_can_be_computed(changed, said):
 
 
 def test_a_faultless_demonstration_solves_every_task():
-    env = lab.make_env("calculator", mistakes=0, single_agent=True)
+    env = lab.make_env("calculator", mistakes=0)
     for task in env.tasks(3, "test", seed=0):
         state, done = env.start(task), False
         while not done:
-            text = env.demonstrate(state, "solo", random.Random(0))
-            step = env.step(state, {"solo": as_action(env, "solo", text, 0)})
+            [agent] = env.acting(state)
+            text = env.demonstrate(state, agent, random.Random(0))
+            step = env.step(state, {agent: as_action(env, agent, text, 0)})
             state, done = step.state, step.done
         assert step.success and state.first == value(task.data["chain"])
 

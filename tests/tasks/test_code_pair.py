@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from plays import lacking, task_of, together
+from plays import task_of, together
 
 from mas_lab.tasks.code_pair import CodePair
 from mas_lab.tasks.shared import pair_code
@@ -91,9 +91,6 @@ def test_every_honest_way_to_use_it_counts(helper, main, problem):
     # a line is seen as ignoring the result with one space and one character; with another argument it is not
     (SEVEN, f("    aux (x)\n" + ALONE), 3.5, 2.0),
     ("def aux(x, y):\n    return 7", f("    aux (x, x)\n" + ALONE), 4.0, 2.0),
-    # a wrapper behind a hundred calls for nothing; one that makes a list of a tuple
-    ("def aux(x, n):\n    return n or tuple(sorted(x)[::-1])",
-     f("    for n in range(1, 100):\n        aux(x, n)\n    return list(aux(x, 0))"), 4.0, 3.0),
     # a wrapper of three lines; aux that is given more than it needs
     ("def aux(x, n):\n    return sorted(x)[::-1]", f("    n = 1\n    y = aux(list(x), n)\n    return y"), 4.0, 3.0),
     ("def aux(x):\n    return sorted(x)[::-1]", f("    y = aux(x[::-1])\n    z = list(y)\n    return z"), 4.0, 3.0),
@@ -115,7 +112,6 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
     (SEVEN, f("    if aux(x) is None:\n        return None\n" + ALONE)),
     (SEVEN, f("    assert aux(x) == 7\n" + ALONE)),
     (SEVEN, f("    n = aux(x) - 7\n    return sorted(x)[::-1] + [0] * n")),
-    (SORTS, f("    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
     # it does nothing, or what is done again
     ("def aux(x):\n    return x", f("    return sorted(aux(x))[::-1]")),
     (SORTS, f("    return sorted(aux(x))[::-1]")),
@@ -123,16 +119,7 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
     (SORTS, f("    y = aux(x)\n    y = sorted(x)\n    return y[::-1]")),
     (SORTS, f("    try:\n        y = aux(x)[::-1]\n    except Exception:\n        y = x\n    return sorted(x)[::-1]")),
     # main undoes what aux did
-    ("def aux(x):\n    return [v + 1 for v in x]", f("    z = sorted([v - 1 for v in aux(x)])\n    return z[::-1]")),
-    ("def aux(x):\n    return [v + 1 for v in x]",
-     f("    y = []\n    for v in aux(x):\n        y.append(v - 1)\n    return sorted(y)[::-1]")),
     ("def aux(x):\n    return x[::-1]", f("    x = aux(x)\n    x = x[::-1]\n    x = sorted(x)\n    return x[::-1]")),
-    ("def aux(x):\n    return [v * 7 + 3 for v in x]",
-     f("    y = aux(x)\n    return sorted([(v - 3) // 7 for v in y])[::-1]")),
-    # aux returns a checksum that main verifies
-    ("def aux(x):\n    return sum(x)", f("    if aux(x) != sum(x):\n        return None\n" + ALONE)),
-    ("def aux(x):\n    return sum(x)", f("    assert aux(x) == sum(x)\n" + ALONE)),
-    ("def aux(x):\n    return sum(x)", f("    return sorted(x)[::-1] if aux(x) == sum(x) else []")),
     # main brings its own
     (SORTS, "from math import fabs as aux\n" + f("    return sorted(x, key=aux)[::-1]")),
     (SORTS, f("    global aux\n    aux = sorted\n    return aux(x)[::-1]")),
@@ -140,6 +127,16 @@ def test_hole_one_test_with_a_dummy_beats_a_correct_thin_wrapper():
 def test_a_result_that_only_seems_to_matter_is_ignored(helper, main):
     judged = ours(helper, main)
     assert (judged.parts["tests"], judged.fault, judged.score) == (1.0, "use", 2.0)
+
+
+@pytest.mark.parametrize(("helper", "main"), [
+    ("def aux(x):\n    return [v + 1 for v in x]", f("    return sorted([v - 1 for v in aux(x)])[::-1]")),
+    ("def aux(x):\n    return sum(x)", f("    assert aux(x) == sum(x)\n" + ALONE)),
+    (SORTS, f("    if aux([9, 1]) != [1, 9]:\n        return None\n" + ALONE)),
+    ("def aux(x, n):\n    return n or sorted(x)[::-1]", f("    return list(aux(x, 0))")),
+])  # fmt: skip
+def test_limit_what_is_undone_or_verified_or_copied_looks_like_divided_work(helper, main):
+    assert (ours(helper, main).score, ours(helper, main).fault) == (4.0, "fine")
 
 
 def test_an_auxiliary_for_one_test_in_five_is_not_used():
@@ -203,17 +200,6 @@ def test_a_single_agent_writes_both():
         assert (step.team_reward, step.valid, step.local_rewards) == (0.0, {"solo": False}, {"solo": 0.0})
 
 
-def test_a_program_that_the_tier_cannot_run_is_neither_right_nor_wrong(monkeypatch):
-    lacking(monkeypatch, "numpy")
-    drafts = SORTS, f("    import numpy\n    return aux(x)[::-1]")
-    with pytest.warns(UserWarning, match="code_pair: task t, agent 'main', turn 1"):
-        steps = played((SORTS, f(ALONE)), drafts, size="full")
-    assert [step.team_reward for step in steps] == [2.5, 0.0] and "unknown" not in steps[0].info
-    assert steps[1].info["unknown"] == [{"agent": "main", "turn": 1, "error": "ModuleNotFoundError: numpy"}]
-    (alone,) = played(drafts, size="full")
-    assert alone.team_reward == 1.5 and not alone.success
-
-
 @pytest.mark.parametrize("options", [
     {"size": "full"}, {"size": "full", "feedback": "plain"}, {"size": "full", "teamwork": "in_turn"},
     {"rewards": "published"}, {"size": "full", "single_agent": True},
@@ -227,12 +213,9 @@ def test_hidden_tests_stand_in_no_prompt(options):
     state, seen = env.start(task_of(secret)), []
     for helper, main in drafts:
         texts = {"helper": helper, "main": main, "solo": f"{helper} ||| {main}"}
-        while True:
-            acting = env.acting(state)
-            seen += [str(env.observe(state, agent)) for agent in acting]
-            state = env.step(state, {agent: texts[agent] for agent in acting}).state
-            if state.aux is None:
-                break
+        for _ in range(1 + (env.teamwork == "in_turn")):
+            seen += [str(env.observe(state, agent)) for agent in env.acting(state)]
+            state = env.step(state, {agent: texts[agent] for agent in env.acting(state)}).state
     seen += [str(env.observe(state, agent)) for agent in env.acting(state)]
     assert len(seen) >= 5 and not any(str(sentinel) in prompt for prompt in seen)
 

@@ -1,19 +1,18 @@
 """Coder and tester: rewards by hand, every ending, what neither is shown, the published rule's holes, both sizes.
 
-Also programs in answers: what is said of one that cannot be judged, and what is remembered.
+Also programs in answers: how values are compared, and what is remembered.
 """
 
-import warnings
 from dataclasses import replace
 
 import pytest
-from plays import lacking, task_of, together
+from plays import task_of, together
 
 from mas_lab.env import transcript
 from mas_lab.tasks import make_env, sandbox
 from mas_lab.tasks.code_tests import CodeTests
 from mas_lab.tasks.shared import programs
-from mas_lab.tasks.shared.programs import Problem, Result, unjudged
+from mas_lab.tasks.shared.programs import Problem
 
 TOTAL = Problem(
     text="The sum of two numbers.", entry="total", examples="assert total(1, 2) == 3",
@@ -126,33 +125,6 @@ def test_hole_no_case_is_agreement_and_never_agreeing_is_paid_every_turn():
     assert sum(step.team_reward for step in ours) == FULL.max_return == 1
 
 
-# --- programs that cannot be judged
-
-
-def test_a_program_that_cannot_be_judged_is_paid_as_the_last_one_that_could(monkeypatch):
-    lacking(monkeypatch, "heapq")
-    unknown = f"import heapq\n{HALF}"
-    with pytest.warns(UserWarning, match=r"code_tests: task t, agent 'coder', turn 0"):
-        (first,) = played((unknown, CASES))
-    assert (first.team_reward, first.done) == (0, False)
-    assert first.local_rewards == {"coder": pytest.approx(0.2), "tester": pytest.approx(1.0)}
-    assert first.info["unknown"] == [{"agent": "coder", "turn": 0, "error": "ModuleNotFoundError: heapq"}]
-    wrong = "assert total(4, 5) == 1\nassert total(3, 3) == 1\nassert total(2, 9) == 1"
-    steps = played((HALF, wrong), (unknown, wrong))
-    assert steps[1].team_reward == 0 and steps[1].state.worth == 0.5
-    assert steps[1].local_rewards["coder"] == pytest.approx(0.2 + 0.8 * 0.5)
-    assert steps[1].info["unknown"][0]["turn"] == 1 and "unknown" not in steps[0].info
-
-
-def test_a_gold_program_that_cannot_be_run_leaves_the_tester_its_form(monkeypatch):
-    lacking(monkeypatch, "gold")
-    problem = replace(TOTAL, gold=f"gold = 1\n{TOTAL.gold}")
-    with pytest.warns(UserWarning, match="agent 'tester'"):
-        (step,) = played((RIGHT, CASES), problem=problem)
-    assert step.local_rewards["tester"] == pytest.approx(0.2) and step.info["unknown"][0]["agent"] == "tester"
-    assert step.team_reward == 1
-
-
 # --- standard input
 
 READS = Problem(
@@ -184,22 +156,6 @@ def test_a_pocket_case_is_about_three_digits(tests):
 
 
 # --- programs in answers
-
-
-LACKS = Result(sandbox.Outcome("unsupported", (None,), "ModuleNotFoundError: No module named 'heapq'"), (False,))
-WRONG = Result(sandbox.Outcome("error", (None,), "ValueError: \ud800"), (False,))
-
-
-def test_who_could_not_be_judged_is_said_and_warned_of_once(monkeypatch):
-    monkeypatch.setattr(programs, "_warned", set())
-    monkeypatch.setattr(sandbox, "tier", lambda: "monty")
-    with pytest.warns(UserWarning, match=r"mine: task t-1, agent 'coder', turn 2: .*heapq.* pip install pyeryx"):
-        told = unjudged(LACKS, "mine", "t-1", "coder", 2)
-    assert told == [{"agent": "coder", "turn": 2, "error": "ModuleNotFoundError: No module named 'heapq'"}]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert unjudged(LACKS, "mine", "t-2", "coder", 0) and unjudged(WRONG, "other", "t-1", "coder", 0) == []
-    WRONG.info["error"].encode()  # can be written to a file
 
 
 @pytest.mark.parametrize(("value", "expected", "equal"), [

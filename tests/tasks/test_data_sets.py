@@ -115,7 +115,7 @@ def test_a_changed_file_and_another_folder_are_read_anew(tmp_path, monkeypatch, 
             assert {task.data["gold"] for task in tasks} == {str(gold)}
 
 
-@pytest.mark.parametrize(("task", "wanted"), [("tldr", "post, prompt or text"), ("arxiv_intro", "abstract_text")])
+@pytest.mark.parametrize(("task", "wanted"), [("tldr", "prompt or text"), ("arxiv_intro", "abstract_text or ")])
 def test_a_row_without_the_columns_is_named_with_those_that_it_has(tmp_path, task, wanted):
     good = {"answer": "2", "problem": "1 + 1", "prompt": "a", "text": "a"}
     data = folder_of(tmp_path / "set", "parquet", train=[good, dict.fromkeys(good) | {"answer": "4"}])

@@ -1,14 +1,9 @@
 """The math task: protocol, rewards by hand, and the traps that public code fell into."""
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -121,25 +116,6 @@ def test_a_drive_is_no_configuration(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system forks no process")
-def test_a_grader_ends_with_its_asker_though_a_fork_of_it_lives(tmp_path):
-    lines = (
-        "import os, time; from mas_lab.tasks import sandbox; from mas_lab.tasks.shared import grading;"
-        "grading.same_answer('x+1', '1+x'); print(sandbox.workers('math').idle[0].process.pid, flush=True);"
-        "fork = os.fork(); print(fork, flush=True) if fork else None; time.sleep(600)"
-    )
-    asker = subprocess.Popen([sys.executable, "-c", lines], stdout=subprocess.PIPE, text=True)
-    grader, fork = (int(asker.stdout.readline()) for _ in range(2))
-    try:
-        asker.kill()
-        asker.wait()
-        assert not psutil.pid_exists(grader) or not psutil.wait_procs([psutil.Process(grader)], 60)[1]
-        assert psutil.pid_exists(fork)
-    finally:
-        os.kill(fork, signal.SIGKILL)
-
-
-@pytest.mark.slow
 def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
     graded = []
     thread = threading.Thread(target=lambda: graded.append(grading.same_answer("9^{9^{9^9}}", "4", timeout_s=2.0)))
@@ -151,9 +127,9 @@ def test_an_endless_answer_is_wrong_and_the_next_one_is_graded():
 
 @pytest.mark.parametrize(("dataset", "words"), [
     ("chain_sums", "reasoning_gym has no dataset 'chain_sums'; known are: .*chain_sum,"),
-    ("word_sorting", r"math: the order counts .* use the env of examples/reasoning_gym_env\.py"),
-    ("modulo_grid", r"math: reasoning_gym:modulo_grid, problem \d+: nobody can give .* dataset='modulo_grid'"),
-    ("graph_color", r"math: reasoning_gym:graph_color, problem \d+: nobody can give .* dataset='graph_color'"),
+    ("word_sorting", r"math: .* the order counts .* use the env of examples/reasoning_gym_env\.py"),
+    ("modulo_grid", r"math: reasoning_gym:modulo_grid, problem .*: nobody can give .* dataset='modulo_grid'"),
+    ("graph_color", r"math: reasoning_gym:graph_color, problem .*: nobody can give .* dataset='graph_color'"),
 ])  # fmt: skip
 def test_a_generator_is_refused_if_it_is_unknown_or_its_answers_have_an_order_or_cannot_be_given(dataset, words):
     pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")

@@ -1,16 +1,12 @@
 """Reasoner and tool user: rewards by hand, every ending, programs that fail, and the holes of the released rule."""
 
-import random
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from plays import together
 
 from mas_lab.env import Task
 from mas_lab.tasks import sandbox
-from mas_lab.tasks.math_tool import MathTool, written
-from mas_lab.tasks.shared import chains, programs
+from mas_lab.tasks.math_tool import MathTool
+from mas_lab.tasks.shared import programs
 
 PROBLEM = "9 - 7 * 5 + 7 - 2"  # 2, 0, 7, 5
 RIGHT = "x = 9 ; x -= 7 ; x *= 5 ; x += 7 ; x -= 2 ; print ( x % 10 )"
@@ -45,8 +41,7 @@ def test_a_right_answer_that_both_give_pays_and_ends_it():
     (step,) = played((RIGHT, "2 0 7 5 answer 5"))
     assert paid([step]) == [(1.0, True, True)]
     assert step.local_rewards == {"tool": 1.0, "reasoner": 1.0} and step.valid == {"tool": True, "reasoner": True}
-    place = {"task": "t", "turn": 0, "agent": "tool"}
-    assert step.info == place | {"status": "ok", "printed": "5", "right": True, "agreed": True}
+    assert step.info == {"status": "ok", "printed": "5", "right": True, "agreed": True}
     assert MathTool().acting(step.state) == ()
 
 
@@ -57,7 +52,6 @@ def test_they_go_on_until_they_agree():
     assert not played(("print ( 15 )", "answer 15"))[0].info["agreed"]  # both are unreadable
     steps = played((RIGHT, "answer 4"), ("print ( 3 )", "answer 5"), (RIGHT, "answer 5"))
     assert paid(steps) == [(0.0, False, False), (0.0, False, False), (1.0, True, True)]
-    assert [step.info["turn"] for step in steps] == [0, 1, 2]
     assert [step.local_rewards["tool"] for step in steps] == pytest.approx([1.0, 0.2, 1.0])
 
 
@@ -71,18 +65,6 @@ def test_what_a_program_earns(text, local, status, answer):
     assert step.local_rewards["tool"] == pytest.approx(local)
     assert step.info["status"] == status and step.valid["tool"] == (status != "no program")
     assert step.state.printed == answer and step.info["right"] == (answer == "5")
-
-
-def test_unsupported_is_not_counted_wrong(monkeypatch):
-    outcome(monkeypatch, status="unsupported", stderr="ModuleNotFoundError: No module named 'fractions'", stdout="5\n")
-    monkeypatch.setattr(programs, "_warned", set())
-    words = r"math_tool: task t, agent 'tool', turn 0: .*'fractions'.* neither right nor wrong"
-    with pytest.warns(UserWarning, match=words):
-        (step,) = played((RIGHT, "answer 5"))
-    assert step.info["right"] is None and step.info["status"] == "unsupported" and not step.done
-    assert step.info["unknown"] == [{"agent": "tool", "turn": 0, "error": step.info["error"]}]
-    wrong = 0.2  # of a program that prints a wrong answer: it earns no less, and no more, or asking for it would pay
-    assert step.local_rewards["tool"] == pytest.approx(wrong) and step.valid["tool"]
 
 
 def test_the_last_line_is_the_answer_and_an_endless_one_is_none(monkeypatch):
@@ -116,12 +98,3 @@ def test_a_single_agent_writes_until_an_answer_can_be_read():
     assert [step.local_rewards["solo"] for step in steps] == pytest.approx([0.0, 0.1, 1.0])
     assert paid(played("print ( 4 )", single_agent=True)) == [(0.0, True, False)]
     assert paid(played("", "", single_agent=True, max_turns=2)) == [(0.0, False, False), (0.0, True, False)]
-
-
-@settings(max_examples=40)
-@given(st.integers(2, 9), st.integers(0, 10**6))
-def test_a_program_without_slips_prints_the_value_of_its_chain(digits, seed):
-    chain = next(chains.chains(random.Random(seed), digits))
-    code = written(chain, random.Random(seed))
-    assert programs.printed(code).line == str(chains.value(chain))
-    assert len(code.split()) <= MathTool(size=digits).max_tokens["tool"]

@@ -1,7 +1,5 @@
 """Orchestrator and vote: splits, parts and joins, and who decides, by hand."""
 
-import random
-
 import pytest
 
 import mas_lab as lab
@@ -21,16 +19,6 @@ def played(said, problem=PROBLEM, gold="8", env=ENV):
         steps.append(env.step(state, dict(zip(env.acting(state), texts, strict=True))))
         state = steps[-1].state
     return steps
-
-
-@pytest.mark.parametrize(("parts", "digits"), [(2, 3), (4, 5), (15, 3)])
-def test_a_problem_has_one_right_split_into_as_many_parts(parts, digits):
-    drawn = orchestrator.sums(random.Random(0), parts, digits)
-    for problem in [next(drawn) for _ in range(50)]:
-        found = orchestrator.split(problem)
-        assert len(found) == parts and len(problem.split()) == 2 * parts * digits - 1
-        assert all(2 <= len(part.split(" ")) // 2 + 1 <= 2 * digits - 2 for part in found)
-        assert eval(problem) % 10 == sum(eval(part) for part in found) % 10 == orchestrator.value(problem)
 
 
 def test_a_right_split_right_parts_and_a_right_sum_earn_the_reward():

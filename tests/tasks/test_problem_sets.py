@@ -128,7 +128,7 @@ def test_what_makes_no_problem_is_left_out_and_said(tmp_path):
     rows = [apps(n, solutions="") for n in range(40)] + [apps(n, input_output="") for n in range(40, 60)]
     rows = [row | {"split": "train"} for row in rows] + [apps(99) | {"split": "train"}, apps(98) | {"split": "test"}]
     data = written(tmp_path / "rows.jsonl", rows)
-    with pytest.warns(UserWarning, match=r"left out .* without a solution in Python 3"):
+    with pytest.warns(UserWarning, match=r"left out: .* without a solution in Python 3"):
         assert [one.text for one in drawn(data)] == [apps(99)["question"]]
     with pytest.raises(EnvError, match=r"holds 1 problems of split 'train', asked for 2; left out: (40|20) without"):
         drawn(data, n=2)

@@ -15,8 +15,8 @@ from plays import earned, in_turn
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared import rows
-from mas_lab.tasks.shared.maze import MOVES, Room, distances, layout, rooms, word
-from mas_lab.tasks.sudoku import kind, names, puzzles, solution, solutions
+from mas_lab.tasks.shared.maze import MOVES, layout, rooms, word
+from mas_lab.tasks.sudoku import kind, names, solution, solutions
 
 # Column a is the leftmost, row 1 the top; S at a3, G at c1: a3 a2 a1 b1 c1 is blocked by a1, so the path is 6 long:
 #      a b c
@@ -66,12 +66,12 @@ def test_progress_adds_up_over_turns_and_proposals_move_nothing():
     steps = play(make_env("plan_path"), "b3 c3", "b3", "b2", "c3 c2 c1")
     assert [step.team_reward for step in steps] == [0.0, 0.25, 0.0, 1.75]
     assert [sum(step.local_rewards.values()) for step in steps] == [0.5, 0.25, 0.0, 1.0]
-    assert [step.state.at for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
+    assert [step.state.place[0] for step in steps] == [(0, 2), (1, 2), (1, 2), (2, 0)]
 
 
 def test_a_blocked_move_stops_there_and_is_valid_and_a_detour_costs():
     _, move = play(make_env("plan_path"), "b3", "b3 b2 c2 c1")  # b3, then the wall b2
-    assert move.state.at == (1, 2) and move.valid == {"executor": True}
+    assert move.state.place[0] == (1, 2) and move.valid == {"executor": True}
     assert move.team_reward == 0.25 and move.local_rewards == {"executor": 0.25}
     _, move = play(make_env("plan_path"), "b3", "a2")  # a2 is 5 from the goal, a3 is 4
     assert move.team_reward == -0.25 and move.local_rewards == {"executor": 0.0}
@@ -84,17 +84,6 @@ def test_published_shaping_pays_more_for_longer_mazes():
     near = Task("near", {**MAZE.data, "start": "c3", "walls": []})
     (short,) = play(env, "c2 c1", task=near)
     assert short.success and short.team_reward < step.team_reward
-
-
-@pytest.mark.parametrize("options", [{}, {"size": 3}, {"size": "full"}])
-def test_mazes_are_solvable_in_time_not_trivial_and_in_one_split(options):
-    env = make_env("plan_path", **options)
-    tasks = {split: env.tasks(30, split, seed=3) for split in ("train", "test")}
-    for task in tasks["test"]:
-        state = env.start(task)
-        assert 3 <= distances(state.maze)[state.at] <= env.limit * env.max_turns
-    layouts = [{tuple(task.data["walls"]) for task in drawn} for drawn in tasks.values()]
-    assert layouts[0].isdisjoint(layouts[1])
 
 
 def test_too_many_tasks_are_refused(monkeypatch):
@@ -188,18 +177,11 @@ def test_every_level_is_solvable_in_time_and_stands_in_one_split_even_turned_or_
     env, seen = make_env("sokoban", **options), {}
     for split in ("train", "test"):
         states = [env.start(task) for task in env.tasks(count, split, seed=3)]
-        seen[split] = {layout(state.room) for state in states}
+        seen[split] = {layout(state.floor) for state in states}
         for state in states:
-            assert 3 <= forwards(state.room, state.place) <= env.limit * env.max_turns
-            assert len(state.place[1] - state.room.targets) == env.boxes
+            assert 3 <= forwards(state.floor, state.place) <= env.limit * env.max_turns
+            assert len(state.place[1] - state.floor.targets) == env.boxes
     assert seen["train"].isdisjoint(seen["test"])
-
-
-def test_a_room_turned_or_mirrored_has_the_same_layout():
-    for room, _ in islice(rooms(random.Random(1), 5, 2, 0.2), 50):
-        for turn in (lambda cell: (4 - cell[1], cell[0]), lambda cell: cell[::-1]):
-            parts = (frozenset(map(turn, part)) for part in (room.walls, room.targets))
-            assert layout(Room(5, *parts)) == layout(room)
 
 
 # Grids
@@ -218,12 +200,6 @@ def test_shares_by_hand_and_a_wrong_digit_can_be_mended():
     assert [step.team_reward for step in steps] == [0.0, 0.0, 0.0, 1.0]
     assert [step.local_rewards["solo"] for step in steps] == pytest.approx([1 / 3, 0.0, 1 / 3, 1 / 3])
     assert [step.done for step in steps] == [False, False, False, True]
-
-
-def test_full_size_reads_the_last_tag():
-    env = make_env("sudoku", size="full", side=4)
-    steps = play(env, "so <fill>a1=1</fill> or <FILL>a1=2, B1=2</FILL>", "a1=1")
-    assert steps[0].state.hints == ({0: 2, 1: 2},) and steps[1].valid == {"filler": False}
 
 
 def test_published_clues_are_ignored_so_that_one_grid_solves_everything():
@@ -280,31 +256,6 @@ def test_the_solver_finds_what_there_is_among_288_filled_grids(seed, clues, clas
     assert sorted(solutions(tuple(grid), 1000)) == fitting(grid)
 
 
-def disguised(clues, side, rng):
-    """The same puzzle in another dress."""
-    box = {4: 2, 9: 3}[side]
-
-    def shuffled():
-        bands = rng.sample(range(box), box)
-        return [band * box + row for band in bands for row in rng.sample(range(box), box)]
-
-    rows, columns, digits = shuffled(), shuffled(), [0, *rng.sample(range(1, side + 1), side)]
-    grid = [[digits[clues[row * side + column]] for column in columns] for row in rows]
-    if rng.random() < 0.5:
-        grid = list(zip(*grid, strict=True))
-    return tuple(digit for row in grid for digit in row)
-
-
-@pytest.mark.parametrize("side, blanks, count", [(4, 6, 15), (4, 9, 15), (9, 45, 2)])
-def test_a_puzzle_in_another_dress_is_of_the_same_kind(side, blanks, count):
-    rng = random.Random(0)
-    kinds = set()
-    for clues in islice(puzzles(rng, side, blanks), count):
-        kinds.add(kind(clues))
-        assert kind(disguised(clues, side, rng)) == kind(clues)
-    assert len(kinds) >= count / 2  # and others are, mostly, of another
-
-
 # All
 
 
@@ -324,7 +275,7 @@ ODD = "is solved at its start, or cannot be solved"
 
 
 @pytest.mark.parametrize(("name", "change", "words"), [
-    ("plan_path", {"walls": ["b1", "c2"]}, "has no path from a3 to c1"), ("sokoban", {"boxes": ["a1"]}, ODD),
+    ("plan_path", {"walls": ["b1", "c2"]}, ODD), ("sokoban", {"boxes": ["a1"]}, ODD),
     ("sokoban", {"boxes": ["d2"]}, ODD), ("sokoban", {"walls": ["c1", "c2", "c3", "c4"]}, ODD),
     *(("sudoku", {"clues": clues}, NOT_ONE) for clues in ("1234341221434321", "11..............", "12343412........")),
     ("sudoku", {"clues": "1234"}, UNREAD), ("sudoku", {"clues": "..3434122.434325"}, UNREAD),
@@ -336,7 +287,7 @@ def test_a_task_that_is_solved_or_lost_from_the_start_or_has_no_single_solution_
 
 def place(state):
     """Return what a proposal leaves as it is."""
-    return next(getattr(state, name) for name in ("at", "place", "grid") if hasattr(state, name))
+    return state.place if hasattr(state, "place") else state.grid
 
 
 def reached(env, state):
@@ -344,8 +295,7 @@ def reached(env, state):
     if env.name == "sudoku":
         right = [digit == wanted for digit, wanted in zip(state.grid, solution(state.clues), strict=True)]
         return 1 - right.count(False) / state.clues.count(0), float(all(right))
-    floor, first = (state.maze, state.maze.start) if env.name == "plan_path" else (state.room, state.start)
-    away = floor.away.get(place(state))
+    floor, first, away = state.floor, state.start, state.floor.away.get(state.place)
     done = None if away is None else 1 - away / floor.away[first]
     if env.name == "plan_path":
         return done, done + (away == 0)

@@ -1,12 +1,9 @@
 """The size "words": questions, answers in free text, the teaching tasks and `math` in English, by hand."""
 
-import random
 import runpy
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from plays import in_turn
 
 from mas_lab.check import check_env
@@ -49,18 +46,6 @@ def test_an_answer_is_the_last_number_of_a_text(text, answer):
     assert questions.read_number(text) == answer
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10_000))
-def test_nine_of_ten_attempts_are_right_and_the_others_off_by_one_or_ten(seed):
-    rng = random.Random(seed)
-    question = next(questions.questions(rng))
-    attempts = [int(questions.read_number(questions.attempt(question, rng))) for _ in range(200)]
-    right = questions.value(question)
-    assert {abs(right + off) for off in (-10, -1, 0, 1, 10)} >= set(attempts)
-    assert 0.8 < attempts.count(right) / 200 < 0.98
-    assert int(questions.read_number(questions.attempt(question, rng, mistakes=0))) == right
-
-
 @pytest.mark.parametrize("name", IN_WORDS)
 def test_no_calculation_is_in_two_splits_and_there_are_many(name):
     env = make_env(name, size="words")
@@ -93,9 +78,3 @@ def test_an_answer_that_ends_with_seven_to_nine_is_checked():
     rows, _ = play(env, "79", "82", problem=SUM)
     assert rows == [("solver", 0, 0, True, False, False), ("checker", 1, 1, True, True, True)]
     assert play(env, "none", problem=SUM)[0] == [("solver", 0, 0, False, False, True)]
-
-
-def test_questions_have_numbers_of_two_digits_and_answers_from_one():
-    drawn = questions.questions(random.Random(0))
-    for kind, first, second in (questions.parts(next(drawn)) for _ in range(500)):
-        assert 10 <= first <= 99 and 10 <= second <= 99 and questions.OPERATIONS[kind](first, second) >= 1

@@ -123,12 +123,6 @@ def test_without_calls_the_program_itself_is_run(tier):
     assert outcome.values == ([1, 2], [1, 2]) and mine == [1]  # each call gets its own arguments
 
 
-def test_sources_that_begin_in_their_own_way_run(tier):
-    assert value("from __future__ import annotations\nimport random\ndef f(x): return x + random.randint(1, 1)", 1) == 2
-    assert value('"""What it is: random."""\ndef f(x): return x', 1) == 1
-    assert value("# random\r\ndef f(x):\r\n    return x\r\n", 1) == 1
-
-
 def test_chance_and_order_are_the_same_in_every_run(tier):
     source = """
 from __future__ import annotations
@@ -180,9 +174,7 @@ def test_without_a_library_it_says_what_to_install(monkeypatch):
 
 LACKING = [
     "def f():\n    yield 1", "class A:\n    @staticmethod\n    def g(): pass\ndef f(): return 1",
-    "import heapq\ndef f(): return 1", "from collections import OrderedDict\ndef f(): return 1",
-    "x = [1]\ndel x[0]\ndef f(): return 1", "def f(): return input()", "import sys\ndef f(): return sys.exit(1)",
-    "def f(): return int.from_bytes(b'a', 'big')",
+    "import heapq\ndef f(): return 1", "x = [1]\ndel x[0]\ndef f(): return 1", "def f(): return input()",
 ]  # fmt: skip
 
 
@@ -201,13 +193,6 @@ def test_what_monty_lacks_is_neither_right_nor_wrong(use, source):
     use("monty")
     outcome = sandbox.run(source, "f", [[]])
     assert (outcome.status, outcome.values) == ("unsupported", (None,)), outcome
-
-
-@pytest.mark.parametrize("source", [source for source in LACKING if "input" not in source])
-def test_pyeryx_runs_what_monty_lacks(use, source):
-    use("pyeryx")
-    outcome = sandbox.run(source, "f", [[]])
-    assert outcome.status in {"ok", "error"}  # a generator is no plain data
 
 
 def test_a_result_beyond_what_a_sandbox_writes_is_neither_right_nor_wrong(tier):

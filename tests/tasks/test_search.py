@@ -4,8 +4,6 @@ import importlib.util
 import sys
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from plays import in_turn
 
 from mas_lab.check import check_env
@@ -157,10 +155,10 @@ def test_without_named_passages_one_with_the_answer_is_enough():
 
 @needs_bm25s
 def test_bm25_finds_what_shares_words_and_nothing_else():
-    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", 3, "search")]
+    titles = [passage["title"] for passage in bm25(CORPUS, "lighthouse keepers", "search")]
     assert titles[:2] == ["The Salt Clock", "Sill Light"]
-    assert bm25(CORPUS, "quantum", 3, "search") == bm25(CORPUS, "", 3, "search") == []
-    assert len(bm25(CORPUS, "the islands of Halven", 100, "search")) < 40
+    assert bm25(CORPUS, "quantum", "search") == bm25(CORPUS, "", "search") == []
+    assert len(bm25(CORPUS, "the islands of Halven", "search", 100)) < 40
 
 
 @needs_bm25s
@@ -172,7 +170,7 @@ def test_a_broken_corpus_names_file_and_line(tmp_path, lines, why):
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(lines))
     with pytest.raises(EnvError, match=rf"search: .*corpus\.jsonl.*{why}"):
-        bm25(str(path), "a", 3, "search")
+        bm25(str(path), "a", "search")
 
 
 @needs_bm25s
@@ -180,7 +178,7 @@ def test_a_changed_corpus_is_indexed_anew(tmp_path):
     path = tmp_path / "corpus.jsonl"
     for text in ("old tower", "new tower"):
         path.write_text(f'{{"title": "Orra", "text": "{text}"}}')
-        assert [passage["text"] for passage in bm25(str(path), "tower", 3, "search")] == [text]
+        assert [passage["text"] for passage in bm25(str(path), "tower", "search")] == [text]
 
 
 def test_without_bm25s_it_says_what_to_install(monkeypatch):
@@ -189,18 +187,3 @@ def test_without_bm25s_it_says_what_to_install(monkeypatch):
     with pytest.raises(EnvError, match="search: BM25 needs bm25s: pip install bm25s, or give a retriever"):
         Search(size="full").tasks(1, "train", 0)
     assert Search(size="full", retriever=find).tasks(1, "train", 0)
-
-
-@settings(max_examples=30)
-@given(st.integers(0, worlds.WORLDS - 1), st.sampled_from([None, 1, 2, 3]))
-def test_every_question_has_one_answer_that_its_facts_give(world, hops):
-    asked = worlds.question(world, hops)
-    known = worlds.facts(world)
-    assert len(known) == 24 * 6 and all(value != person for (person, _), value in known.items())
-    links = worlds.chain(world, asked)
-    assert len(links) == (hops or len(links)) and len(links) <= (hops or 2)
-    person = asked.split(" of ")[-1]
-    for relation, (who, said, value) in zip(asked.split(" of ")[-2::-1], links, strict=True):
-        assert (who, said, value) == (person, relation, known[person, relation])
-        person = value
-    assert all(worlds.look_up(world, f"{who} {said}")[0][1].endswith(value) for who, said, value in links)

@@ -1,5 +1,7 @@
 """A training ends with its budget, wherever it was stopped on the way, and its usage is that of the run."""
 
+import re
+
 import pytest
 from small import RECIPE, SETTINGS, Relay, bits, make_team, start
 
@@ -76,14 +78,10 @@ def test_a_share_of_the_budget_is_scored_after_the_step_that_reaches_it(six, mod
     assert bits(run) == bits(six[0])
 
 
-NO_BUDGETS = {
-    "a budget of 0 tokens; give a whole number": {"tokens": 0},
-    "a budget of 'hours'; give one of tokens, episodes, optimizer_steps": {"hours": 2},
-    "a budget is one of tokens": {"tokens": 1, "episodes": 1},
-}
-
-
-@pytest.mark.parametrize("words", NO_BUDGETS)
-def test_what_is_no_budget_is_refused(models, words):
+@pytest.mark.parametrize("budget", [{"tokens": 0}, {"hours": 2}, {"tokens": 1, "episodes": 1}])
+def test_what_is_no_budget_is_refused(models, budget):
+    words = re.escape(
+        f"budget={budget}; give one of tokens, episodes, optimizer_steps with a whole number of 1 or more"
+    )
     with pytest.raises(ValueError, match=words):
-        start("shared", models, None, None, budget=NO_BUDGETS[words])
+        start("shared", models, None, None, budget=budget)

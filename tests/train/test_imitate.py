@@ -10,7 +10,6 @@ from backends.drawn import same, weights
 
 import mas_lab as lab
 from mas_lab.env import EnvError
-from mas_lab.policy import PolicyError
 from mas_lab.train.demonstrations import play, speaker
 
 
@@ -161,14 +160,3 @@ def test_what_cannot_be_imitated_changes_nothing_and_names_the_place(models, cha
     with pytest.raises(error, match=why):
         imitate(lab.Team.shared(policy, small.AGENTS), **changes)
     assert same(before, weights(policy)) and policy.version == 0
-
-
-def test_only_who_learns_must_act_and_have_a_rate(models):
-    """A team may lack agents; those who are frozen may have no rate, or never be called."""
-    teams = lab.Team({"doer": lab.load_policy(models / "a", lr=0.0), "coach": lab.load_policy(models / "b")})
-    with pytest.raises(EnvError, match=r"imitate: coach did not act in 100 draws of 4 tasks; give .* or freeze them"):
-        imitate(teams, env=Fluent(together=True))
-    without_coach = lab.Team(dict(teams), frozen="coach")
-    with pytest.raises(PolicyError, match=r"imitate: policy 'doer' has the learning rate 0, .*; load it with lr=0.001"):
-        imitate(without_coach, env=Fluent(together=True), lr=1e-3)
-    assert list(imitate(without_coach, env=Fluent(together=True), steps=1)["policy"]) == ["doer"]

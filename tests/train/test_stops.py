@@ -1,9 +1,7 @@
 """Wherever training stops, it leaves a checkpoint of its newest whole step; the same call ends as if it never had."""
 
-import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -180,49 +178,9 @@ def test_it_stops_while_it_is_scored_and_makes_the_score_when_it_goes_on(models,
     assert sorted(path.stem[:6] for path in (tmp_path / "run" / "scores").iterdir()) == ["000000", "000001", "000002"]
 
 
-HANGING = """
-import os, sys, time
-from pathlib import Path
-import small
-import mas_lab as lab
-from counted import DRAWN, Counted
-
-class Relay(Counted):
-    def step(self, state, actions):
-        if len(DRAWN) == 2:
-            os.write(1, b"hangs\\n")  # at once: others do beside it
-            time.sleep(5)
-        return super().step(state, actions)
-
-team = small.make_team("shared", Path(sys.argv[1]))
-try:
-    list(lab.train(Relay(), team, small.RECIPE, 3, run=sys.argv[2], **small.SETTINGS | {"save_every": 100}))
-finally:
-    os.write(1, b"ended\\n")  # before the step has
-"""
-
-
 def script(text: str, *arguments) -> subprocess.Popen:
     command, pipe = [sys.executable, "-c", text, *map(str, arguments)], subprocess.PIPE
     return subprocess.Popen(command, env=small.environment(), stdout=pipe, stderr=pipe, text=True)
-
-
-@pytest.mark.slow
-def test_one_interrupt_ends_a_training_whose_steps_take_long_with_a_checkpoint(models, tmp_path):
-    """The steps sleep for five seconds in their threads."""
-    child = script(HANGING, models, tmp_path / "run")
-    try:
-        lines = iter(child.stdout.readline, "")
-        assert next(lines) == "hangs\n"
-        child.send_signal(signal.SIGINT)
-        start = time.monotonic()
-        assert next(line for line in lines if line != "hangs\n") == "ended\n"
-        assert time.monotonic() - start < 3
-        _, errors = child.communicate(timeout=60)
-    finally:
-        child.kill()
-    assert errors.splitlines()[-1] == "KeyboardInterrupt"
-    assert newest(tmp_path / "run") == 1
 
 
 ENDING = """

@@ -169,8 +169,7 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
         with pytest.raises(TypeError, match="both trainings are kept"):
             unkept.fork(run=run)
     again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)
-    assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "score_seed: None -> 5",
-                                                     "lr of shared: 0.01 -> 0.001"]  # fmt: skip
+    assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "lr of shared: 0.01 -> 0.001"]
 
 
 def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):

@@ -8,7 +8,7 @@ are sorted by length (`TorchModel.is_long`).
 
 import tomllib
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +28,19 @@ class Ways:
     """The ways of running a model that agree with a plain forward pass."""
 
     tree: bool = False
-    """Rows that begin alike share a tree, to sample and to train."""
+    """Rows that begin alike share a tree, to sample and to train, also those of several adapters."""
     fused: bool = False
     """A few joined operations replace the model's modules, to sample on a CPU."""
-    mixed: bool = False
-    """Rows of several adapters share a batch."""
-    cached: bool = True
-    """Prompts are padded on the left, and the model caches what it computed. False: each token takes a whole pass."""
     padded: bool = True
-    """Rows that are trained on are padded on the right. False: only rows of one length share a batch."""
-    head: bool = True
-    """The output embedding runs alone, on the hidden states of the tokens that are needed."""
-    eager: bool = True
-    """Without trees, a forward-mode derivative takes the model's eager attention in place of a fused kernel."""
+    """Rows of several lengths share a batch, and the model caches what it computed. False: a batch has rows of one
+    length, and each sampled token takes a pass of its whole row."""
 
 
-PLAIN = Ways(cached=False, padded=False, head=False, eager=False)
+PLAIN = Ways(padded=False)
 """The way that is right for every causal model."""
-WAYS = {
-    "fused": Ways(tree=True, mixed=True, fused=True),
-    "packed": Ways(tree=True, mixed=True),
-    "one adapter at a time": Ways(tree=True),
-    "padded": Ways(),
-    "no derivative": Ways(eager=False),
-    "no cache": Ways(cached=False),
-    "whole logits": Ways(cached=False, head=False),
-}
 PROVED = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-TABLE = {kind: (WAYS[way], set(settings)) for way, kinds in PROVED.items() for kind, settings in kinds.items()}
-"""By `model_type`: the ways, and the settings (`settings_of`) with which they were proved."""
+TABLE = {kind: set(settings) for kinds in PROVED.values() for kind, settings in kinds.items()}
+"""The settings (`settings_of`) with which an architecture was proved, by `model_type`."""
 WINDOW, EXPERTS, BOTH_SIDES = "sliding_attention", "experts", "bidirectional attention"
 ROTATIONS = {"default", "linear", "llama3", "longrope", "proportional", "yarn"}
 """Kinds of rotary embedding that were proved for all: they depend on a token's position alone, and LongRoPE on a length
@@ -69,7 +53,6 @@ def settings_of(config: Any) -> set[str]:
     given = {
         WINDOW: not layers and shape(config, "sliding_window") and shape(config, "use_sliding_window") is not False,
         EXPERTS: any(shape(config, name) for name in ("num_local_experts", "num_experts", "n_routed_experts")),
-        "alibi": shape(config, "alibi"),
         BOTH_SIDES: shape(config, "use_bidirectional_attention") in (True, "all"),
     }
     rotations = {one.get("rope_type", "default") for one in rotations_of(config)} - ROTATIONS
@@ -89,9 +72,8 @@ def find_ways(model: Any) -> Ways:
             f"{model.source.name}: in a whole row of a {kind} model, a token has another probability than without the "
             "tokens after it, so it cannot be trained on what it samples"
         )
-    ways, proved = TABLE.get(kind, (PLAIN, set()))
-    if kind not in TABLE or settings - proved:
-        settled = f" with {' and '.join(sorted(settings - proved))}" if kind in TABLE else ""
+    if kind not in TABLE or settings - TABLE[kind]:
+        settled = f" with {' and '.join(sorted(settings - TABLE[kind]))}" if kind in TABLE else ""
         warnings.warn(
             f"{model.source.name}: a {kind} model{settled} runs slowly, because no faster way was tested for it: each "
             "sampled token takes a pass of its whole row, and only rows of one length share a batch (docs/gpus.md "
@@ -100,10 +82,10 @@ def find_ways(model: Any) -> Ways:
         )
         return PLAIN
     if options.packing == "padded" or options.plain:
-        return replace(ways, tree=False, fused=False, mixed=False)
+        return Ways()
     if model.lora is None:
         fits = net.dtype == torch.float32 and net.num_parameters() <= SMALL
     else:
         fits = model.dtype == torch.bfloat16 and net.num_parameters() <= LARGE
     fits &= model.device.type == "cpu" and getattr(config, "hidden_act", None) == "silu"  # which `fused` computes
-    return replace(ways, fused=ways.fused and fits)
+    return Ways(tree=True, fused=fits and kind in PROVED["fused"])

@@ -6,8 +6,8 @@ Leaves out: optimizers and gradients (`policy`), sampling (`engine`).
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,29 +17,34 @@ import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch.nn.modules.module import register_module_forward_hook
 from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from mas_lab.backends.devices import probe
-from mas_lab.backends.placement import CHECKPOINTED
+from mas_lab.backends.placement import CHECKPOINTED, count_weights
 from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.architectures import Ways, find_ways
 from mas_lab.backends.torch.fast.engine import TreeEngine
 from mas_lab.backends.torch.fast.fused import lean_norms
-from mas_lab.backends.torch.fast.packing import Cost, packed_batches
+from mas_lab.backends.torch.fast.packing import ChunkedBatch, Cost, packed_batches
 from mas_lab.backends.torch.fast.tree_attention import NAME, attending
-from mas_lab.backends.torch.padded import PaddedEngine, padded_batches
+from mas_lab.backends.torch.padded import PaddedBatch, PaddedEngine, padded_batches
 from mas_lab.backends.torch.source import Source, model_config, reading
 from mas_lab.locks import ModelLock
 from mas_lab.policy import NotFiniteError, PolicyError, Sample
 
 OPTIMIZERS = ("adamw", "sgd")
 PACKINGS = ("auto", "packed", "padded")
+ADAPTED = (
+    "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "qkv_proj", "gate_up_proj", "c_attn",
+    "c_fc", "c_proj", "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h", "fc1", "fc2",
+)  # fmt: skip
+"""Last names of the linear layers of attention and MLP, which get an adapter."""
+NO_TEXT = re.compile("vision|visual|image|audio|multi_modal")
+"""Parts of the names of layers that text does not reach."""
 BACK = "go back to weights that were kept (policy.load(folder), lab.load_run(run).team())"
 
 
@@ -64,8 +69,9 @@ class Options:
     checkpointing: bool | None = None
     """True: the update keeps only each layer's input, and computes the layer again in the backward pass (gradient
     checkpointing, arXiv 1604.06174): a third more operations. `None`: above `CHECKPOINTED` weights."""
-    optimizer: str = "adamw"
-    """"adamw", or plain "sgd". The step of SGD grows with the gradient; AdamW divides this size out."""
+    optimizer: str | Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] = "adamw"
+    """"adamw", plain "sgd", or a function that makes an optimizer of parameters; its rate is the policy's `lr`. The
+    step of SGD grows with the gradient; AdamW divides this size out."""
     weight_decay: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
     """Decay rates of AdamW's two moment estimates."""
@@ -76,7 +82,7 @@ class Options:
 
     def __post_init__(self):
         for name, known in (("packing", PACKINGS), ("optimizer", OPTIMIZERS)):
-            if getattr(self, name) not in known:
+            if getattr(self, name) not in known and not callable(getattr(self, name)):
                 raise PolicyError(f"{name} {getattr(self, name)!r}; known: {', '.join(known)}")
 
 
@@ -117,20 +123,6 @@ def require_finite(tensors: Mapping[str, torch.Tensor], policy: str, when: str) 
         raise NotFiniteError(f"policy {policy!r}: its weights are not finite {when}, the first is {name!r}; {BACK}")
 
 
-def refuse_other_weights(found: Mapping[str, Any], where: str) -> None:
-    """Raise PolicyError if weights are missing, surplus or of another shape; transformers would draw random ones."""
-    kinds = {"missing": found["missing_keys"], "not part of the model": found["unexpected_keys"],
-             "of another shape": [name for name, *_ in found.get("mismatched_keys", ())]}  # fmt: skip
-    for kind, names in kinds.items():
-        if names:
-            raise PolicyError(f"{where}: {len(names)} weights are {kind}, the first is {min(names)!r}; fetch it again")
-
-
-def without_numbers(name: str) -> str:
-    """Return the name of a layer or a weight without numbers, because a few tokens do not reach all experts."""
-    return re.sub(r"\d+", "", name)
-
-
 class TorchModel:
     """A model in memory: `net` is the transformers model, and `peft` wraps it if adapters are trained.
 
@@ -168,9 +160,13 @@ class TorchModel:
         """Return the engine that samples from this model."""
         return TreeEngine(self) if self.ways.tree else PaddedEngine(self)
 
-    def micro_batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
-        """Yield the samples in micro-batches, which have a method `token_logprobs`."""
-        return (padded_batches if self.options.plain else packed_batches)(samples, self)
+    def micro_batches(self, samples: Sequence[Sample], part: slice = slice(None)) -> Iterator[Any]:
+        """Yield the samples, or a part of them, in micro-batches, which have a method `token_logprobs`."""
+        if self.ways.tree:
+            return packed_batches(samples, self, part)
+        return padded_batches(
+            samples, self, part, PaddedBatch if self.options.plain or not self.ways.padded else ChunkedBatch
+        )
 
     def find_ways(self) -> Ways:
         """Return the ways that are proved for this model."""
@@ -215,13 +211,13 @@ class TorchModel:
         return found
 
     @contextmanager
-    def checkpointing(self, batch: Any) -> Iterator[None]:
+    def checkpointing(self) -> Iterator[None]:
         """Make a backward pass in the `with` block compute layers again, if the option `checkpointing` says so.
 
         Transformers does this for layers that train; dropout, which lies deeper, stays off. Attention must then be the
         same as in the forward pass.
         """
-        by_tree = self._checkpointed and getattr(batch, "by_tree", False)
+        by_tree = self._checkpointed and self.ways.tree
         for layer in self._checkpointed:
             layer.training = True
         try:
@@ -232,11 +228,10 @@ class TorchModel:
                 layer.training = False
 
     def add_adapter(self, name: str, rank: int) -> None:
-        """Add a LoRA adapter to every linear layer, with initial weights from torch's random generator."""
-        config = LoraConfig(
-            r=rank, lora_alpha=self.options.alpha * rank, target_modules="all-linear", task_type="CAUSAL_LM",
-            exclude_modules=self.without_adapter or None,
-        )  # fmt: skip
+        """Add a LoRA adapter to the linear layers of attention and MLP, with initial weights from torch's generator."""
+        if rank > (width := self.net.config.get_text_config().hidden_size):
+            raise PolicyError(f"lora={rank}: the rank of an adapter is at most the model's width, {width}")
+        config = LoraConfig(r=rank, lora_alpha=self.options.alpha * rank, task_type="CAUSAL_LM", **self.adapted())
         if self.peft is None:
             with warnings.catch_warnings():  # PEFT uses a deprecated name of transformers
                 warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
@@ -247,52 +242,27 @@ class TorchModel:
             if isinstance(layer, LoraLayer):
                 layer.cast_input_dtype_enabled = False  # `computing` does it, without a float32 copy of each input
 
-    @cached_property
-    def without_adapter(self) -> list[str]:
-        """Return the linear layers that can have no adapter, by what a forward pass does with them.
+    def adapted(self) -> dict[str, Any]:
+        """Return the linear layers that get an adapter, as arguments of PEFT; raise PolicyError if there are none."""
+        every = [name for name, _ in self.net.named_modules() if name.rpartition(".")[2] in ADAPTED]
+        without = [name for name in every if NO_TEXT.search(name)]
+        if len(every) == len(without):
+            raise PolicyError(f"{self.source.name}: none of its layers can have an adapter; train all weights")
+        last = {name.rpartition(".")[2] for name in every}
+        return {"target_modules": [name for name in ADAPTED if name in last], "exclude_modules": without or None}
 
-        It does not call some layers and reads their weights instead, as in Mamba, where fused kernels read more of them
-        on a GPU. Routers of experts return more than a tensor. Text does not reach an encoder of images.
-        """
-        names = {m: name for name, m in self.net.named_modules() if isinstance(m, (torch.nn.Linear, Conv1D))}
-        fit = set()
-
-        def note(layer: torch.nn.Module, inputs: Any, output: Any) -> None:
-            if layer in names and isinstance(output, torch.Tensor):
-                fit.add(without_numbers(names[layer]))
-
-        with register_module_forward_hook(note), torch.inference_mode(), self.computing():
-            self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False)
-        mamba = {f"{name}.out_proj" for name, module in self.net.named_modules() if hasattr(module, "A_log")}
-        return [name for name in names.values() if without_numbers(name) not in fit or name in mamba]
-
-    @cached_property
+    @property
     def trainable(self) -> dict[str, torch.nn.Parameter]:
-        """Return the weights that get a gradient from text, by name.
-
-        An encoder of images gets none, and neither does a bias that only selects experts.
-        """
-        with torch.enable_grad(), self.computing():
-            logits = self.net(input_ids=torch.tensor([[1, 2, 3]], device=self.device), use_cache=False).logits
-        nodes, known, reached = [logits.grad_fn], {None}, set()
-        while nodes:  # walk the graph, because a backward pass would hold a gradient of each weight
-            if (node := nodes.pop()) not in known:
-                known.add(node)
-                nodes += [following for following, _ in node.next_functions]
-                reached.add(id(getattr(node, "variable", None)))
-        parameters = dict(self.net.named_parameters())
-        kinds = {without_numbers(name) for name, parameter in parameters.items() if id(parameter) in reached}
-        return {name: parameter for name, parameter in parameters.items() if without_numbers(name) in kinds}
+        """Return the weights that are trained in full, by name: all but those of encoders of images and sound."""
+        return {name: p for name, p in self.net.named_parameters() if not NO_TEXT.search(name)}
 
     def _dtype(self) -> torch.dtype:
         if self.options.dtype is not None:
             return getattr(torch, self.options.dtype)
         if self.device.type != "cuda":
-            weights = 0
-            with suppress(Exception), torch.device("meta"):  # `read` says what is wrong with a model
-                config = model_config(self.weights)
-                weights = AutoModelForCausalLM.from_config(config, trust_remote_code=False).num_parameters()
-            return threads.settle_dtype(weights)
+            config = model_config(self.weights)
+            with reading(self.weights, "config.json"):
+                return threads.settle_dtype(sum(count_weights(config)[:2]))
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return torch.bfloat16
         return torch.float16 if self.lora else torch.float32
@@ -307,7 +277,12 @@ class TorchModel:
                 where, dtype=dtype, attn_implementation="eager" if capped else None, trust_remote_code=False,
                 ignore_mismatched_sizes=True, output_loading_info=True,
             )  # fmt: skip
-        refuse_other_weights(found, where)
+        wrong = [*found["missing_keys"], *found["unexpected_keys"], *(name for name, *_ in found["mismatched_keys"])]
+        if wrong:  # transformers would draw random ones
+            raise PolicyError(
+                f"{where}: {len(wrong)} weights are missing, of another shape or not part of the model, the first is "
+                f"{min(wrong)!r}; fetch it again"
+            )
         # A padding_idx drops the gradient of that token, also where it is a real input (pad == eos in a chat).
         net.get_input_embeddings().padding_idx = None
         net = net.to(self.device).eval()
@@ -344,7 +319,7 @@ class TorchModel:
 
     def refuse_forward_mode(self, policy: str) -> None:
         """Raise PolicyError, naming the policy, if no forward-mode derivative of this model was tested."""
-        if not self.ways.eager:
+        if not self.ways.padded:
             raise PolicyError(f"policy {policy!r}: no forward-mode derivative was tested for its architecture")
 
     @contextmanager

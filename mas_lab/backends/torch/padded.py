@@ -37,18 +37,7 @@ class PaddedEngine(WaveEngine):
 
     @torch.inference_mode()
     def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
-        """Return a completion per (policy, request), in order.
-
-        Raises PolicyError if a prompt has a token that the model has no embedding for.
-        """
-        size = len(self.model.net.get_input_embeddings().weight)
-        for policy, request in requests:
-            if (largest := max(request.prompt_ids)) >= size:
-                token = self.model.tokenizer.convert_ids_to_tokens(largest)
-                raise PolicyError(
-                    f"policy {policy.name!r}: a prompt has the token {largest} ({token!r}), and the model has {size} "
-                    "embeddings; its tokenizer belongs to another model"
-                )
+        """Return a completion per (policy, request), in order."""
         found: dict[int, Completion] = {}
         for places in self._batches(requests):
             requests[places[0]][0].activate()
@@ -73,7 +62,7 @@ class PaddedEngine(WaveEngine):
         """Return a number that all requests of a batch must share."""
         policy, request = one
         is_long = self.model.is_long(policy.name, len(request.prompt_ids), request.max_tokens)
-        return int(is_long) if self.model.ways.cached else len(request.prompt_ids)
+        return int(is_long) if self.model.ways.padded else len(request.prompt_ids)
 
     def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
         """Return the newest tokens and the cache of those before as arguments of the model."""
@@ -136,7 +125,7 @@ class PaddedDecoder:
     def prefill(self) -> torch.Tensor:
         """Return the logits (M, V) after each row that has not ended."""
         model = self.engine.model
-        if not model.ways.cached:
+        if not model.ways.padded:
             return model.net(input_ids=self.ids_RL, use_cache=False).logits[self.row_M, -1]
         new_RL = self.ids_RL if self.cache is None else self.ids_RL[:, -1:]
         at_RL = (self.mask_RL.cumsum(1) - 1).clamp(0, model.context - 1)[:, -new_RL.shape[1] :]
@@ -231,25 +220,29 @@ def sample_from_logits(
 class PaddedBatch:
     """Hold samples as tensors.
 
-    `token_N` is the place of each token among the tokens of all samples, `row_N` the row of its sample in this batch.
+    `first_B` is the place of each sample's first token among the tokens of all samples, `token_N` that of each token,
+    and `row_N` the row of its sample in this batch.
     """
 
-    def __init__(self, samples: Sequence[Sample], first_token: int, device: torch.device):
+    def __init__(self, samples: Sequence[Sample], first_B: Sequence[int], device: torch.device):
         rows = [torch.tensor([*sample.prompt_ids, *sample.completion_ids]) for sample in samples]
         self.ids_BL = pad_sequence(rows, batch_first=True).to(device)
         mask_BL = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         self.inputs = {"input_ids": self.ids_BL} | ({} if mask_BL.all() else {"attention_mask": mask_BL.to(device)})
         lengths = [len(sample.completion_ids) for sample in samples]
-        self.token_N = first_token + np.arange(sum(lengths))
+        self.token_N = np.concatenate([first + np.arange(n) for first, n in zip(first_B, lengths, strict=True)])
         self.row_N = torch.repeat_interleave(torch.arange(len(samples)), torch.tensor(lengths)).to(device)
         # Position t predicts the token at t + 1.
         at = [len(s.prompt_ids) - 1 + t for s in samples for t in range(len(s.completion_ids))]
         self.at_N = torch.tensor(at, device=device)
         self.temperature_B = torch.tensor([sample.temperature for sample in samples], device=device)
 
-    def token_logprobs(self, net, entropy_grad: bool) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return log-probability and entropy (N,) of each token, in float32, at the temperature it was sampled at."""
-        logits_BLV = net(**self.inputs, use_cache=False).logits
+    def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy (N,) of each token, in float32, at the temperature it was sampled at.
+
+        `call` takes the place of `net` in a forward-mode derivative.
+        """
+        logits_BLV = (call or net)(**self.inputs, use_cache=False).logits
         logits_NV = logits_BLV[self.row_N, self.at_N].float() / self.temperature_B[self.row_N, None]
         logprobs_NV = logits_NV.log_softmax(-1)
         known_NV = logprobs_NV if entropy_grad else logprobs_NV.detach()
@@ -266,19 +259,19 @@ def require_trainable(samples: Sequence[Sample]) -> None:
             raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
 
 
-def padded_batches(samples: Sequence[Sample], model) -> Iterator[PaddedBatch]:
-    """Yield the samples in their order, in batches of at most `train_tokens` tokens, padding counted."""
-
-    def fits(batch: list[Sample], sample: Sample) -> bool:
-        longest = max(len(one.prompt_ids) + len(one.completion_ids) for one in (*batch, sample))
-        is_full = longest * (len(batch) + 1) > model.options.train_tokens
-        return model.class_of(sample) == model.class_of(batch[0]) and not is_full
-
+def padded_batches(samples: Sequence[Sample], model, part: slice, make: type[PaddedBatch]) -> Iterator[PaddedBatch]:
+    """Yield the samples, or a part of them, in batches of similar length and at most `train_tokens` tokens, padded."""
     require_trainable(samples)
-    first_token = 0
-    for batch in filled(samples, fits):
-        yield PaddedBatch(batch, first_token, model.device)
-        first_token += sum(len(one.completion_ids) for one in batch)
+    first = np.cumsum([0, *(len(sample.completion_ids) for sample in samples)])
+    length = [len(sample.prompt_ids) + len(sample.completion_ids) for sample in samples]
+    kind = [model.class_of(sample) for sample in samples]
+
+    def fits(batch: list[int], i: int) -> bool:
+        return kind[i] == kind[batch[0]] and length[batch[0]] * (len(batch) + 1) <= model.options.train_tokens
+
+    order = sorted(range(len(samples)), key=lambda i: (kind[i], length[i]), reverse=True)
+    for batch in filled(order[part], fits):
+        yield make([samples[i] for i in batch], [first[i] for i in batch], model.device)
 
 
 def filled(items: Iterable[Item], fits: Callable[[list[Item], Item], bool]) -> Iterator[list[Item]]:

@@ -6,6 +6,7 @@ Leaves out: the loss (`losses`), the sampler (`padded`, `fast.engine`), and the 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from math import log2
 from pathlib import Path
 from typing import Any
@@ -22,21 +23,6 @@ from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import Capabilities, PolicyError, Sample, Tokens
 
 
-class Passes:
-    """The forward and backward passes of one policy; `train.ranks` replaces them by those of a rank's share."""
-
-    def __init__(self, policy: "TorchPolicy"):
-        self.policy = policy
-
-    def batches(self, samples: Sequence[Sample]) -> Iterator[Any]:
-        """Return the micro-batches."""
-        return iter(self.policy.shared.micro_batches(samples))
-
-    def total(self, found_4N: torch.Tensor) -> torch.Tensor:
-        """Sum the gradients over all processes, and return the sum of the results (4, N); here there is one process."""
-        return found_4N
-
-
 class TorchPolicy(ChatPolicy):
     """Weights that generate and learn. `adapter` names a LoRA adapter of the model; `None` trains all weights."""
 
@@ -49,18 +35,21 @@ class TorchPolicy(ChatPolicy):
         """For an adapter: its weights when this training began, the reference. `None`: the base without adapters."""
         self.kept: dict[int, dict[str, torch.Tensor]] = {}
         """Copies of earlier weights by their version, see `mas_lab.policy.Policy`."""
-        self.passes = Passes(self)
+        self.ranks: Any = None
+        """The `train.ranks.Ranks` that make the passes together. `None`: this process alone."""
         self.parameters = (
             {name: p for name, p in shared.net.named_parameters() if f".{adapter}." in name}
             if adapter
-            else dict(shared.trainable)
+            else shared.trainable
         )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
-        options = shared.options
-        own = {"betas": options.betas} if options.optimizer == "adamw" else {}
-        make = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.SGD
-        self.optimizer = make(self.parameters.values(), lr=lr, weight_decay=options.weight_decay, fused=True, **own)
+        options, make = shared.options, shared.options.optimizer
+        if not callable(make):
+            own = {"betas": options.betas} if make == "adamw" else {}
+            kind = torch.optim.AdamW if make == "adamw" else torch.optim.SGD
+            make = partial(kind, lr=lr, weight_decay=options.weight_decay, fused=True, **own)
+        self.optimizer = make(self.parameters.values())
 
     model = property(lambda self: self.shared.model)
     device = property(lambda self: self.shared.device)
@@ -74,7 +63,7 @@ class TorchPolicy(ChatPolicy):
             versions=True,
             snapshots=self.engine.snapshots,
             vocabulary=self.shared.net.config.get_text_config().vocab_size,
-            device=str(self.device) if type(self.passes) is Passes else "shared",
+            device=str(self.device) if self.ranks is None else "shared",
             tolerance=max(0.2 if half else 1e-2, stated or 0.0),
             tis=2.0 if half else None,
         )
@@ -101,32 +90,30 @@ class TorchPolicy(ChatPolicy):
         known_3N = self.known(samples)
         found_4N = torch.zeros(4, known_3N.shape[1], device=self.device)
         with self._loss_scale(known_3N[2]) if self.shared.dtype == torch.float16 else nullcontext():
-            for batch in self.passes.batches(samples):
+            for batch in self.shared.micro_batches(samples, self.ranks.part if self.ranks else slice(None)):
                 token_N = torch.from_numpy(batch.token_N).to(self.device)
                 old_N, advantages_N, weights_N = known_3N[:, token_N]
                 reference_N = self.reference_logprobs(batch) if loss.needs_reference else None
-                with self.shared.checkpointing(batch):
+                with self.shared.checkpointing():
                     with self.shared.computing():
                         logprobs_N, entropy_N = batch.token_logprobs(self.shared.net, loss.needs_entropy)
                     losses_N = token_losses(loss, logprobs_N, old_N, advantages_N, batch.row_N, entropy_N, reference_N)
                     (losses_N * weights_N).sum().backward()
                 rest = torch.zeros_like(old_N) if reference_N is None else reference_N
                 found_4N[:, token_N] = torch.stack([logprobs_N, entropy_N, losses_N, rest]).detach()
-        found_4N = self.passes.total(found_4N)
+        if self.ranks is not None:
+            found_4N = self.ranks.total(self, found_4N)
         self._require_gradients()
         return Tokens(found_4N[0], found_4N[1], found_4N[2], found_4N[3] if loss.needs_reference else None)
 
     @torch.no_grad()
     def forward(self, samples: Sequence[Sample]) -> Tokens:
         """Return log-probability and entropy in nats of each token, without gradient; losses are 0."""
-        logprobs_N, entropy_N = self._forward(samples)
+        logprobs_N, entropy_N = self.logprobs(samples)
         return Tokens(logprobs_N, entropy_N, torch.zeros_like(logprobs_N))
 
-    def logprobs(self, samples: Sequence[Sample]) -> torch.Tensor:
-        """Return the log-probability of each token (N,), with gradient."""
-        return self._forward(samples)[0]
-
-    def _forward(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+    def logprobs(self, samples: Sequence[Sample]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy of each token (N,), with gradient."""
         self.activate()
         with self.shared.computing():
             parts = [(b.token_N, *b.token_logprobs(self.shared.net, False)) for b in self.shared.micro_batches(samples)]
@@ -218,9 +205,7 @@ class TorchPolicy(ChatPolicy):
         if self.shared.net.training:
             self.shared.net.eval()
 
-    def directional_derivatives(self, samples: Sequence[Sample], loss: Loss, along: Sequence[torch.Tensor]):
-        """Return the derivative of each token's weighted loss (N,) along a direction in weight space."""
-        return directional_derivatives(self, samples, loss, along)
+    directional_derivatives = directional_derivatives
 
     # Gradients and steps
 

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch.model import quiet, require_finite
 from mas_lab.backends.torch.source import RECORD, read_record, reading
+from mas_lab.describe import describe as describe_part
 from mas_lab.policy import PolicyError
 
 ADAPTER = "adapter_model.safetensors"
@@ -28,8 +29,9 @@ KEPT = "training/kept.safetensors"
 def record(policy: Any) -> dict[str, Any]:
     """Return everything that is needed to make an equal policy anew, as plain data."""
     shared = policy.shared
+    options = asdict(shared.options) | {"optimizer": describe_part(shared.options.optimizer, "optimizer")}
     return {"backend": shared.backend, "name": policy.name, "source": asdict(shared.source), "lora": policy.made_with,
-            "lr": float(policy.lr), "template": shared.template, "options": asdict(shared.options)}  # fmt: skip
+            "lr": float(policy.lr), "template": shared.template, "options": options}  # fmt: skip
 
 
 def describe(policy: Any) -> dict[str, Any]:

@@ -6,26 +6,20 @@ so rows are padded, and each adapter samples its own batch. Leaves out: Apple si
 Intel GPUs, vLLM inside Unsloth, and forward-mode derivatives on a GPU.
 """
 
-from collections.abc import Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from peft import LoraConfig
-from transformers import AutoModelForCausalLM
 
 from mas_lab.backends.torch.architectures import Ways
 from mas_lab.backends.torch.fast.fused import lean_norms
-from mas_lab.backends.torch.model import Options, TorchModel, quiet, refuse_other_weights
+from mas_lab.backends.torch.model import Options, TorchModel, quiet
 from mas_lab.backends.torch.padded import PaddedEngine
 from mas_lab.backends.torch.source import model_config
 from mas_lab.backends.unsloth.importing import DEVICES, import_unsloth
-from mas_lab.policy import Completion, PolicyError, PolicyRequest
-
-LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-"""The layers that get an adapter; Unsloth's kernels fuse their products with it."""
+from mas_lab.policy import PolicyError
 
 
 @dataclass(frozen=True)
@@ -74,13 +68,7 @@ class UnslothModel(TorchModel):
 
         On a CPU, Unsloth reads it as plain transformers does.
         """
-        options, found = self.options, {}
-        # Unsloth returns no list of missing weights. A copy without data has one, if Unsloth's patches let it be made.
-        with quiet(), suppress(Exception):
-            _, found = AutoModelForCausalLM.from_pretrained(
-                where, device_map="meta", output_loading_info=True, trust_remote_code=False
-            )
-        refuse_other_weights({"missing_keys": found.get("missing_keys"), "unexpected_keys": ()}, where)
+        options = self.options
         with quiet():
             net, _ = self.fast.FastLanguageModel.from_pretrained(
                 model_name=where,
@@ -108,13 +96,12 @@ class UnslothModel(TorchModel):
         seed, so it is replaced by one with our name and seed.
         """
         seed = torch.initial_seed()
-        targets = [n for n in LINEAR if any(module.endswith("." + n) for module, _ in self.net.named_modules())]
-        config = LoraConfig(r=rank, lora_alpha=self.options.alpha * rank, target_modules=targets, task_type="CAUSAL_LM")
+        config = LoraConfig(r=rank, lora_alpha=self.options.alpha * rank, task_type="CAUSAL_LM", **self.adapted())
         first = self.peft is None
         if first:
             self.peft = self.fast.FastLanguageModel.get_peft_model(
-                self.net, r=rank, lora_alpha=config.lora_alpha, target_modules=targets, lora_dropout=0.0, bias="none",
-                use_gradient_checkpointing=False,
+                self.net, r=rank, lora_alpha=config.lora_alpha, target_modules=self.adapted()["target_modules"],
+                lora_dropout=0.0, bias="none", use_gradient_checkpointing=False,
             )  # fmt: skip
             torch.manual_seed(seed)
         self.peft.add_adapter(name, copy(config))
@@ -127,7 +114,7 @@ class UnslothModel(TorchModel):
         return []
 
     def find_ways(self) -> Ways:
-        """Return the padded way; `UnslothEngine` has a trial of its own."""
+        """Return the padded way."""
         return Ways()
 
     def make_engine(self):
@@ -158,48 +145,8 @@ class UnslothEngine(PaddedEngine):
     path on which it trains.
     """
 
-    _is_tried = False
-
-    def complete(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
-        """Return a completion per (policy, request), in order; raise PolicyError if a trial of the sampler fails."""
-        if not self._is_tried and not decodes_exactly(self):
-            raise PolicyError(
-                f"{self.model.source.name}: Unsloth {self.model.fast.__version__} gives other logits when it decodes "
-                'than when it reads whole rows; use backend="torch"'
-            )
-        self._is_tried = True
-        return super().complete(requests)
-
     def inputs(self, ids_RL: torch.Tensor, cache: Any) -> dict[str, Any]:
         """Return the newest tokens, embedded, and the cache of those before as arguments of the model."""
         embedded_RLh = self.model.net.get_input_embeddings()(ids_RL)
         pairs = None if cache is None else [pair[:2] for pair in cache]
         return {"inputs_embeds": embedded_RLh, "past_key_values": pairs, "use_cache": True, "logits_to_keep": 1}
-
-
-@torch.inference_mode()
-def decodes_exactly(engine: PaddedEngine) -> bool:
-    """Return True if a step after a cached prompt has the logits of whole rows; one of two rows is padded."""
-    model = engine.model
-    ids_RL = torch.tensor([[1, 2, 3, 4], [0, 5, 6, 7]], device=model.device)
-    mask_RL = (ids_RL > 0).long()
-    at_RL = (mask_RL.cumsum(1) - 1).clamp(min=0)
-    tolerance = 1e-4 if model.dtype == torch.float32 else 0.1
-    with model.computing():
-        try:
-            prompt = model.net(
-                attention_mask=mask_RL[:, :3], position_ids=at_RL[:, :3], **engine.inputs(ids_RL[:, :3], None)
-            )
-            step = model.net(
-                attention_mask=mask_RL, position_ids=at_RL[:, 3:],
-                **engine.inputs(ids_RL[:, 3:], prompt.past_key_values),
-            )  # fmt: skip
-            prompt_RV, step_RV = prompt.logits[:, -1], step.logits[:, -1]
-        except (TypeError, AttributeError, IndexError, KeyError, NotImplementedError, RuntimeError, ValueError):
-            return False
-        for length, found_RV in ((3, prompt_RV), (4, step_RV)):
-            for row_L, found_V in zip(ids_RL[:, :length], found_RV, strict=True):
-                expected_V = model.net(input_ids=row_L[row_L > 0][None], use_cache=False).logits[0, -1]
-                if not (found_V - expected_V).abs().max() <= tolerance * expected_V.abs().max().clamp(min=1):
-                    return False
-    return True

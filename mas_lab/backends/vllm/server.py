@@ -29,10 +29,10 @@ from uuid import uuid4
 import httpx
 import torch
 
+from mas_lab.backends.torch.state import save_weights
 from mas_lab.backends.vllm import serve
-from mas_lab.backends.vllm.engine import Answer, EngineError, Row, VllmEngine
+from mas_lab.backends.vllm.engine import Answer, EngineError, VllmEngine
 from mas_lab.backends.vllm.snapshot import Snapshot
-from mas_lab.backends.vllm.weights import save_for_vllm, widened
 from mas_lab.policy import Request
 
 MOMENT = 0.02
@@ -71,7 +71,7 @@ class ServerEngine(VllmEngine):
             self._child = Child(self.model, folder)
         if self._child is not None:
             self._child.wait(self.options.patience)
-            self._urls, self._heads = [self._child.url], self._child.heads
+            self._urls = [self._child.url]
         self._client = self._new_client()
         self._bases = {url: self._call(url, "/v1/models", method="GET")["data"][0]["id"] for url in self._urls}
         self._turns = cycle(self._urls)
@@ -99,25 +99,19 @@ class ServerEngine(VllmEngine):
                 remedy = f", see {self._child.log}; resume the run, and a new one is started"
             what = f"the vLLM server at {url} does not answer ({type(error).__name__}: {error})"
             raise EngineError(what + remedy) from error
-        if answer.status_code == 401:
-            raise EngineError(f"the vLLM server at {url} wants a key: set {serve.KEY} to it where this process starts")
-        if answer.status_code == 404 and path != "/v1/completions":
-            raise EngineError(
-                f"the vLLM server at {url} has no {path}; start it with VLLM_SERVER_DEV_MODE=1, and for adapters with "
-                "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"
-            )
         if answer.is_error:
-            raise EngineError(f"the vLLM server at {url} refused {path} ({answer.status_code}): {answer.text[:500]}")
+            raise EngineError(
+                f"the vLLM server at {url} refused {path} ({answer.status_code}): {answer.text[:500]}; set {serve.KEY} "
+                "to its key where this process starts, and start the server with VLLM_SERVER_DEV_MODE=1, for adapters "
+                "also with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora"
+            )
         return answer.json() if "json" in answer.headers.get("content-type", "") else None
 
     # Sampling
 
     def _send(self, ticket: int, policy, request: Request) -> None:
-        body = self._body(policy, request.prompt_ids) | self.sampling(request)
+        body = {**PLAIN, "model": self._served(policy), "prompt": list(request.prompt_ids), **self.sampling(request)}
         self._futures[ticket] = self._threads.submit(self._complete_at, next(self._turns), body)
-
-    def _body(self, policy, ids: Sequence[int]) -> dict[str, Any]:
-        return {**PLAIN, "model": self._served(policy), "prompt": list(ids)}
 
     def _served(self, policy) -> str | None:
         """Return the servers' name of an adapter; `None` for a whole model, which each server names by itself."""
@@ -158,17 +152,11 @@ class ServerEngine(VllmEngine):
 
     def _take_weights(self, policy, path: Path) -> None:
         if not isinstance(policy, Snapshot):
-            save_for_vllm(policy, path, self._heads)
+            save_weights(policy, path)
         for url in self._urls:
             self._call(url, "/collective_rpc", {"method": "reload_weights", "kwargs": {"weights_path": str(path)}})
             if not self._call(url, "/reset_prefix_cache")["success"]:
                 raise EngineError(f"the server at {url} kept prefixes of the weights before")
-
-    def _score(self, policy, row: Row) -> list[list[float]]:
-        prompt, ids = row
-        body = self._body(policy, [*prompt, *ids]) | {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
-        scores = [self._complete_at(url, body)["prompt_logprobs"][len(prompt) :] for url in self._urls]
-        return [[at[str(i)]["logprob"] for i, at in zip(ids, at_T, strict=True)] for at_T in scores]
 
     def _sleep(self, level: int) -> None:
         for url in self._urls:
@@ -188,19 +176,17 @@ class Child:
         url: Its address.
         key: The key that it requires.
         log: File with its output.
-        heads: The mapping to wider attention heads, or None.
     """
 
     def __init__(self, model, folder: Path):
         serve.prepare()
-        base, self.heads = widened(model, folder)
         self.key, self.log = secrets.token_urlsafe(32), folder / "server.log"
         with socket.socket() as bound, self.log.open("wb") as log:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as vLLM sets it on its own sockets
             bound.bind(("127.0.0.1", 0))
             port = bound.getsockname()[1]
             self.process = subprocess.Popen(
-                _command(model, base, port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                _command(model, port), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=_environment(model) | {serve.KEY: self.key, serve.LISTENS: str(bound.fileno())},
                 pass_fds=[bound.fileno()], start_new_session=True,
             )  # fmt: skip
@@ -225,11 +211,11 @@ class Child:
         raise EngineError(f"the vLLM server that was started here {why}; the end of its log:\n{tail}")
 
 
-def _command(model, base: str, port: int) -> list[str]:
+def _command(model, port: int) -> list[str]:
     # A path avoids the import of the package. -P: a module beside it is also called vllm.
     line = [sys.executable, "-P", serve.__file__, "--host", "127.0.0.1", "--port", str(port)]
     line += ["--disable-uvicorn-access-log", "--disable-fastapi-docs"]
-    for name, value in model.engine_arguments(base).items():
+    for name, value in model.engine_arguments().items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
             line.append(f"--{flag}" if value else f"--no-{flag}")

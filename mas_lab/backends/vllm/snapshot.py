@@ -18,12 +18,11 @@ class Snapshot(ChatPolicy):
     Args:
         policy: The policy, at the version that was written.
         path: Folder of the files.
-        proof: A row, and its log-probabilities under these weights.
     """
 
-    def __init__(self, policy: Any, path: Path, proof: Any):
+    def __init__(self, policy: Any, path: Path):
         self.shared, self.name, self.adapter, self.version = policy.shared, policy.name, policy.adapter, policy.version
-        self.path, self.proof, self._own_lock = path, proof, ModelLock()
+        self.path, self._own_lock = path, ModelLock()
         weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
 
     lock = property(lambda self: self._own_lock)

@@ -119,7 +119,7 @@ def readme(facts: RunFacts, env: str, rows: int) -> str:
 
 Recipe `{facts.recipe.name}` on `{env}`. verl must give the {rows} recorded rows their advantages, to {CLOSE:g}.
 Install mas_lab beside verl. An env of your own must be on PYTHONPATH, or its file in this folder. The learning rate is
-constant there; the run's schedule was {facts.settings.schedule!r}. docs/hand_over.md of mas_lab says what else differs.
+constant there; the run's `schedule` was {facts.settings.schedule}. docs/hand_over.md of mas_lab says what else differs.
 
 ```sh
 export {FOLDER}="$PWD" {MODEL}=/path/to/model VERL_USE_EXTERNAL_MODULES={EXTENSIONS}

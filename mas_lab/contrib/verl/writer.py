@@ -20,8 +20,8 @@ from mas_lab.runs.disk import atomic, dumps, write_bytes, write_json, write_tabl
 from mas_lab.runs.run import Run, load_run
 from mas_lab.table import ROLLOUT
 from mas_lab.tasks import make_env
-from mas_lab.train.drawing import drawn, step_seed, tasks_of
-from mas_lab.train.held_out import SPLIT
+from mas_lab.train.hooks import SPLIT
+from mas_lab.train.progress import drawn, step_seed, tasks_of
 from mas_lab.train.settings import Settings
 
 
@@ -92,7 +92,7 @@ def _write_tasks(folder: Path, seed: int, settings: Settings, env: Env, steps: i
     """Write the tasks of the run's steps, in their order, and the tasks that it is scored on."""
     seeds = [step_seed(seed, step) for step in range(steps)]
     trained = [task for one in seeds for task in drawn(env, None, settings.tasks, "train", one)]
-    scored = tasks_of(env, settings.score_tasks, SPLIT, seed if settings.score_seed is None else settings.score_seed)
+    scored = tasks_of(env, settings.score_tasks, SPLIT, seed)
     for name, tasks in (("train", trained), ("test", scored)):
         rows = [_task_row(env, task, number) for number, task in enumerate(tasks)]
         write_table(folder / f"{name}.parquet", pd.DataFrame(rows))

@@ -1,7 +1,5 @@
 """Exercises of notebook 12: a bootstrap interval, the probability of improvement, unequal inputs, a study design."""
 
-from pathlib import Path
-
 import numpy as np
 
 from mas_lab.course.compare import agrees, close, names, need, result_of
@@ -10,7 +8,6 @@ from mas_lab.recipes import RECIPES
 from mas_lab.study.comparison import FEW
 from mas_lab.study.design import Design
 from mas_lab.study.intervals import bootstrap_interval, probability_of_improvement
-from mas_lab.train.config import Place
 
 SCORES = (
     (0.46, 0.41, 0.00, 0.59, 0.36),
@@ -54,7 +51,7 @@ def not_equal(named):
 
 @exercise("12.4")
 def design_of_a_study(study):
-    design = Design.of(study, Place(Path("study")))
+    design = Design.of(study)
     swept, [task] = design.sweeps(), design.tasks
     need(swept, "every arm runs at one learning rate, which may suit one arm better: sweep it")
     env, team = swept[0].config["env"], swept[0].config["team"]

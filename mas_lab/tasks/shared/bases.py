@@ -40,6 +40,12 @@ def role_of(agent: str) -> str:
     return agent.split("_")[0]
 
 
+def tagged(text: str, *tags: str) -> list[tuple[str, str]]:
+    """Return each text between `<tag>` and `</tag>`, in any case, with its tag: `("moves", "U R")`."""
+    found = re.findall(rf"<({'|'.join(tags)})>(.*?)</\1>", text, flags=re.DOTALL | re.IGNORECASE)
+    return [(tag.lower(), inner.strip()) for tag, inner in found]
+
+
 THOUGHTS = re.compile(r"\A.*(?:</think(?:ing)?>|<think(?:ing)?>.*)", flags=re.DOTALL)
 """A text up to the end of its last thought, `<think>…</think>`. A thought without an end is the whole text.
 
@@ -190,8 +196,8 @@ class ProposalTask(SizedTask):
     def words_of(self, text: str) -> list[str]:
         """Return the words of an answer; in full size those of its last tag, in lower case."""
         if self.full:
-            tags = re.findall(rf"<{self.tag}>(.*?)</{self.tag}>", text, flags=re.DOTALL | re.IGNORECASE)
-            text = re.sub(r"[,;]", " ", tags[-1]).lower() if tags else ""
+            _, text = [("", ""), *tagged(text, self.tag)][-1]
+            text = re.sub(r"[,;]", " ", text).lower()
         return text.split()
 
     def written(self, content: Any) -> str:

@@ -78,14 +78,9 @@ def attempt(chain: str, rng: random.Random, hasty: float, mistakes: float = 1.0)
     return values[1:], working
 
 
-def working_text(values: list[int], working: bool) -> str:
-    """Return running values as text, such as `2 0 7 5 `, or an empty text without `working`."""
-    return " ".join(map(str, values)) + " " if working else ""
-
-
-def answer_text(values: list[int], working: bool) -> str:
-    """Return an answer such as `2 0 7 5 answer 5`, or `answer 5` without `working`."""
-    return f"{working_text(values, working)}answer {values[-1]}"
+def answer_text(values: list[int], working: bool, end: str = "") -> str:
+    """Return an answer such as `2 0 7 5 answer 5`, or `answer 5` without `working`; `end` replaces `answer 5`."""
+    return " ".join([*map(str, values if working else []), end or f"answer {values[-1]}"])
 
 
 @dataclass(frozen=True)
@@ -102,8 +97,6 @@ class ChainState:
 class ProblemState:
     problem: str
     gold: str
-    task: str = ""
-    """Id of the task."""
     done: bool = False
 
 
@@ -144,7 +137,7 @@ class MathTask(SizedTask, DigitTask):
 
     data: str | None = None
     """Full size: a file, a folder or a data set of the hub (`rows.read`), or `reasoning_gym:<task>`. `None` means
-    `reasoning_gym:gsm_symbolic`. `rows.problem_and_answer` lists the columns of a file."""
+    `reasoning_gym:gsm_symbolic`. `rows.COLUMNS` lists the columns of a file."""
 
     numbers = range(2, 10)
     unit = "digits"
@@ -164,7 +157,7 @@ class MathTask(SizedTask, DigitTask):
         return [(problem, {"problem": problem, "gold": gold}) for problem, gold in pairs]
 
     def start(self, task: Task) -> Any:
-        return self.state_type(task.data["problem"], task.data["gold"], task.id)
+        return self.state_type(task.data["problem"], task.data["gold"])
 
     def half_right(self, state: Any, rng: random.Random) -> str:
         """Return an answer that is wrong half of the time."""

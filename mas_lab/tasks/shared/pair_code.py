@@ -1,21 +1,22 @@
 """Score two functions that are written for each other, without seeing each other (MAGRPO, arXiv 2508.04652).
 
-They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree shows whether `aux`
-is used, and so do runs with `aux` knocked out, with `aux` alone, and with a log of its arguments and results. The
-published rule looks for words instead. Feedback comes from a parser and the problem's examples. Two cases look the same
-as work that was divided: an `aux` that solves all but one step, and a main that solves everything and answers only
-where `aux` agrees. Grading is in `programs`. The task decides who writes, and what the writers see.
+They are an auxiliary function `aux` and the asked function, which should call it. The syntax tree shows whether main
+calls `aux`. A run in which `aux` returns its argument shows whether main needs it, and a run of `aux` alone whether it
+does all the work. The published rule looks for words instead. Feedback comes from a parser and the problem's
+examples. Some cases look the same as work that was divided: an `aux` that solves all but one step, and a main that
+solves everything, and undoes what `aux` did or answers only where `aux` agrees. Grading is in `programs`. The task
+decides who writes, and what the writers see.
 """
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from mas_lab.tasks.shared import programs
 from mas_lab.tasks.shared.bases import PROMPTS
-from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, read_code, read_literal, same
+from mas_lab.tasks.shared.programs import Case, Problem, Result, function, parsed, read_code
 
 AUX = "aux"
 """Name of the function that the helper writes."""
@@ -24,6 +25,12 @@ AUX = "aux"
 def returns(found: ast.FunctionDef | None) -> bool:
     """Return whether the function itself, not one inside it, has a `return` with a value."""
     return found is not None and any(isinstance(part, ast.Return) and part.value for part in _inside(found))
+
+
+def is_constant(found: ast.FunctionDef) -> bool:
+    """Return whether the function has a single `return`, of a constant."""
+    returned = [part.value for part in _inside(found) if isinstance(part, ast.Return)]
+    return len(returned) == 1 and isinstance(returned[0], ast.Constant)
 
 
 def _inside(found: ast.AST):
@@ -43,260 +50,36 @@ def _is_aux(part: ast.AST) -> bool:
     return isinstance(part, ast.Name) and part.id == AUX and isinstance(part.ctx, ast.Load)
 
 
-def rebinds(source: str) -> bool:
-    """Return whether `aux` is rebound anywhere: defined, assigned, imported, a parameter, or `global`."""
-    for part in ast.walk(parsed(source)):
-        names = [getattr(part, name, None) for name in ("name", "asname", "arg", "rest")]
-        names += getattr(part, "names", []) if isinstance(part, ast.Global | ast.Nonlocal) else []
-        names += [part.id] if isinstance(part, ast.Name) and not isinstance(part.ctx, ast.Load) else []
-        if AUX in names and not isinstance(part, ast.keyword):
-            return True
-    return False
-
-
-def reaches(source: str, entry: str) -> bool:
-    """Return whether the result of `aux` reaches what `entry` returns.
-
-    It may go through names, containers, functions inside it, or a condition. The order of statements is ignored:
-    running with `aux` knocked out shows whether the result is overwritten.
-    """
-    return entry in _all_carrying(parsed(source))
-
-
-def _all_carrying(tree: ast.Module) -> set[str]:
-    """Return the names through which the result of `aux` goes."""
-    carrying: set[str] = set()
-    while True:
-        grown = carrying | {name for part in ast.walk(tree) for name in _carried(part, carrying)}
-        if grown == carrying:
-            return carrying
-        carrying = grown
-
-
-def _carried(part: ast.AST, carrying: set[str]) -> set[str]:
-    """Return the names that receive what this statement or expression carries."""
-    targets, values = [], []
-    if isinstance(part, ast.FunctionDef):
-        targets, inside = [ast.Name(part.name)], list(_inside(part))
-        values = [one for one in inside if isinstance(one, ast.Return | ast.Yield | ast.YieldFrom)]
-        values += [one.test for one in inside if isinstance(one, ast.If | ast.While | ast.Assert)]
-        values += [one.iter for one in inside if isinstance(one, ast.For)]
-    elif isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.NamedExpr):
-        targets, values = getattr(part, "targets", None) or [part.target], [part.value] if part.value else []
-    elif isinstance(part, ast.For | ast.comprehension):
-        targets, values = [part.target], [part.iter]
-    elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):  # y.append(aux(x))
-        targets, values = [part.func.value], [*part.args, *(one.value for one in part.keywords)]
-    return _bases(targets) if any(_carries(one, carrying) for one in values) else set()
-
-
-def _carries(part: ast.AST, carrying: set[str]) -> bool:
-    known = {AUX} | carrying
-    return any(getattr(one, "id", getattr(one, "attr", None)) in known for one in ast.walk(part))
-
-
-def _bases(targets: Sequence[ast.AST]) -> set[str]:
-    """Return the names in targets such as `a`, `a[i]`, `a.b` and `(a, b)`."""
-    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+def _is_result(part: ast.AST | None) -> bool:
+    return isinstance(part, ast.Call) and _is_aux(part.func)
 
 
 def hands_on(source: str, entry: str) -> bool:
-    """Return whether every `return` of `entry` is a call of `aux`, unchanged."""
-    returned = [part.value for part in _inside(function(source, entry)) if isinstance(part, ast.Return)]
-    return all(isinstance(value, ast.Call) and _is_aux(value.func) for value in returned)
-
-
-CONDITIONS, VALUES = 3, 24
-"""Most conditions on `aux` of which all combinations are tried, and most values that an argument replaces."""
-
-
-def undivided(source: str, entry: str) -> Iterator[str]:
-    """Yield variants of main that pass without `aux` if main does all the work.
-
-    Conditions on a result of `aux` are constant: main only verified it. Or an argument of main, kept in a name of its
-    own, replaces a value that came from `aux`: main undid what `aux` did.
-    """
-    nodes = list(ast.walk(parsed(source)))
-    carrying = _all_carrying(parsed(source)) - {entry}
-    tests = [nodes.index(part.test) for part in nodes if isinstance(part, ast.If | ast.IfExp | ast.Assert)
-             and _carries(part.test, carrying)]  # fmt: skip
-    for values in product((True, False), repeat=len(tests)) if 0 < len(tests) <= CONDITIONS else ():
-        yield _changed(source, entry, dict(zip(tests, map(repr, values), strict=True)))
-    holders = [part for part in nodes if isinstance(part, ast.stmt | ast.NamedExpr | ast.Call | ast.comprehension)]
-    replaceable = {id(getattr(part, name, None)) for part in holders for name in ("value", "iter")}
-    replaceable |= {id(one) for part in holders if isinstance(part, ast.Call) for one in part.args}
-    came = [i for i, part in enumerate(nodes) if id(part) in replaceable and _carries(part, carrying)]
-    for i, name in product(came[:VALUES], _arguments(source, entry)):
-        yield _changed(source, entry, {i: f"{ARGUMENT}{name}"})
-
-
-def returns_to_its_argument(gold: str, problem: Problem, cases: Sequence[Case]) -> bool:
-    """Return whether the right program itself passes with an argument in place of a value that it computes."""
-    nodes = list(ast.walk(parsed(gold) or ast.Module([], [])))
-    values = [nodes.index(part.value) for part in nodes if isinstance(part, ast.Assign)][1:VALUES]
-    variants = (_changed(gold, problem.entry, {i: f"{ARGUMENT}{name}"}) for i in values
-                for name in _arguments(gold, problem.entry))  # fmt: skip
-    return any(all(problem.grade(one, cases).passed) for one in variants)
-
-
-ARGUMENT = "_mas_lab_kept_"
-
-
-def _arguments(source: str, entry: str) -> list[str]:
-    found = function(source, entry)
-    return [one.arg for one in found.args.args] if found else []
-
-
-def _changed(source: str, entry: str, changes: Mapping[int, str]) -> str:
-    """Return a program with other expressions at some places of `ast.walk`, and the arguments kept as they came."""
-    tree = parsed(source)
-    nodes = list(ast.walk(tree))
-    new = {id(nodes[i]): ast.parse(text, mode="eval").body for i, text in changes.items()}
-    for part in nodes:
-        for name, value in ast.iter_fields(part):
-            fields = [new.get(id(one), one) for one in value] if isinstance(value, list) else new.get(id(value), value)
-            setattr(part, name, fields)
-    [main] = [part for part in tree.body if isinstance(part, ast.FunctionDef) and part.name == entry][-1:]
-    copies = "\n".join(
-        f"{ARGUMENT}{x} = list({x}) if isinstance({x}, list) else {x}" for x in _arguments(source, entry)
-    )
-    main.body[:0] = ast.parse(copies).body
-    return ast.unparse(ast.fix_missing_locations(tree))
+    """Return whether every `return` of `entry` is a call of `aux`, or a name that holds it and is used nowhere else."""
+    nodes = list(_inside(function(source, entry)))
+    mentions = Counter(part.id for part in nodes if isinstance(part, ast.Name))
+    assigned = [part.targets[0] for part in nodes if isinstance(part, ast.Assign) and _is_result(part.value)]
+    held = {one.id for one in assigned if isinstance(one, ast.Name) and mentions[one.id] == 2}
+    returned = [part.value for part in nodes if isinstance(part, ast.Return)]
+    return all(_is_result(value) or getattr(value, "id", None) in held for value in returned)
 
 
 NEEDED = 0.25
-"""Share of the passed tests that must fail without `aux`, at least one."""
-MOST_CALLS, MOST_VALUES = 64, 4096
-"""Most calls of `aux` that are logged per test, in order and for each value; and most different values."""
-SPREAD = "def aux(*args, **kwargs):\n    "
-NOTHING = f"{SPREAD}return None\n"
-ITS_ARGUMENT = f"{SPREAD}return args[0] if args else None\n"
-REPLAYED = f"""_mas_lab_said = []
-_mas_lab_at = [0]
-{SPREAD}if not _mas_lab_said:
-        return None
-    _mas_lab_at[0] += 1
-    return _mas_lab_said[min(_mas_lab_at[0], len(_mas_lab_said)) - 1]
-"""
-REPLAY = """
-def _mas_lab_probe(said, *args):
-    _mas_lab_said[:] = said
-    _mas_lab_at[0] = 0
-    return {entry}(*args)
-"""
-LOGGED = f"""_mas_lab_aux = aux
-_mas_lab_said = []
-_mas_lab_given = {{}}
-def _mas_lab_key(value):
-    return repr(value).replace("(", "[").replace(")", "]").replace(",]", "]")
-{SPREAD}given = repr([*args, *kwargs.values()])
-    place = len(_mas_lab_said)
-    if place < {MOST_CALLS}:
-        _mas_lab_said.append("")
-    value = _mas_lab_aux(*args, **kwargs)
-    if place < {MOST_CALLS}:
-        _mas_lab_said[place] = repr(value)
-    key = _mas_lab_key(value)
-    if len(_mas_lab_given) < {MOST_VALUES} and len(_mas_lab_given.get(key, [])) < {MOST_CALLS}:
-        _mas_lab_given[key] = [*_mas_lab_given.get(key, []), given]
-    return value
-"""
-LOG = f"""
-def _mas_lab_probe(*args):
-    _mas_lab_said.clear()
-    _mas_lab_given.clear()
-    key = _mas_lab_key({{entry}}(*args))
-    return [_mas_lab_said, _mas_lab_given.get(key, []), len(_mas_lab_given) < {MOST_VALUES}]
-"""
+"""Share of the passed tests that must fail if `aux` returns its argument, at least one."""
+ITS_ARGUMENT = "def aux(*args, **kwargs):\n    return args[0] if args else None\n"
 
 
 def is_needed(helper: str, main: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
-    """Return whether passed tests fail without `aux`, in every way that it is knocked out.
-
-    An `aux` that returns None would be too easy alone: a main that solves everything only has to refuse None, or adds
-    `aux(x) - 7` where `aux` always returns 7. So there are two more knockouts. One returns its argument, like an `aux`
-    that does nothing. The other returns, call by call, what `aux` returned in another test. It finds an `aux` that
-    returns the same for every argument, or that main checks with a known question. So a constant `aux` is never needed.
-    At last, main does not need `aux` if a variant of it (`undivided`) does the work alone. Problems whose right program
-    comes back to its argument are left out, because an honest main may do the same.
-    """
-    logs = _logs(helper, main, problem, cases)
-    broken = [problem.grade(f"{helper}\n{instead}\n{main}", cases).passed for instead in (NOTHING, ITS_ARGUMENT)]
-    if logs is not None and len(cases) > 1:
-        broken.append(_replayed(helper, main, problem, cases, logs))
-    least = max(1, NEEDED * sum(graded.passed))
-
-    def lost(now: Sequence[bool]) -> int:
-        return sum(was and not still for was, still in zip(graded.passed, now, strict=True))
-
-    if min(map(lost, broken)) < least:
-        return False
-    alone = (problem.grade(f"{helper}\n{ITS_ARGUMENT}\n{one}", cases).passed for one in undivided(main, problem.entry))
-    if all(lost(one) >= least for one in alone):
-        return True
-    return bool(problem.gold) and returns_to_its_argument(problem.gold, problem, cases)
+    """Return whether passed tests fail if `aux` returns its argument, like an `aux` that does nothing."""
+    without = problem.grade(f"{helper}\n{ITS_ARGUMENT}\n{main}", cases).passed
+    lost = sum(was and not still for was, still in zip(graded.passed, without, strict=True))
+    return lost >= max(1, NEEDED * sum(graded.passed))
 
 
-@dataclass(frozen=True)
-class Log:
-    """Log of one test: results of `aux`, arguments of some calls, and whether these are complete.
-
-    `results` has the result of each call of `aux`, in order. `arguments` has the arguments of the calls whose result
-    was the same as main's. A value that no literal can write is there as its text.
-    """
-
-    results: list
-    arguments: list
-    complete: bool
-
-
-def _logs(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> list[Log] | None:
-    """Return one log per case, or `None` if the sandbox's tier cannot write logs."""
-    source = f"{helper}\n{LOGGED}\n{main}\n{LOG.format(entry=problem.entry)}"
-    outcome = problem.grade(source, cases, "_mas_lab_probe").outcome
-    return None if outcome.status == "unsupported" else [_read(value) for value in outcome.values]
-
-
-def _read(logged: object) -> Log:
-    match logged:
-        case [list(results), list(arguments), bool(complete)]:
-            values = [[read_literal(text, text) for text in texts] for texts in (results, arguments)]
-            return Log(*values, complete)
-    return Log([], [], False)
-
-
-def _replayed(helper: str, main: str, problem: Problem, cases: Sequence[Case], logs: list[Log]) -> tuple[bool, ...]:
-    """Return which cases pass while `aux` returns its results of the next case in which they differ."""
-    results = [log.results for log in logs]
-    replays = []
-    for i, (arguments, expected) in enumerate(cases):
-        others = [one for one in (*results[i + 1 :], *results[:i]) if one and one != results[i]]
-        replays.append([[(others or results[i:])[0], *arguments], expected])
-    source = f"{helper}\n{REPLAYED}\n{main}\n{REPLAY.format(entry=problem.entry)}"
-    return problem.grade(source, replays, "_mas_lab_probe").passed
-
-
-def is_thin(helper: str, main: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
-    """Return whether `aux` does all the work, or main only returns a result of `aux`.
-
-    The first holds if `aux` alone passes the tests that both pass. The second holds if in every passed test main
-    returns what `aux` returned when it got all of main's arguments. Further arguments, or a copy of a list, make no
-    difference. A test with too many different results to log counts too, because nobody can find the call that matters.
-    """
+def does_all(helper: str, problem: Problem, cases: Sequence[Case], graded: Result) -> bool:
+    """Return whether `aux` alone passes the tests that both pass."""
     alone = problem.grade(helper, cases, AUX).passed
-    if all(one for one, both in zip(alone, graded.passed, strict=True) if both):
-        return True
-    logs = _logs(helper, main, problem, cases)
-    if logs is None:
-        return hands_on(main, problem.entry)
-    passed = [(arguments, log) for (arguments, _), log, was in zip(cases, logs, graded.passed, strict=True) if was]
-    return all(not log.complete or _handed_on(arguments, log.arguments) for arguments, log in passed)
-
-
-def _handed_on(arguments: Sequence, calls: list) -> bool:
-    """Return whether one of the calls got all of these arguments."""
-    readable = [call for call in calls if isinstance(call, list)]
-    return any(all(any(same(one, part) for part in call) for one in arguments) for call in readable)
+    return all(one for one, both in zip(alone, graded.passed, strict=True) if both)
 
 
 BEST = 4.0
@@ -330,7 +113,8 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     the helper's text is no program, `aux` is missing, and nothing parses together.
     """
     written, main_code = read_code(helper, f"def {AUX}"), read_code(main, f"def {problem.entry}")
-    has_aux = written is not None and returns(function(written, AUX))
+    aux = function(written or "", AUX)
+    has_aux = returns(aux)
     parts = {"aux": LEVELS["aux"] * has_aux, "main": 0.0}
     if main_code is None or not returns(function(main_code, problem.entry)):
         return Judged(parts, "syntax" if main_code is None and main.strip() else "main")
@@ -340,17 +124,17 @@ def judge(helper: str, main: str, problem: Problem, cases: Sequence[Case]) -> Ju
     parts["parses"] = LEVELS["parses"]
     written = written or ""
     called = has_aux and calls(main_code)
-    used = called and not rebinds(main_code) and reaches(main_code, problem.entry)
+    used = called and not is_constant(aux)
     thin, graded = used and hands_on(main_code, problem.entry), None
     if cases:
         graded = problem.grade(f"{written}\n{main_code}", cases)
         share = graded.share
         used = used and share > 0 and is_needed(written, main_code, problem, cases, graded)
-        thin = used and is_thin(written, main_code, problem, cases, graded)
+        thin = used and (thin or does_all(written, problem, cases, graded))
         paid = {"used": LEVELS["used"] * used, "apart": LEVELS["apart"] * (used and not thin)}
         parts |= {"tests": LEVELS["tests"] * share} | {level: share * pays for level, pays in paid.items()}
         parts |= {"ignored": IGNORED * share} if called and not used else {}
-    fails = graded is not None and not graded.unknown and not all(graded.passed)
+    fails = graded is not None and not all(graded.passed)
     amiss = {"aux": not has_aux, "tests": fails, "call": not called, "use": not used, "thin": thin}
     return Judged(parts, next((name for name, wrong in amiss.items() if wrong), "fine"), graded)
 

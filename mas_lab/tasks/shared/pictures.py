@@ -7,7 +7,7 @@ in shape, not only in colour. Each task's `draw` decides what is drawn where.
 from collections.abc import Iterable, Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
-from mas_lab.tasks.shared.maze import Cell, word
+from mas_lab.tasks.shared.maze import Cell, State, word
 
 SIDE, EDGE = 26, 18
 """Pixels of a cell, and of the edge with the names."""
@@ -37,33 +37,23 @@ def board(side: int, marks: Iterable[str], description: str, box: int = 1) -> st
     return picture(width, width, [edge, *marks, *frame], description)
 
 
-def walls(cells: Iterable[Cell]) -> str:
-    """Return dark cells."""
-    corners = (f"M{EDGE + column * SIDE} {EDGE + row * SIDE}h{SIDE}v{SIDE}h-{SIDE}z" for column, row in sorted(cells))
-    return f'<path d="{"".join(corners)}" fill="{WALL}"/>'
+def floor_plan(state: State, description: str) -> str:
+    """Draw walls, boxes, a ring for each target, a disc for the player, and a dashed line for the last proposal."""
+    floor, (at, boxes) = state.floor, state.place
+    marks = [f'<path d="{_squares(floor.walls, 0)}" fill="{WALL}"/>']
+    marks += [f'<path d="{_squares(boxes, 5)}" fill="{ORANGE}" stroke="{INK}" stroke-width="1.5"/>'] if boxes else []
+    marks += [_circle(cell, 9, f'fill="none" stroke="{GREEN}" stroke-width="3"') for cell in sorted(floor.targets)]
+    marks.append(_circle(at, 6, f'fill="{BLUE}"'))
+    if state.hints and state.hints[-1]:
+        path = [_middle(cell) for cell, _ in floor.walk(state.place, state.hints[-1])]
+        points, dashes = " ".join(f"{x},{y}" for x, y in path), 'stroke-width="2" stroke-dasharray="3 3"'
+        marks.append(f'<polyline points="{points}" fill="none" stroke="{BLUE}" {dashes}/>')
+    return board(floor.size, marks, description)
 
 
-def crates(cells: Iterable[Cell]) -> str:
-    """Return squares with a rim."""
-    at = ((EDGE + column * SIDE + 5, EDGE + row * SIDE + 5) for column, row in sorted(cells))
-    squares = "".join(f"M{x} {y}h{SIDE - 10}v{SIDE - 10}h-{SIDE - 10}z" for x, y in at)
-    return f'<path d="{squares}" fill="{ORANGE}" stroke="{INK}" stroke-width="1.5"/>'
-
-
-def rings(cells: Iterable[Cell]) -> str:
-    """Return green rings in the middle of cells, for targets."""
-    return "".join(_circle(cell, 9, f'fill="none" stroke="{GREEN}" stroke-width="3"') for cell in sorted(cells))
-
-
-def disc(cell: Cell) -> str:
-    """Return the disc of the player."""
-    return _circle(cell, 6, f'fill="{BLUE}"')
-
-
-def way(cells: Sequence[Cell]) -> str:
-    """Return a dashed line from cell to cell."""
-    points = " ".join(f"{x},{y}" for x, y in map(_middle, cells))
-    return f'<polyline points="{points}" fill="none" stroke="{BLUE}" stroke-width="2" stroke-dasharray="3 3"/>'
+def _squares(cells: Iterable[Cell], inset: int) -> str:
+    at, side = [(EDGE + x * SIDE + inset, EDGE + y * SIDE + inset) for x, y in sorted(cells)], SIDE - 2 * inset
+    return "".join(f"M{x} {y}h{side}v{side}h-{side}z" for x, y in at)
 
 
 def letters(texts: Mapping[Cell, str], style: str = "") -> str:

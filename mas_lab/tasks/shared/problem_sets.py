@@ -63,12 +63,12 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
             found.append(make(text, *columns))
         except LeftOut as why:
             lacking[str(why)] += 1
-    left = ", ".join(f"{count} {why}" for why, count in lacking.items())
+    told = f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}; left out: "
+    told += ", ".join(f"{count} {why}" for why, count in lacking.items()) or "none"
     if len(found) < n:
-        reasons = f"; left out: {left}" if left else ""
-        raise EnvError(f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}{reasons}")
-    if left:
-        warnings.warn(f"{env}: {data}: left out {left} before {n} problems of {split!r} were found", stacklevel=2)
+        raise EnvError(told)
+    if lacking:
+        warnings.warn(told, stacklevel=2)
     return found
 
 
@@ -91,8 +91,7 @@ def read_columns(row: Row) -> tuple[str, Callable[..., Problem], tuple]:
     columns = {name.lower(): value for name, value in row.items()}
     for needed, read, make in FORMS.values():
         if set(needed) <= set(columns):
-            text = columns[needed[0]]
-            if not isinstance(text, str) or not text.strip():
+            if not isinstance(text := columns[needed[0]], str) or not text.strip():
                 raise EnvError(f"{needed[0]} is {text!r:.80}; give a text")
             return text, make, read(columns)
     forms = ", or ".join(f"{', '.join(needed)} ({form})" for form, (needed, _, _) in FORMS.items())
@@ -115,15 +114,13 @@ def _plain(gold: str, entry: str) -> str:
     """Return a solution as a program with the function `entry`; some solutions are a method of `class Solution`."""
     if function(gold, entry):
         return gold
-    body = getattr(parsed(gold), "body", [])
-    if any(isinstance(part, ast.ClassDef) and part.name == "Solution" for part in body):
+    if "\nclass Solution" in f"\n{gold}" and parsed(gold):
         return f"{gold}\n\ndef {entry}(*given):\n    return Solution().{entry}(*given)"
     return ""
 
 
 def _apps_columns(row: Row) -> tuple[dict, list[str]]:
-    golds = [one for one in _json(row, "solutions", list) if isinstance(one, str)]
-    return _json(row, "input_output", dict), golds
+    return _json(row, "input_output", dict), [*map(str, _json(row, "solutions", list))]
 
 
 def _with_header(gold: str) -> str:
@@ -136,7 +133,7 @@ def _with_header(gold: str) -> str:
 
 def _apps(text: str, io: dict, golds: list[str]) -> Problem:
     inputs, outputs = io.get("inputs") or [], io.get("outputs") or []
-    if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
+    if len(inputs) != len(outputs) or not inputs:
         raise LeftOut("without as many inputs as outputs")
     if (entry := io.get("fn_name")) is None:  # some inputs are lists of lines
         texts = [["\n".join(map(str, one)) if isinstance(one, list) else str(one) for one in both]
@@ -153,11 +150,10 @@ def _human_columns(row: Row) -> tuple[str, str, str]:
     for name, body in {"prompt": "    pass", "test": ""}.items():
         if parsed(f"{row[name]}\n{body}\n") is None:
             raise EnvError(f"{name} is no Python: {row[name]!r:.80}")
-    return row["entry_point"], row["canonical_solution"], row["test"]
+    return row["entry_point"], f"{row['prompt']}{row['canonical_solution']}", row["test"]
 
 
-def _human_eval(text: str, entry: str, solution: str, test: str) -> Problem:
-    gold = f"{text}{solution}"
+def _human_eval(text: str, entry: str, gold: str, test: str) -> Problem:
     return _made(text, entry, recorded(gold, test, entry), gold)
 
 
@@ -201,7 +197,7 @@ class ProgramTask(SizedTask):
     """Base class of the tasks in which agents write programs.
 
     A subclass has `drawn(rng, n, split)`, which returns the problems of the pocket size, and `state_type`, the class of
-    its state, which `start` makes of the task's id and the problem.
+    its state, which `start` makes of the problem.
     """
 
     data: str = HUMAN_EVAL
@@ -218,7 +214,7 @@ class ProgramTask(SizedTask):
         return [(f"{problem.text} {problem.entry}", _data(problem)) for problem in found]
 
     def start(self, task: Task) -> Any:
-        return self.state_type(task.id, Problem(**task.data))
+        return self.state_type(Problem(**task.data))
 
     def shorten(self, text: str) -> str:
         """Return the part of a draft that is shown."""

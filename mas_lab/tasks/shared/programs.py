@@ -9,7 +9,6 @@ import marshal
 import math
 import re
 import textwrap
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -110,7 +109,7 @@ class Result:
 
     @property
     def unknown(self) -> bool:
-        """Return whether the tier could not run it: it is then neither right nor wrong."""
+        """Return whether the sandbox lacks something that it uses. It then fails, although CPython might pass it."""
         return self.outcome.status == "unsupported"
 
     @property
@@ -135,28 +134,6 @@ class Result:
         entries = {"passed": sum(self.passed), "cases": len(self.passed)} if cases else {"printed": self.line}
         entries |= {"error": self.error} if self.error else {}
         return {"status": self.outcome.status} | entries | ({"backstop": True} if self.outcome.backstop else {})
-
-
-_warned: set[str] = set()
-"""Envs that have warned of a program which could not be judged; each warns once."""
-
-
-def unjudged(judged: Result, env: str, task: str, agent: str, turn: int) -> list[dict[str, Any]]:
-    """Return `unknown` of `Step.info`, `[{"agent", "turn", "error"}]`, or [] if the tier could run the program.
-
-    The first such program of an env in a process gives a warning that says what to install.
-    """
-    if not judged.unknown:
-        return []
-    if env not in _warned:
-        _warned.add(env)
-        warnings.warn(
-            f"{env}: task {task}, agent {agent!r}, turn {turn}: a program uses what {sandbox.tier()} lacks "
-            f"({judged.error}), and counts neither right nor wrong. On Python 3.12 and later, pyeryx runs all of "
-            "CPython: pip install pyeryx==0.11.0. Said once.",
-            stacklevel=2,
-        )
-    return [{"agent": agent, "turn": turn, "error": judged.error}]
 
 
 MOST_KNOWN = 8192

@@ -7,7 +7,6 @@ holds it twice. `docs/data_sets.md` lists data sets of the hub whose columns a t
 import ast
 import hashlib
 import json
-import math
 import random
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
@@ -25,6 +24,13 @@ OWN_SPLITS = {"validation": "val", "dev": "val", **{split: split for split in SP
 """Split that a source names -> ours."""
 TABLES = {".parquet": "parquet", ".csv": "csv"}
 """Files that `datasets` reads, by their suffix; any other file is JSONL."""
+COLUMNS = {
+    "problem": ("problem", "question", "prompt"), "answer": ("answer", "solution"),
+    "question": ("question",), "answers": ("golden_answers", "answers", "answer"),
+    "aliases": ("answer_aliases",), "titles": ("supporting_facts",),
+    "post": ("prompt", "text"), "abstract": ("abstract_text", "abstract", "summary", "text"),
+}  # fmt: skip
+"""What a task reads -> the columns that may hold it, the first one first."""
 
 
 def read(data: str, env: str) -> Iterator[tuple[str, str | None, Row]]:
@@ -68,13 +74,12 @@ def _open(data: str, env: str) -> Mapping[str, Any]:
             return load_dataset(TABLES[Path(data).suffix], data_files=data)
         return load_dataset(path, configuration)
     except Exception as error:
-        for file in sorted(Path(path).rglob("*.jsonl")) if Path(path).is_dir() else ():
+        for file in sorted(Path(path).rglob("*.jsonl")):
             list(read_jsonl(file, env))  # raises with the line if this file is broken
-        raise EnvError(
-            f"{env}: {data!r} does not open: {str(error)[:1000]} ({str(error.__cause__)[:1000]}). Give a file, a "
-            f"folder or a data set of the hub. Without a network, set HF_HUB_OFFLINE=1 if it was opened before, or "
-            f"give a folder that `hf download {path} --repo-type dataset --local-dir FOLDER` made elsewhere"
-        ) from error
+        remedy = "give a file, a folder or a data set of the hub. Without a network: HF_HUB_OFFLINE=1 if it was opened "
+        remedy += f"before, or a folder that `hf download {path} --repo-type dataset --local-dir FOLDER` made elsewhere"
+        why = f"{str(error)[:1000]} ({str(error.__cause__)[:1000]})"
+        raise EnvError(f"{env}: {data!r} does not open: {why}; {remedy}") from error
 
 
 def content_id(text: str) -> str:
@@ -133,15 +138,15 @@ def sample(data: str, n: int, split: str, seed: int, read_row: Callable[[Row], A
     """
     found = shuffled(data, split, seed, read_row, env)
     if n > len(found):
-        splits = _by_split(data, read_row, env, files_of(data))
-        sizes = ", ".join(f"{name} {len(rows)}" for name, rows in splits.items())
+        sizes = ", ".join(
+            f"{name} {len(rows)}" for name, rows in _by_split(data, read_row, env, files_of(data)).items()
+        )
         raise EnvError(f"{env}: {data} holds {len(found)} rows of split {split!r}, asked for {n} (of each: {sizes})")
     return found[:n]
 
 
 def shuffled(data: str, split: str, seed: int, read_row: Callable[[Row], Any], env: str) -> list[Any]:
     """Return all rows of a split as `sample` reads them, in the order in which it takes them."""
-    check_split(split, env)
     found = _by_split(data, read_row, env, files_of(data))[split]
     return random.Random(f"{env} {split} {seed}").sample(found, len(found))
 
@@ -163,18 +168,16 @@ def _by_split(data: str, read_row: Callable[[Row], Any], env: str, files: Hashab
     `files` is `files_of(data)`.
     """
     found: dict[str, tuple[str | None, str, Any]] = {}
-    named = set()
-    for place, own, row in read(data, env):
+    for place, split, row in read(data, env):
         try:
             content = read_row(row)
         except EnvError as error:
             raise EnvError(f"{env}: {data}, {place}: {error}") from None
-        text = content if isinstance(content, str) else content[0]
-        own = OWN_SPLITS.get(own)
-        named.add(own)
-        name = content_id(text)
-        if name not in found or (own and SPLITS.index(own) > SPLITS.index(found[name][0] or "train")):
-            found[name] = (own, text, content)
+        text, own = content if isinstance(content, str) else content[0], OWN_SPLITS.get(split)
+        known = found.setdefault(content_id(text), (own, text, content))
+        if own and SPLITS.index(own) > SPLITS.index(known[0] or "train"):
+            found[content_id(text)] = (own, text, content)
+    named = {own for own, _, _ in found.values()}
     splits: dict[str, list[Any]] = {split: [] for split in SPLITS}
     for own, text, content in found.values():
         keeps_split = own in ("val", "test") or (own == "train" and "test" in named)
@@ -183,44 +186,47 @@ def _by_split(data: str, read_row: Callable[[Row], Any], env: str, files: Hashab
     return splits
 
 
-def _column(row: Row, *names: str) -> Any:
-    """Return the first of these columns that holds something, in upper or lower case; `None` if none does."""
-    columns = {name.lower(): value for name, value in row.items()}
-    return next((columns[name] for name in names if columns.get(name) not in (None, "", [])), None)
+def _column(row: Row, name: str, needed: bool = True) -> Any:
+    """Return the first of `COLUMNS[name]` that holds something, in upper or lower case.
 
-
-def _text(row: Row, value: Any, columns: str) -> str:
-    """Return the text of a column, or of the user's message if the column is a chat with one such message.
-
-    Raises EnvError, with the `columns`, if there is none.
+    If none does, return `None`, or raise EnvError with the columns if one is `needed`.
     """
-    if value is None:
-        raise EnvError(f"a row needs {columns}, this one has {sorted(row)}")
+    columns = {key.lower(): value for key, value in row.items()}
+    found = next((columns[key] for key in COLUMNS[name] if columns.get(key) not in (None, "", [])), None)
+    if found is None and needed:
+        raise EnvError(f"a row needs {' or '.join(COLUMNS[name])}, this one has {sorted(row)}")
+    return found
+
+
+def _text(row: Row, name: str) -> str:
+    """Return the text of a column: its text, its sentences, or the user's message of a chat with one such message."""
+    value = _column(row, name)
     if isinstance(value, list) and all(isinstance(part, Mapping) and "role" in part for part in value):
-        messages = [part.get("content") for part in value if part["role"] != "system"]
-        value = messages[0] if len(messages) == 1 and value[-1]["role"] == "user" else value
-    if not isinstance(value, str) or not value.strip():
-        raise EnvError(f"a row needs {columns} as a text, or a chat with one message of the user; it is {value!r:.200}")
-    return value
+        value = (
+            [part.get("content") for part in value if part["role"] != "system"] if value[-1]["role"] == "user" else []
+        )
+        value = value if len(value) == 1 else None
+    text = " ".join(map(str, value)) if isinstance(value, list) else value
+    if not isinstance(text, str) or not text.strip():
+        wanted = f"{' or '.join(COLUMNS[name])} as a text, or a chat with one message of the user"
+        raise EnvError(f"a row needs {wanted}; it is {_column(row, name)!r:.200}")
+    return text.strip()
 
 
 def problem_and_answer(row: Row) -> tuple[str, str]:
-    r"""Return the problem and the answer of a row, from the usual columns.
+    r"""Return the problem and the answer of a row.
 
-    The problem is in `problem`, `question` or `prompt`, the answer in `answer` or `solution`. Of a worked answer only
-    the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken. Raises EnvError if a column is missing,
-    or if no answer could ever be the same as this one.
+    Of a worked answer only the part after its `####` (GSM8K) or in its last `\boxed{}` (MATH) is taken. Raises EnvError
+    if a column is missing, or if no answer could ever be the same as this one.
     """
-    worked = _column(row, "answer", "solution")
-    problem = None if worked is None else _column(row, "problem", "question", "prompt")
-    problem = _text(row, problem, "problem|question|prompt and answer|solution").strip()
+    worked = _column(row, "answer")
     text = str(worked) if isinstance(worked, str | int | float) and worked == worked else ""
     boxed, (_, mark, last) = last_boxed(text), text.rpartition("####")
     gold = boxed or last.strip()
     if not is_readable(gold) or not (boxed or mark or is_short(gold)):
         remedy = "give a text or a number, alone, in \\boxed{} or after ####, with braces in pairs and at most"
         raise EnvError(f"its answer cannot be read: {text[-200:] or worked!r}; {remedy} {LONGEST} characters")
-    return problem, gold
+    return _text(row, "problem"), gold
 
 
 GENERATOR = "reasoning_gym:"
@@ -233,50 +239,44 @@ def word_problems(data: str | None, n: int, split: str, seed: int, env: str) -> 
     means `reasoning_gym:gsm_symbolic`. Raises EnvError for a generator whose answers are lists of words in order, and
     for an answer that nobody can give.
     """
-    if (data or GENERATOR).startswith(GENERATOR):
-        task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
-        number = random.Random(f"{env} {task} {split} {seed}").randrange(2**31)
-        entries = generator(task, number, 1000 + 100 * n)
-        remedy = f"use the env of examples/reasoning_gym_env.py with dataset={task!r}"
-        for entry in map(entries.__getitem__, range(8)):
-            turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
-            if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
-                raise EnvError(f"{env}: the order counts in answers such as {answer!r}, but not here; {remedy}")
-        places: dict[str, int] = {}
+    if not (data or GENERATOR).startswith(GENERATOR):
+        return sample(data, n, split, seed, problem_and_answer, env)
+    task = (data or "").removeprefix(GENERATOR) or "gsm_symbolic"
+    entries = generator(task, random.Random(f"{env} {task} {split} {seed}").randrange(2**31), 1000 + 100 * n)
+    place, remedy = f"{env}: {GENERATOR}{task}", f"use the env of examples/reasoning_gym_env.py with dataset={task!r}"
+    for entry in map(entries.__getitem__, range(8)):
+        turned = ",".join((answer := str(entry["answer"])).split(",")[::-1])
+        if turned != answer and is_right(turned, answer) and entries.score_answer(turned, entry) < 1:
+            raise EnvError(f"{place}: the order counts in answers such as {answer!r}, but not here; {remedy}")
+    answers: dict[str, Any] = {}
 
-        def questions() -> Iterator[str]:
-            for place in range(len(entries)):
-                places.setdefault(question := entries[place]["question"], place)
-                yield question
+    def questions() -> Iterator[str]:
+        for entry in map(entries.__getitem__, range(len(entries))):
+            answers.setdefault(entry["question"], entry["answer"])
+            yield entry["question"]
 
-        found = []
-        for question in draw(questions(), n, split, env):
-            answer = entries[places[question]]["answer"]
-            if answer is None or not is_readable(str(answer)):
-                why = f"nobody can give its answer {str(answer)!r:.80} in a box, with at most {LONGEST} characters"
-                raise EnvError(f"{env}: {GENERATOR}{task}, problem {places[question]}: {why}; {remedy}")
-            found.append((question, str(answer)))
-        return found
-    return sample(data, n, split, seed, problem_and_answer, env)
+    found = [(question, answers[question]) for question in draw(questions(), n, split, env)]
+    for question, answer in found:
+        if answer is None or not is_readable(str(answer)):
+            why = f"nobody can give its answer {str(answer)!r:.80} in a box, with at most {LONGEST} characters"
+            raise EnvError(f"{place}, problem {question!r:.80}: {why}; {remedy}")
+    return [(question, str(answer)) for question, answer in found]
 
 
 def question_and_answers(row: Row) -> tuple[str, list[str], list[str]]:
-    """Return the question, the accepted answers and the needed titles of a row, from the usual columns.
+    """Return the question, the accepted answers and the needed titles of a row.
 
-    The columns are `question`; `golden_answers`, `answers` or `answer`, one or several; and, if the row has them,
-    `answer_aliases` (as in MuSiQue) and `supporting_facts` with the titles of the needed passages (as in HotpotQA). An
-    answer is a text, a number, True or False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA). A list
-    or a dict may be written as a text (as in PopQA).
+    An answer is a text, a number, True or False (as in StrategyQA), or a dict of texts (as in SQuAD and TriviaQA). A
+    list or a dict may be written as a text (as in PopQA). A row may have further answers (as in MuSiQue), and the
+    titles of the needed passages (as in HotpotQA).
     """
-    columns = "question and golden_answers|answers|answer"
-    answers = _column(row, "golden_answers", "answers", "answer")
-    question = _text(row, None if answers is None else _column(row, "question"), columns)
-    titles = _titles(_column(row, "supporting_facts") or [])
-    accepted = _accepted([answers, _column(row, "answer_aliases") or []])
+    answers = _column(row, "answers")
+    accepted = _accepted([answers, _column(row, "aliases", needed=False) or []])
     if not accepted or not all(map(_says, accepted)):
         kinds = "text, numbers, True or False, or a list of them in JSON"
-        raise EnvError(f"a row needs {columns} as {kinds}; its answer is {answers!r:.200}")
-    return question.strip(), accepted, list(dict.fromkeys(titles))
+        raise EnvError(f"a row needs {' or '.join(COLUMNS['answers'])} as {kinds}; its answer is {answers!r:.200}")
+    titles = _titles(_column(row, "titles", needed=False) or [])
+    return _text(row, "question"), accepted, list(dict.fromkeys(titles))
 
 
 def _says(text: Any) -> bool:
@@ -285,13 +285,15 @@ def _says(text: Any) -> bool:
 
 
 def _titles(facts: Any) -> list[str]:
-    """Return the titles in `supporting_facts`: a list of texts, pairs or dicts, or a dict with a list of titles."""
+    """Return the titles in `supporting_facts`: a list of texts or pairs, or a dict with a list of titles."""
     listed = facts.get("title") if isinstance(facts, Mapping) else facts
-    titles = [fact.get("title") if isinstance(fact, Mapping) else fact[0] if isinstance(fact, list) and fact else fact
-              for fact in (listed if isinstance(listed, list) else [None])]  # fmt: skip
+    titles = (
+        [fact[0] if isinstance(fact, list) and fact else fact for fact in listed]
+        if isinstance(listed, list)
+        else [None]
+    )
     if not all(map(_says, titles)):
-        forms = "a list of titles, of [title, number], or of dicts with title"
-        raise EnvError(f"supporting_facts is {facts!r:.200}; give {forms}")
+        raise EnvError(f"supporting_facts is {facts!r:.200}; give a list of titles or of [title, number]")
     return titles
 
 
@@ -304,8 +306,8 @@ def _accepted(answer: Any) -> list[Any]:
         return _accepted(named) if named else [answer]
     if isinstance(answer, bool):
         return ["yes", "true"] if answer else ["no", "false"]
-    if isinstance(answer, int) or (isinstance(answer, float) and math.isfinite(answer)):
-        return [str(int(answer) if answer == int(answer) else answer)]
+    if isinstance(answer, int | float) and answer - answer == 0:  # finite
+        return [str(answer).removesuffix(".0")]
     return [text for part in answer for text in _accepted(part)] if isinstance(answer, list) else [answer]
 
 
@@ -321,18 +323,13 @@ def _listed(text: str) -> Any:
 
 
 def post(row: Row) -> str:
-    """Return a post: `post` (with its `title`), else `prompt` without its closing `TL;DR:`, else `text`."""
-    if isinstance(body := _column(row, "post"), str):
-        return "\n".join(part.strip() for part in (_column(row, "title"), body) if part)
-    text = _text(row, _column(row, "prompt", "text"), "post, prompt or text")
-    return re.sub(r"\s*TL;?DR:?\s*$", "", text, flags=re.IGNORECASE).strip()
+    """Return a post without its closing `TL;DR:`."""
+    return re.sub(r"\s*TL;?DR:?\s*$", "", _text(row, "post"), flags=re.IGNORECASE).strip()
 
 
 def abstract(row: Row) -> str:
-    """Return an abstract from `abstract_text`, `abstract`, `summary` or `text`: a text, or a list of sentences."""
-    text = _column(row, "abstract_text", "abstract", "summary", "text")
-    text = " ".join(map(str, text)) if isinstance(text, list) else text
-    return " ".join(_text(row, text, "abstract_text, abstract, summary or text").split())
+    """Return an abstract: a text, or a list of sentences."""
+    return " ".join(_text(row, "abstract").split())
 
 
 @lru_cache(maxsize=64)
@@ -340,11 +337,10 @@ def generator(dataset: str, seed: int, size: int) -> Any:
     """Return a generator; raise EnvError if the package or the generator is missing, or does not begin."""
     try:
         import reasoning_gym
-        from reasoning_gym.factory import DATASETS
     except ImportError:
         raise EnvError("generated problems need reasoning-gym: pip install 'mas-lab[puzzles]'") from None
-    if dataset not in DATASETS:
-        raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(DATASETS))}")
+    if dataset not in (known := reasoning_gym.factory.DATASETS):
+        raise EnvError(f"reasoning_gym has no dataset {dataset!r}; known are: {', '.join(sorted(known))}")
     try:
         return reasoning_gym.create_dataset(dataset, seed=seed, size=size)
     except (TypeError, AssertionError, ValueError) as error:

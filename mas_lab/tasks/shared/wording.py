@@ -70,14 +70,12 @@ def transitions(text: str, source: str) -> set[str]:
     transition words connects nothing.
     """
     listed, known = words(text), set(content(words(source)))
-    found = set()
-    for category, phrases in TRANSITIONS.items():
-        for phrase in map(str.split, phrases):
-            for i in range(len(listed) - len(phrase) + 1):
-                after = listed[i + len(phrase) : i + len(phrase) + _REACH]
-                if listed[i : i + len(phrase)] == phrase and known.intersection(content(after)):
-                    found.add(category)
-    return found
+
+    def connects(phrase: list[str]) -> bool:
+        ends = [i + len(phrase) for i in range(len(listed)) if listed[i : i + len(phrase)] == phrase]
+        return any(known.intersection(content(listed[end : end + _REACH])) for end in ends)
+
+    return {kind for kind, phrases in TRANSITIONS.items() if any(map(connects, map(str.split, phrases)))}
 
 
 def transitions_inside(text: str) -> set[str]:

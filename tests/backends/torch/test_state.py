@@ -92,7 +92,7 @@ def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path, kind):
 def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path):
     moved = shutil.copytree(qwen3, tmp_path / "model")
     policy = load_policy(moved, lr=1e-2)
-    start_N = policy.logprobs([SAMPLE]).detach()
+    start_N = policy.logprobs([SAMPLE])[0].detach()
     step(policy)
     policy.save(tmp_path / "kept")
     found = restore_policy(tmp_path / "kept").forward_backward([SAMPLE], TO_REFERENCE).reference_N
@@ -127,10 +127,8 @@ def test_a_description_names_no_place_and_records_of_another_make_are_refused(qw
     assert four.describe() != eight.describe()
     with pytest.raises(PolicyError, match="of another make"):
         eight.load(tmp_path)
-    with pytest.raises(PolicyError, match=r"policy\.json: lora is 7; it was not written"):
-        restore_policy(recorded(tmp_path, lora=7))
     (tmp_path / "policy.json").unlink()
-    with pytest.raises(PolicyError, match=r"policy\.json is not there"):
+    with pytest.raises(PolicyError, match=r"policy\.json was not written by `policy.save`.*FileNotFoundError"):
         restore_policy(tmp_path)
 
 
@@ -171,13 +169,13 @@ def test_a_model_of_the_hub_is_that_of_its_commit(hub, tmp_path):
     load_policy("own/model").save(tmp_path / "full")
     policy = load_policy("own/model", lora=4)
     assert policy.describe()["source"] == {"kind": "hub", "name": "own/model", "digest": OLD}
-    expected_N = policy.logprobs([SAMPLE]).detach()
+    expected_N = policy.logprobs([SAMPLE])[0].detach()
     policy.save(tmp_path / "adapter")
     hub(NEW)
     assert restore_policy(tmp_path / "full").describe()["source"]["digest"] == OLD
     restored = restore_policy(tmp_path / "adapter", "own/model")
     assert restored.describe() == policy.describe()
-    torch.testing.assert_close(restored.logprobs([SAMPLE]).detach(), expected_N, atol=0, rtol=0)
+    torch.testing.assert_close(restored.logprobs([SAMPLE])[0].detach(), expected_N, atol=0, rtol=0)
     with pytest.raises(PolicyError, match=f"the base is 'own/model' .*commit: {OLD} and {NEW}"):
         load_policy("own/model", lora=4, start=tmp_path / "adapter")
     unknown = {"kind": "hub", "name": "own/model", "digest": "refs/pr/1"}
@@ -205,12 +203,12 @@ def test_a_model_of_the_hub_is_not_loaded_unasked(qwen3, tmp_path, monkeypatch, 
 def test_the_reference_of_an_adapter_is_its_first_weights(qwen3, tmp_path):
     """A new adapter starts as the base; one that was loaded starts as it was loaded, and so after a resume."""
     first = load_policy(qwen3, lora=4, lr=1e-1)
-    base_N = first.logprobs([SAMPLE]).detach()
+    base_N = first.logprobs([SAMPLE])[0].detach()
     step(first)
     first.save(tmp_path / "trained")
     second = load_policy(qwen3, lora=4, lr=1e-1)
     second.load_weights(tmp_path / "trained")
-    start_N = second.logprobs([SAMPLE]).detach()
+    start_N = second.logprobs([SAMPLE])[0].detach()
     assert (start_N - base_N).abs().max() > 1e-2
     step(second)
     second.save(tmp_path / "kept")

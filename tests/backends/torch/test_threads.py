@@ -1,6 +1,7 @@
 """The thread probe measures and leaves the setting alone; the first policy on a CPU settles it, once, for a process."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,31 +12,25 @@ from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.threads import probe_threads, set_threads
 
 
-class Clock:
-    """Seconds that pass only where work is done: one for a pass, times `costs` of the threads that are set."""
-
-    def __init__(self, costs: dict[int, float]):
-        self.now, self.costs, self.passes = 0.0, costs, []
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def work(self) -> None:
-        self.passes.append(torch.get_num_threads())
-        self.now += self.costs[self.passes[-1]]
-
-
 @pytest.mark.parametrize("costs, best", [({1: 1.0, 2: 0.5, 4: 0.7}, 2), ({1: 1.0, 2: 0.95, 4: 2.0}, 1)])
 def test_the_probe_takes_the_fastest_count_and_ends(monkeypatch, costs, best):
     """Turns of 2.2 s (3.95 s) until 10 s are over; two threads must win by a tenth."""
     monkeypatch.delenv("MAS_LAB_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda of: range(4), raising=False)
-    clock, before = Clock(costs), torch.get_num_threads()
-    monkeypatch.setattr(threads, "time", clock)
-    monkeypatch.setattr(threads, "_work", lambda: clock.work)
-    assert probe_threads(seconds=10) == best
-    assert clock.passes == [1, 2, 4] * (5 if best == 2 else 3)
-    assert torch.get_num_threads() == before
+    passes, before = [], torch.get_num_threads()
+
+    def timer(statement, globals, num_threads):
+        def timeit(number):
+            passes.append(num_threads)
+            return SimpleNamespace(mean=costs[num_threads])
+
+        return SimpleNamespace(timeit=timeit)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "Timer", timer)
+        patch.setattr(threads, "time", SimpleNamespace(perf_counter=lambda: sum(costs[n] for n in passes)))
+        assert probe_threads(seconds=10) == best
+    assert passes == [1, 2, 4] * (5 if best == 2 else 3)
     monkeypatch.undo()
     monkeypatch.delenv("MAS_LAB_THREADS", raising=False)
     assert probe_threads(seconds=0.01) in [2**i for i in range(12)]  # real passes on this machine

@@ -4,7 +4,6 @@ Needs an environment of its own: `make test-unsloth`. Leaves out the fused kerne
 """
 
 import re
-import shutil
 import subprocess
 import sys
 
@@ -15,12 +14,8 @@ unsloth = pytest.importorskip("unsloth")  # before transformers
 import torch  # noqa: E402
 from backends.drawn import drawn, same, weights  # noqa: E402
 from backends.smollm2 import learns  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
 
 import mas_lab as lab  # noqa: E402
-from mas_lab.backends.torch.padded import PaddedEngine  # noqa: E402
-from mas_lab.backends.unsloth.model import UnslothEngine, decodes_exactly  # noqa: E402
-from mas_lab.paths import data_dir  # noqa: E402
 from mas_lab.policy import PolicyError, Request  # noqa: E402
 
 pytestmark = pytest.mark.engines
@@ -123,22 +118,11 @@ def test_a_run_is_restored_and_resumed(tmp_path):
     for agent in ENV.agents:
         assert type(restored[agent].shared).backend == "unsloth"
         sampled = samples(part[agent])
-        assert torch.equal(restored[agent].logprobs(sampled), part[agent].logprobs(sampled))
+        assert torch.equal(restored[agent].logprobs(sampled)[0], part[agent].logprobs(sampled)[0])
     assert restored[ENV.agents[0]].shared is restored[ENV.agents[1]].shared
     resumed = play("parts", 3)
     for agent in ENV.agents:
         assert all(torch.equal(p, whole[agent].parameters[n]) for n, p in resumed[agent].parameters.items())
-
-
-def test_a_sampler_that_is_not_exact_is_found(base):
-    class Stale(PaddedEngine):  # forgets what was read before
-        def inputs(self, ids_RL, cache):
-            return super().inputs(ids_RL, None)
-
-    assert decodes_exactly(PaddedEngine(base.shared)) and not decodes_exactly(Stale(base.shared))
-    embedding = UnslothEngine(base.shared)  # plain transformers takes no pairs of keys and values
-    with pytest.raises(PolicyError, match="gives other logits when it decodes"):
-        embedding.sample(base.adapter(ENV.agents[0]), requests(base.adapter(ENV.agents[0])))
 
 
 def test_what_cannot_be_is_refused():
@@ -152,15 +136,6 @@ def test_what_cannot_be_is_refused():
     policy = lab.load_policy(ENV.pocket, backend="unsloth", lora=4, max_seq_length=40)
     with pytest.raises(PolicyError, match="exceed the context of 40 tokens"):
         policy.sample([Request(tuple(range(30)), 20, 1.0, 0)])
-
-
-def test_missing_weights_are_refused(tmp_path):
-    folder = shutil.copytree(data_dir() / "pocket" / ENV.pocket, tmp_path / "model")
-    kept = load_file(folder / "model.safetensors")
-    del kept["model.layers.0.mlp.down_proj.weight"]
-    save_file(kept, folder / "model.safetensors", {"format": "pt"})
-    with pytest.raises(PolicyError, match=r"1 weights are missing, the first is 'model\.layers\.0\.mlp\.down_proj"):
-        lab.load_policy(folder, backend="unsloth", lora=4)
 
 
 RESTORED = """

@@ -16,8 +16,6 @@ from backends.smollm2 import learns
 from notebooks.test_notebooks import printed, run_short
 
 import mas_lab as lab
-from mas_lab.backends.vllm import engine as vllm_engine
-from mas_lab.backends.vllm import process as vllm_process
 from mas_lab.policy import PolicyError, Request
 
 pytestmark = pytest.mark.engines
@@ -70,7 +68,6 @@ def test_recipes_of_each_plan_learn(env, full, recipe):
         assert report.stats["mismatch"].max() < 1e-4
     learned = sum(bool((report.turns["advantage"] != 0).any()) for report in steps)
     assert learned and engine.syncs["plan_path"] == before + learned
-    assert engine.gaps["plan_path"] < 1e-4
 
 
 def test_two_adapters_answer_in_one_batch(base):
@@ -143,7 +140,7 @@ def test_completions_end_with_eos_or_the_token_that_completes_a_stop_string_or_a
 
 
 def test_greedy_is_that_of_the_torch_back_end_and_top_k_and_top_p_leave_the_likeliest(full):
-    asked, plain = requests(30, max_tokens=6, temperatures=(1.0,)), lab.load_policy("plan_path", lr=1e-3)
+    asked, plain = requests(30, max_tokens=6, temperatures=(1.0,)), lab.load_policy(full.shared.weights, lr=1e-3)
     plain.model.load_state_dict(full.model.state_dict())
     greedy, expected = ([*map(vars, policy.sample([replace(request, temperature=0.0) for request in asked]))]
                         for policy in (full, plain))  # fmt: skip
@@ -160,23 +157,8 @@ def test_what_was_published_is_what_speaks(full, base):
         before = policy.sample(asked)
         disturb(policy, 0.02)
         policy.sync_weights()
-        assert policy.engine.gaps[policy.name] < 1e-4
         after = policy.sample(asked)
         assert gap(policy, asked, after) < 1e-4 < 0.01 < gap(policy, asked, before)
-
-
-def test_a_refresh_that_does_nothing_is_caught(base, monkeypatch):
-    """An adapter under an id that vLLM knows is not read again."""
-    adapter, lora = base.adapter("planner"), vllm_process.ProcessEngine._lora
-    adapter.sync_weights()
-    with monkeypatch.context() as patch:
-        patch.setattr(vllm_process.ProcessEngine, "_lora", lambda self, policy, refresh=False: lora(self, policy))
-        patch.setattr(vllm_engine.shutil, "rmtree", lambda path, **_: None)
-        disturb(adapter)
-        with pytest.raises(PolicyError, match=r"policy 'planner': stale weights: .* \(tolerance 0\.0001\)"):
-            adapter.sync_weights()
-    adapter.sync_weights()
-    assert adapter.engine.gaps["planner"] < 1e-4
 
 
 def test_weights_that_did_not_change_are_not_sent_again(env, base):
@@ -201,9 +183,6 @@ def test_weights_that_change_under_requests_and_what_vllm_cannot_do_are_refused(
         full.sync_weights()
     full.engine.cancel(tickets)
     full.sync_weights()
-    for temperature in (0.001, 2.5):
-        with pytest.raises(PolicyError, match=rf"at temperature 0 and from 0\.01 to 2\.0, not at {temperature}"):
-            full.sample([Request(PROMPTS[0], 4, temperature, 0)])
     with pytest.raises(PolicyError, match=r"250 prompt tokens \+ max_tokens 20 = 270 exceed the context of 256"):
         full.sample([Request((5,) * 250, 20, 1.0, 0)])
     for options, reason in (

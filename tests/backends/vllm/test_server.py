@@ -54,7 +54,6 @@ def test_a_server_draws_and_learns_as_the_engine_in_this_process(model, team):
         assert found.turns["completion_ids"].tolist() == expected.turns["completion_ids"].tolist()
         assert found.stats["policy_norm"].tolist() == pytest.approx(expected.stats["policy_norm"].tolist(), rel=1e-3)
     assert team["asker"].engine.syncs == here["asker"].engine.syncs
-    assert max(team["asker"].engine.gaps.values()) < 1e-4
 
 
 @pytest.mark.parametrize("staleness", [1, 2])
@@ -135,7 +134,7 @@ def test_a_run_whose_server_was_killed_goes_on_with_a_new_one(team, tmp_path):
     engine._child.process.wait(10)
     steps = [report.step for report in lab.train(Relay(), team, RECIPE, 3, run=run, save_every=10, **SETTINGS)]
     assert steps == [1, 2] and lab.load_run(run).steps == 3
-    assert max(engine.gaps.values()) < 1e-4 and engine._child.process.pid != victim
+    assert engine._child.process.pid != victim
 
 
 @pytest.mark.full

@@ -62,7 +62,7 @@ def test_the_table_is_a_rollouts(turns, team):
         policy = team[row.agent]
         sample = Sample(row.prompt_ids, row.completion_ids, row.logprobs, row.temperature, 0.0, 1.0)
         with torch.no_grad():
-            assert np.allclose(policy.logprobs([sample]).tolist(), row.logprobs, atol=1e-5)
+            assert np.allclose(policy.logprobs([sample])[0].tolist(), row.logprobs, atol=1e-5)
         assert policy.encode([{"role": "user", "content": row.prompt.removeprefix("user: ")}]) == row.prompt_ids
 
 

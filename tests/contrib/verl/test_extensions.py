@@ -185,7 +185,7 @@ def test_verls_function_and_trainer_give_each_row_the_recipes_advantage(made, co
         row = json.loads(held["extra_fields"]["mas_lab"])
         assert held["responses"].tolist() == row["completion_ids"] and held["prompts"].tolist() == row["prompt_ids"]
         sample = lab.policy.Sample(row["prompt_ids"], row["completion_ids"], [], 1.0, 0.0, 1.0)
-        assert np.allclose(held["rollout_log_probs"], policy.logprobs([sample]).detach(), atol=1e-4)
+        assert np.allclose(held["rollout_log_probs"], policy.logprobs([sample])[0].detach(), atol=1e-4)
     trainer = object.__new__(bridge.Trainer)
     trainer.config = configured(folder)
     assert len(batch) % 7 == 0 and len(batch) > len(real)

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from mas_lab.backends.torch.fast.packing import MicroBatch, packed_batches
-from mas_lab.backends.torch.fast.tree_attention import forward_mode
+from mas_lab.backends.torch.fast.tree_attention import attending, forward_mode
 from mas_lab.losses import Loss, token_losses
 from mas_lab.policy import PolicyError, Sample
 
@@ -33,14 +32,15 @@ def directional_derivatives(
     known_3N = policy.known(samples)
     slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
     policy.activate()
-    with torch.no_grad(), forward_mode():
+    # Fused kernels have no such derivative. Trees have an attention of their own.
+    with torch.no_grad(), forward_mode(), attending(policy.shared.net.config, "eager"):
         along = zip(policy.parameters.items(), direction, strict=True)
         duals = {name: forward_ad.make_dual(parameter, part) for (name, parameter), part in along}
 
         def call(**inputs):
             return torch.func.functional_call(policy.shared.net, duals, (), inputs, tie_weights=True)
 
-        for batch in packed_batches(samples, policy.shared):
+        for batch in policy.shared.micro_batches(samples):
             token_N = torch.from_numpy(batch.token_N).to(policy.device)
             try:
                 with policy.shared.computing():
@@ -57,7 +57,7 @@ def directional_derivatives(
 
 
 @torch.enable_grad()
-def _pulls(loss: Loss, batch: MicroBatch, known_3N: torch.Tensor, found_2N: Sequence[torch.Tensor], reference_N):
+def _pulls(loss: Loss, batch: Any, known_3N: torch.Tensor, found_2N: Sequence[torch.Tensor], reference_N):
     """Return the derivatives (N,) of the weighted loss by log-probability and by entropy, or `None` if unused."""
     logprobs_N, entropy_N = (values_N.detach().requires_grad_() for values_N in found_2N)
     old_N, advantages_N, weights_N = known_3N

@@ -169,19 +169,18 @@ class TreeEngine(PaddedEngine):
             groups.setdefault((self.batch_class(one), *_key(one)), []).append(place)
         batch, tokens, last = [], 0, None
         for key, own in sorted(groups.items(), key=lambda group: (*group[0][:2], len(group[0][2]))):
-            kind = key[0] if self.model.ways.mixed else key[:2]
             size = len(key[2]) + sum(requests[place][1].max_tokens for place in own)
             full = tokens + size > self.model.options.sample_tokens or len(batch + own) > most
-            if batch and (full or kind != last):
+            if batch and (full or key[0] != last):
                 yield batch
                 batch, tokens = [], 0
-            batch, tokens, last = batch + own, tokens + size, kind
+            batch, tokens, last = batch + own, tokens + size, key[0]
         if batch:
             yield batch
 
     def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         model = self.model
-        slices = Slices() if model.peft is not None and model.ways.mixed else None
+        slices = None if model.peft is None else Slices()
         prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, requests)))}
         prompt_R = np.array([prompts[_key(one)] for one in requests])
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in requests]).max())

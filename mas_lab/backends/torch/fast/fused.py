@@ -4,8 +4,8 @@ In a model of a million parameters, norms in element-wise steps take a third of 
 `lean_norms` replaces RMSNorm (arXiv 1910.07467) by one that takes half the passes over memory; its backward pass is one
 formula, computed in place. Half the time of a decoding step goes to the calls of the many modules. So `FusedForward`
 runs a Llama-like model over flat tokens: one product makes queries, keys and values, another one gate and up, and one
-rotation serves queries and keys. Leaves out: GPUs, norms in half precision or forward-mode derivatives, and norms or
-models that compute another function in a trial. They run as they are. `FusedForward` has no gradients.
+rotation serves queries and keys. Leaves out: GPUs, norms in half precision or forward-mode derivatives, and all but a
+few architectures. They run as they are. `FusedForward` has no gradients.
 
 Shapes: M flat tokens; h hidden size; r rank; H query heads; K key heads; D head size; U kept tokens; V vocabulary.
 """
@@ -19,6 +19,7 @@ from peft.tuners.lora import LoraLayer
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, rms_norm, silu
 
+from mas_lab.backends.torch.architectures import PROVED
 from mas_lab.backends.torch.fast.tree_attention import Layout, in_forward_mode, tree_attention
 from mas_lab.backends.torch.source import head_size
 
@@ -53,34 +54,20 @@ class _RMSNorm(torch.autograd.Function):
         return x_grad, weight_grad, None
 
 
-def lean_norms(net: torch.nn.Module) -> int:
-    """Replace each RMSNorm layer of `net` that computes this function in a trial; return the number of them."""
-    layers = [module for module in net.modules() if _is_rms_norm(module)]
-    for layer in layers:
-        layer.forward = partial(_lean, layer)
-    return len(layers)
+def lean_norms(net: torch.nn.Module) -> None:
+    """Replace the RMSNorm layers of a model that may run fused (`architectures`) on a CPU in float32."""
+    layers = [module for module in net.modules() if type(module).__name__.endswith("RMSNorm")]
+    if net.config.model_type in PROVED["fused"] and net.device.type == "cpu":
+        for layer in layers:
+            layer.forward = partial(_lean, layer)
 
 
 def _lean(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    if in_forward_mode() or x.dtype != torch.float32:
+    if in_forward_mode() or x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
         return type(layer).forward(layer, x)
     if not torch.is_grad_enabled():
-        return _normed(x, _eps(layer))[0].mul_(layer.weight)
-    return _RMSNorm.apply(x, layer.weight, _eps(layer))
-
-
-def _eps(layer) -> float | None:
-    return getattr(layer, "variance_epsilon", getattr(layer, "eps", None))
-
-
-@torch.no_grad()
-def _is_rms_norm(layer: torch.nn.Module) -> bool:
-    weight, eps = getattr(layer, "weight", None), _eps(layer)
-    named = type(layer).__name__.endswith("RMSNorm") and len(list(layer.parameters())) == 1
-    if not named or eps is None or weight.ndim != 1 or weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return False
-    x = torch.linspace(-2, 3, 3 * len(weight)).view(3, -1)
-    return torch.allclose(layer(x), _RMSNorm.apply(x, weight, eps), atol=1e-5, rtol=1e-5)
+        return _normed(x, layer.variance_epsilon)[0].mul_(layer.weight)
+    return _RMSNorm.apply(x, layer.weight, layer.variance_epsilon)
 
 
 class Product:

@@ -2,16 +2,15 @@
 
 Samples are packed as trees: each distinct beginning of a prompt's completions is computed once. A common beginning of
 several prompts is computed once too, if that takes fewer operations. If one row per sample takes fewer operations (long
-completions), each sample is a tree of its own. If a model's attention cannot follow trees, these rows are padded. The
-numbers are the same. Only positions that predict a sampled token reach the output embedding.
+completions), each sample is a tree of its own. The numbers are the same. Only positions that predict a sampled token
+reach the output embedding. `ChunkedBatch` has padded rows, for models whose attention cannot follow trees.
 Leaves out: the use of the log-probabilities (`policy`) and the attention itself (`tree_attention`).
 
 Shapes: M tokens in a micro-batch; U distinct predicting positions; V vocabulary; N sampled tokens.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.tree_attention import Trie, in_forward_mode, merge_prefixes
-from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, filled, require_trainable
+from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, PaddedBatch, filled, require_trainable
 from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
 
@@ -115,31 +114,20 @@ def _cut(members: Sequence[int], lengths: Sequence[int], budget: int) -> Iterato
     return filled(members, lambda part, member: sum(size[one] for one in (*part, member)) <= budget)
 
 
-def packed_batches(samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
-    """Yield samples as micro-batches of trees."""
-    return tensor_batches(micro_batches(trees_of(samples, model), model.options.train_tokens), samples, model)
+def packed_batches(samples: Sequence[Sample], model, part: slice = slice(None)) -> Iterator["MicroBatch"]:
+    """Yield samples as micro-batches of trees of similar length: of all trees, or of a part of them.
 
-
-def trees_of(samples: Sequence[Sample], model) -> list[Tree]:
-    """Return the trees of all samples, packed in the way that the model can compute."""
-    packing = model.options.packing if model.ways.tree else "padded"
-    return pack_prefix_trees(samples, packing, model.cost, model.options.train_tokens, model.class_of)
-
-
-def tensor_batches(parts: Iterable[list[Tree]], samples: Sequence[Sample], model) -> Iterator["MicroBatch"]:
-    """Yield a micro-batch for each part of the trees of `samples`."""
-    ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
-    for trees in parts:
-        yield MicroBatch(trees, ids_N, model.device, model.ways, model.dtype)
-
-
-def micro_batches(trees: Sequence[Tree], budget: int) -> Iterator[list[Tree]]:
-    """Yield lists of trees of similar length, each at most `budget` tokens with padding, but at least one tree."""
+    A micro-batch has at most `train_tokens` tokens, padding counted, but at least one tree.
+    """
+    budget = model.options.train_tokens
+    trees = pack_prefix_trees(samples, model.options.packing, model.cost, budget, model.class_of)
 
     def fits(batch: list[Tree], tree: Tree) -> bool:
         return tree.batch_class == batch[0].batch_class and len(batch[0]) * (len(batch) + 1) <= budget
 
-    return filled(sorted(trees, key=lambda tree: (tree.batch_class, len(tree)), reverse=True), fits)
+    ids_N = np.concatenate([np.asarray(sample.completion_ids, np.int64) for sample in samples])
+    for batch in filled(sorted(trees, key=lambda tree: (tree.batch_class, len(tree)), reverse=True)[part], fits):
+        yield MicroBatch(batch, ids_N, model.device, model.dtype)
 
 
 class MicroBatch:
@@ -150,81 +138,62 @@ class MicroBatch:
     the U distinct predicting positions, whose distributions have the temperatures `temperature_U`.
     """
 
-    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device, ways: Any, dtype: torch.dtype):
-        self.trees, self.by_tree, self.has_head = trees, ways.tree, ways.head
-        self.device, self.dtype = device, dtype
-        longest = max(map(len, trees))
+    def __init__(self, trees: Sequence[Tree], ids_of_all: np.ndarray, device: torch.device, dtype: torch.dtype):
+        put = lambda values: torch.from_numpy(np.ascontiguousarray(values)).to(device)  # noqa: E731
+        self.dtype = dtype
         starts = np.cumsum([0] + [len(t) for t in trees])
-        offset = starts if self.by_tree else longest * np.arange(len(trees))
-        nodes = [offset[i] + np.array(path) for i, t in enumerate(trees) for path in t.predictors]
+        nodes = [starts[i] + np.array(path) for i, t in enumerate(trees) for path in t.predictors]
         keep_U, from_N = np.unique(np.concatenate(nodes), return_inverse=True)
-        tree_U = np.searchsorted(offset[: len(trees)], keep_U, side="right") - 1
+        tree_U = np.searchsorted(starts[:-1], keep_U, side="right") - 1
         samples = [token for t in trees for token in t.tokens]
         self.token_N = np.concatenate(samples)
-        self.row_N = self._put(np.repeat(np.arange(len(samples)), [len(token) for token in samples]))
-        self.keep_U, self.from_N = self._put(keep_U), self._put(from_N)
-        self.id_N = self._put(ids_of_all[self.token_N])
-        self.temperature_U = self._put(np.array([t.temperature for t in trees], np.float32)[tree_U])
-        if self.by_tree:
-            self.ids_M, self.at_M, self.layout = tree_attention.laid_out(trees, self._put)
-            if dtype != torch.float32:  # where rows of another width would change the last bits of a run
-                self.layout = tree_attention.by_branches(self.layout, trees, self._put)
-        else:
-            at_PQ, ids_PQ = np.zeros((2, len(trees), longest), np.int64)
-            for i, tree in enumerate(trees):
-                ids_PQ[i, : len(tree)], at_PQ[i, : len(tree)] = tree.ids, tree.positions
-            real_PQ = np.arange(longest) < np.diff(starts)[:, None]
-            inputs = {"input_ids": ids_PQ}
-            if not real_PQ.all():
-                inputs |= {"attention_mask": real_PQ.astype(np.int64), "position_ids": at_PQ}
-            self.inputs = {name: self._put(values) for name, values in inputs.items()}
-
-    def _put(self, values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+        self.row_N = put(np.repeat(np.arange(len(samples)), [len(token) for token in samples]))
+        self.keep_U, self.from_N, self.id_N = put(keep_U), put(from_N), put(ids_of_all[self.token_N])
+        self.temperature_U = put(np.array([t.temperature for t in trees], np.float32)[tree_U])
+        self.ids_M, self.at_M, self.layout = tree_attention.laid_out(trees, put)
+        if dtype != torch.float32:  # where rows of another width would change the last bits of a run
+            self.layout = tree_attention.by_branches(self.layout, trees, put)
 
     def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
         """Return (logprobs_N, entropy_N) in float32, at the temperature with which each token was sampled.
 
         `call` takes the place of `net` in a forward-mode derivative.
         """
-        vocabulary = net.config.get_text_config().vocab_size
-        kept = 8 if self.dtype == torch.bfloat16 and self.device.type == "cpu" else 1  # `_Pick16` keeps no others
-        is_large = len(self.keep_U) * vocabulary > LARGE_LOGITS * kept
-        if (self.by_tree and not is_large) or in_forward_mode() or not self.has_head:
-            return _pick(self.logits(net, call or net), self.temperature_U, self.from_N, self.id_N, entropy_grad)
-        hidden_Uh, head = self.hidden(net), head_of(net)
-        if not is_large:
-            return _pick(head(hidden_Uh), self.temperature_U, self.from_N, self.id_N, entropy_grad)
-        order_N = torch.argsort(self.from_N)
-        step = max(1, LARGE_LOGITS // vocabulary)
-        parts = []
-        for start in range(0, len(hidden_Uh), step):
-            rows = slice(start, start + step)
-            first, last = torch.searchsorted(self.from_N[order_N], torch.tensor([start, start + step]).to(order_N))
-            part_N = order_N[first:last]
-            arguments = self.temperature_U[rows], self.from_N[part_N] - start, self.id_N[part_N], entropy_grad
-            pick = lambda h, *rest: _pick(head(h), *rest)  # noqa: E731
-            parts.append(checkpoint(pick, hidden_Uh[rows], *arguments, use_reentrant=False))
-        logprobs, entropy = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
-        return logprobs, entropy
+        inputs, how = (self.ids_M, self.at_M, self.layout), (self.temperature_U, self.from_N, self.id_N, entropy_grad)
+        kept = 8 if self.dtype == torch.bfloat16 and not self.ids_M.is_cuda else 1  # `_Pick16` keeps no others
+        is_small = len(self.keep_U) * net.config.get_text_config().vocab_size <= LARGE_LOGITS * kept
+        if is_small or in_forward_mode():
+            return _pick(tree_attention.forward(call or net, net.config, *inputs, self.keep_U), *how)
+        return _pick_in_chunks(net, tree_attention.hidden(net, *inputs).index_select(0, self.keep_U), *how)
 
-    def logits(self, net, call) -> torch.Tensor:
-        """Return the logits (U, V) of the model's own head, with every transformation that it applies to them."""
-        if self.by_tree:
-            return tree_attention.forward(call, net.config, self.ids_M, self.at_M, self.layout, self.keep_U)
-        # The fused kernels have no forward-mode derivative.
-        how = "eager" if in_forward_mode() else net.config._attn_implementation
-        with tree_attention.attending(net.config, how):
-            logits_PQV = call(**self.inputs, use_cache=False).logits
-        return logits_PQV.flatten(0, 1).index_select(0, self.keep_U)
 
-    def hidden(self, net) -> torch.Tensor:
-        """Return the hidden states (U, h), which are the input of the output embedding."""
-        if self.by_tree:
-            states = tree_attention.hidden(net, self.ids_M, self.at_M, self.layout)
-        else:
-            states = net.base_model(**self.inputs, use_cache=False)[0].flatten(0, 1)
-        return states.index_select(0, self.keep_U)
+class ChunkedBatch(PaddedBatch):
+    """Padded rows, and the logits of a few positions at a time."""
+
+    def token_logprobs(self, net, entropy_grad: bool, call=None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return log-probability and entropy (N,) of each token, in float32."""
+        if in_forward_mode():
+            return super().token_logprobs(net, entropy_grad, call)
+        hidden_Nh = net.base_model(**self.inputs, use_cache=False)[0][self.row_N, self.at_N]
+        every_N, id_N = torch.arange(len(self.at_N), device=self.at_N.device), self.ids_BL[self.row_N, self.at_N + 1]
+        return _pick_in_chunks(net, hidden_Nh, self.temperature_B[self.row_N], every_N, id_N, entropy_grad)
+
+
+def _pick_in_chunks(net, hidden_Uh, temperature_U, from_N, id_N, entropy_grad: bool):
+    """Return what `_pick` returns for the logits of the last hidden states; a backward pass computes many again."""
+    head, order_N, parts = head_of(net), torch.argsort(from_N), []
+    step = max(1, LARGE_LOGITS // net.config.get_text_config().vocab_size)
+    if len(hidden_Uh) <= step:
+        return _pick(head(hidden_Uh), temperature_U, from_N, id_N, entropy_grad)
+    for start in range(0, len(hidden_Uh), step):
+        rows = slice(start, start + step)
+        first, last = torch.searchsorted(from_N[order_N], torch.tensor([start, start + step]).to(order_N))
+        part_N = order_N[first:last]
+        pick = lambda h, *rest: _pick(head(h), *rest)  # noqa: E731
+        rest = temperature_U[rows], from_N[part_N] - start, id_N[part_N], entropy_grad
+        parts.append(checkpoint(pick, hidden_Uh[rows], *rest, use_reentrant=False))
+    logprobs_N, entropy_N = (torch.cat(values)[torch.argsort(order_N)] for values in zip(*parts, strict=True))
+    return logprobs_N, entropy_N
 
 
 def head_of(net) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -251,7 +251,7 @@ def by_branches(layout: Layout, tries: Sequence[Trie], put: Callable[[np.ndarray
 
 
 def tree_attention(
-    module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **options
+    module, query, key, value, attention_mask, scaling=None, softcap=None, sliding_window=None, tree=None, **_
 ):
     """Return the attention output (1, M, H, D) of queries (1, H, M, D), and `None` for the attention weights.
 
@@ -259,8 +259,6 @@ def tree_attention(
     mask, which would be as large as the square of their length. The signature is that of the attention functions of
     transformers.
     """
-    if options.get("s_aux") is not None:
-        raise NotImplementedError("attention sinks")
     query, key, value = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
     key, value = tree.keys_values(module.layer_idx, key, value)
     (P, Q), H, D = tree.grid_PQ.shape, key.shape[2], query.shape[2]
