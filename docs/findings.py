@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 from findings_of_size import TABLES as OF_SIZE
 from findings_of_studies import TABLES as OF_STUDIES
+from findings_of_studies import record as read
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
@@ -35,7 +36,7 @@ def pages() -> Iterator[Path]:
 
 def table(name: str, tasks: list[str]) -> str:
     """A row per task and arm: interquartile means with their intervals from five seeds on, else every run."""
-    record = Recorded(RESULTS / "studies" / name)
+    record = read(name)
     board = lab.AblationBoard(record)
     runs = record.table[record.table["phase"] == "compare"]
     lines, shown = [HEAD.format(board.score, board.baseline)], tasks or list(dict.fromkeys(runs["task"]))

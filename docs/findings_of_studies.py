@@ -16,6 +16,14 @@ from mas_lab.study.record import Recorded
 
 RESULTS = data_dir() / "results"
 STUDIES, BENCHMARKS = RESULTS / "studies", data_dir().parent / "benchmarks"
+
+
+@cache
+def record(name: str) -> Recorded:
+    """Return a study's record, whose tables are read once."""
+    return Recorded(STUDIES / name)
+
+
 BASELINES = {
     "baselines": ("dr_mas", "grpo", None),
     "paid_help": ("own", "global", "pay 1.0"),
@@ -30,7 +38,7 @@ None reads all tasks. The other studies share their remaining tasks with `baseli
 def peaks(name: str) -> str:
     """A row per task: of each arm the highest held-out score of each run, the mean over seeds, and its distance to the
     last score."""
-    curves = Recorded(STUDIES / name).curves
+    curves = record(name).curves
     runs = curves.groupby(["task", "arm", "seed"], sort=False)["success"].agg(["max", "last"])
     means = runs.groupby(level=["task", "arm"], sort=False).mean()
     arms = list(dict.fromkeys(means.index.get_level_values("arm")))
@@ -45,7 +53,7 @@ def peaks(name: str) -> str:
 
 def rows_as_shared() -> str:
     """Return a row per task: separate weights minus shared ones, at equal episodes and at equal rows per weights."""
-    shared, wide = (Recorded(STUDIES / name).table for name in ("sharing", "sharing_data"))
+    shared, wide = (record(name).table for name in ("sharing", "sharing_data"))
     shared = shared[shared["phase"] == "compare"]
     lines = [
         "| separate minus shared, own baseline | at equal episodes | at equal rows per weights |",
@@ -64,7 +72,7 @@ def rows_as_shared() -> str:
 
 def norm_shares(name: str) -> str:
     """Return a row per agent: its share of its team's tokens, and of the sum of gradient norms under each arm."""
-    agents = Recorded(STUDIES / name).agents
+    agents = record(name).agents
     last = agents[(agents["window"] == "end") & (agents["phase"] == "compare")]
     means = last.groupby(["task", "arm", "agent"], sort=False)[["median_norm", "tokens"]].mean()
     shares = means / means.groupby(["task", "arm"], sort=False).transform("sum")
@@ -80,7 +88,7 @@ def norm_shares(name: str) -> str:
 def asked(name: str) -> str:
     """A row per agent that learns: how often it is right when asked outside of any episode, before training and after
     it under each arm, the mean over seeds."""
-    found = once(Recorded(STUDIES / name).agents).dropna(subset="quiz_after")
+    found = once(record(name).agents).dropna(subset="quiz_after")
     learns = (found["quiz_before"] != found["quiz_after"]).groupby(["task", "agent"]).transform("any")
     means = found[learns].groupby(["task", "agent", "arm"], sort=False)[["quiz_before", "quiz_after"]].mean()
     arms, agents = means.index.unique("arm"), means.index.droplevel("arm").unique()
@@ -113,7 +121,7 @@ def foretold() -> pd.DataFrame:
     """
     rows = []
     for name, (own_arm, global_arm, task) in BASELINES.items():
-        agents = Recorded(STUDIES / name).agents
+        agents = record(name).agents
         agents = agents if task is None else agents[agents["task"] == task]
         ends = once(agents)
         own, other = (ends.xs(arm, level="arm") for arm in (own_arm, global_arm))
@@ -247,7 +255,7 @@ def uphill() -> str:
 
 def robust() -> str:
     """Return a row per task: `own_robust` and `own_pooled` minus the better of `grpo` and `dr_mas`, seed by seed."""
-    board = lab.AblationBoard(Recorded(STUDIES / "robust"))
+    board = lab.AblationBoard(record("robust"))
     forms = ("own_robust", "own_pooled")
     heads = " | ".join(f"{form} minus it" for form in forms)
     lines = [f"| task | better of grpo and dr_mas | {heads} |", "|---" * 4 + "|"]
@@ -266,7 +274,7 @@ def robust() -> str:
 def trials() -> str:
     """Return a row per task and rate of the trials: the mean success of each form over two seeds, and a training's
     seconds."""
-    runs = Recorded(STUDIES / "robust_trials").table
+    runs = record("robust_trials").table
     runs["seconds"], runs["final"] = (pd.to_numeric(runs[name], errors="coerce") for name in ("seconds", "final"))
     runs[["form", "rate"]] = runs["arm"].str.rsplit(" at ", n=1, expand=True)
     forms = list(dict.fromkeys(runs["form"]))
@@ -284,7 +292,7 @@ def sizes() -> str:
     pockets, weights = data_dir() / "pocket", {}
     for name in ("math", "math_small"):
         weights[name] = json.loads((pockets / name / "provenance.json").read_text(encoding="utf-8"))["parameters"]
-    agents = Recorded(STUDIES / "sizes").agents
+    agents = record("sizes").agents
     by_agent = agents[agents["window"] == "end"].groupby(["arm", "agent"], sort=False)
     lines = ["| team | agent | weights | turns | tokens read and said | million multiplications |"]
     lines.append("|---|---|---|---|---|---|")
@@ -303,9 +311,9 @@ def analysis(of: str) -> ModuleType:
     sys.path.insert(0, str(folder))
     found = importlib.util.spec_from_file_location(f"analyse_{of}", folder / "analyse.py")
     module = importlib.util.module_from_spec(found)
-    for name in ("run", "analyse"):  # each folder has its own
-        sys.modules.pop(name, None)
+    sys.modules.pop("run", None)  # each folder has its own
     found.loader.exec_module(module)
+    sys.modules.pop("run", None)
     sys.path.remove(str(folder))
     module.OUT = RESULTS / of
     return module
@@ -323,7 +331,7 @@ STEPS = (("grpo_masked", "grpo"), ("own mean", "grpo_masked"), ("dr_mas", "own m
 
 def parts() -> str:
     """Return a row per agent that a condition calls: what each part of a recipe changes in its right answers."""
-    right = once(Recorded(STUDIES / "baselines").agents)["quiz_after"]
+    right = once(record("baselines").agents)["quiz_after"].sort_index()
     lines = [f"| right when asked | {' | '.join(f'{one} minus {other}' for one, other in STEPS)} |", "|---" * 5 + "|"]
     agents = {
         "paid help 0.2": "helper", "stakes": "helper", "finisher 0.8": "finisher", "spot check": "checker",
@@ -337,13 +345,13 @@ def parts() -> str:
 
 def lone_rows() -> str:
     """Return a row per contrast of the study of the released code, in success, with the pairs that differ."""
-    runs = Recorded(STUDIES / "released").table.pivot(index="seed", columns="arm", values="final")
+    runs = record("released").table.pivot(index="seed", columns="arm", values="final")
     lines = ["| minus | success | higher in, of the seeds that differ |", "|---|---|---|"]
     for arm, other in (("lone rows kept", "dr_mas"), ("released", "dr_mas"), ("released", "grpo_masked"),
                        ("dr_mas", "grpo_masked")):  # fmt: skip
         apart = runs[arm] - runs[other]
         lines.append(f"| {arm} minus {other} | {interval(apart)} | {(apart > 0).sum()} of {(apart != 0).sum()} |")
-    agents = Recorded(STUDIES / "released").agents.query("window == 'end'")
+    agents = record("released").agents.query("window == 'end'")
     late = agents[agents["agent"].isin(["stage_6", "stage_7", "stage_8"])].groupby("arm")["largest_norm"].median()
     lines += ["", "| largest norm of stages 6 to 8, median | |", "|---|---|"]
     return "\n".join([*lines, *(f"| {arm} | {late[arm]:.1f} |" for arm in runs.columns)])
@@ -351,7 +359,7 @@ def lone_rows() -> str:
 
 def spent(name: str) -> str:
     """Return a row per task and variant: score before training, and what a training took."""
-    runs = Recorded(STUDIES / name).table
+    runs = record(name).table
     runs = runs[runs["phase"] == "compare"]
     lines = ["| task | variant | before | optimizer steps | tokens an episode | seconds |", "|---" * 6 + "|"]
     for (task, arm), own in runs.groupby(["task", "arm"], sort=False):
@@ -373,7 +381,7 @@ def tried(name: str, task: str) -> str:
 
 def ladder_norms() -> str:
     """Return a row per stage of the ladder of eight: its largest norm under either baseline, median and range."""
-    agents = Recorded(STUDIES / "ladder").agents.query("window == 'end' and task == '8 agents' and phase == 'compare'")
+    agents = record("ladder").agents.query("window == 'end' and task == '8 agents' and phase == 'compare'")
     lines = ["| largest norm | global | own |", "|---|---|---|"]
     for agent, own in agents.groupby("agent"):
         by = own.groupby("arm")["largest_norm"].agg(["median", "min", "max"])
@@ -469,7 +477,7 @@ def looks() -> str:
 
 def ages() -> str:
     """Return a row per task and correction: success minus that of fresh rows, by staleness, means of three recipes."""
-    runs = Recorded(STUDIES / "asynchronous").table
+    runs = record("asynchronous").table
     runs[["recipe", "age", "correction"]] = runs["arm"].str.extract(r"(\w+) (\d) ?(\w*)")
     lines = ["| success, minus that at staleness 0 | 1 | 2 | 4 | 8 |", "|---" * 5 + "|"]
     for task in ("ladder of 4", "paid help 0.2"):
