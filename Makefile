@@ -1,7 +1,7 @@
 # Every target works alone on a fresh machine with Python 3.11-3.14, make and the package index.
 # On Windows, or without make, docs/install.md has the same in three typed lines.
 #
-#   make demo            two teams learn on this CPU, one with three recipes; writes runs/quickstart/report.html
+#   make demo            two teams learn on this CPU, one with two recipes; writes runs/quickstart/report.html
 #   make demo REAL=1     the same, and a team of a real language model
 #   make demo GPU=1      the same with the pinned GPU set, in an environment of its own
 #   make check           what a change must pass before it is shown: lint and the fast tests
@@ -176,7 +176,7 @@ locks: $(READY)
 
 # Rebuilds the pocket models from their fixed seeds; FAMILY=plan_path rebuilds one.
 pocket: $(READY)
-	$(RUN) -m mas_lab pocket $(FAMILY)
+	$(RUN) benchmarks/build_pocket.py $(FAMILY)
 
 wheel: $(READY)
 	$(RUN) -m pip wheel . --quiet --no-deps --no-build-isolation --wheel-dir dist

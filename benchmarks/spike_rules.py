@@ -13,8 +13,11 @@ What a rule should find was fixed on the older norms, before the new trainings w
 - A **miss** is a true spike that the rule does not mark. A **false alarm** is a norm that it marks and that is none.
 - A second measure takes for true what is tall for its agent: above 3 times the median of the agent's own norms.
 
-The rule was chosen on the older norms, and the new ones test it. A rule knows only the norms before the one that it
-judges. Leaves out: what a spike is made of (`gradient_spikes.py`).
+The rule was chosen on the older norms, and the new ones test it. It marked one norm in twelve of a ladder under `grpo`,
+too many to open. So now a norm must also be a **peak**, taller than all norms of the window. A rule of peaks is not
+meant to find every true spike: it should mark few norms, and the tallest of a training (`marked`, `tallest`).
+
+A rule knows only the norms before the one that it judges. Leaves out: what a spike is made of (`gradient_spikes.py`).
 """
 
 import json
@@ -71,9 +74,12 @@ class Rule:
     threshold: float
     warmup: int
     window: int = 50
+    peak: bool = False
+    """Whether a spike must be taller than all norms of the window."""
 
     def __str__(self) -> str:
-        return f"{self.threshold:g} {self.unit}, {self.past} past, warm-up {self.warmup}, window {self.window}"
+        told = f"{self.threshold:g} {self.unit}, {self.past} past, warm-up {self.warmup}, window {self.window}"
+        return f"{told}, peaks" if self.peak else told
 
     def marks(self, norms: pd.DataFrame) -> pd.Series:
         """Return which norms of one training are spikes; rows are in order of time."""
@@ -81,7 +87,8 @@ class Rule:
         found = []
         for agent, norm in zip(norms["agent"], norms["norm"], strict=True):
             past = before.setdefault(agent if self.past == "own" else "", [])
-            found.append(norm > 0 and len(past) >= self.warmup and self._is_far(past[-self.window :], norm))
+            known, window = len(past) >= self.warmup, past[-self.window :]
+            found.append(norm > 0 and known and self._is_far(window, norm) and (not self.peak or norm > max(window)))
             past += [norm] * (norm > 0)
         return pd.Series(found, index=norms.index)
 
@@ -102,7 +109,10 @@ RULES = (
     Rule("team", "deviations", 4, 4),
     Rule("team", "deviations", 2.5, 4),
     Rule("team", "times", 3, 4),
-    Rule("team", "times", 4, 4),  # the default
+    Rule("team", "times", 4, 4),  # the default until peaks
+    Rule("team", "times", 4, 4, peak=True),  # the default
+    Rule("team", "times", 5, 4, peak=True),
+    Rule("team", "times", 4, 4, 200, peak=True),
     Rule("team", "times", 5, 4),
     Rule("team", "times", 4, 16),
     Rule("team", "times", 4, 4, 200),
@@ -148,7 +158,8 @@ def older() -> pd.DataFrame:
 
 
 def compare(norms: pd.DataFrame) -> pd.DataFrame:
-    """Return for each rule, env and recipe: `trainings`, true spikes, and how many are missed or falsely marked."""
+    """Return for each rule, env and recipe: `trainings`, the norms `marked`, the trainings whose `tallest` norm is
+    marked, true spikes, and how many are missed or falsely marked."""
     rows = []
     for (env, recipe, _), own in norms.groupby(KEY, sort=False):
         spoke = own[own["norm"] > 0]
@@ -158,6 +169,7 @@ def compare(norms: pd.DataFrame) -> pd.DataFrame:
             marks = rule.marks(own)
             rows.append({
                 "env": env, "recipe": recipe, "rule": str(rule), "trainings": 1, "norms": len(spoke),
+                "marked": marks.sum(), "tallest": bool(marks[own["norm"].idxmax()]),
                 "true": tall.sum(), "missed": (tall & ~marks).sum(), "false": (marks & ~tall).sum(),
                 "found nothing": bool(tall.any() and not (tall & marks).any()), "true, own": tall_own.sum(),
                 "missed, own": (tall_own & ~marks).sum(), "false, own": (marks & ~tall_own).sum(),

@@ -14,7 +14,7 @@ command, the row and the versions. Leaves out: what they say (`data/results/READ
 import argparse
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -27,7 +27,6 @@ import mas_lab as lab
 from mas_lab.demo import trials as demo
 from mas_lab.runs.scores import mean_scores
 from mas_lab.study.processes import side_by_side
-from mas_lab.widgets.rewards import call_table
 
 SCORED = {"score_every": 10, "score_tasks": 128, "score_episodes": 4}
 
@@ -88,6 +87,13 @@ def malformed_share(turns: pd.DataFrame) -> float:
     return float((called["call_status"] != "ok").mean())
 
 
+def calls_of(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
+    """Return in how many turns of an episode each agent is called: columns `agent` and `calls`."""
+    spoken = turns.drop_duplicates(["episode", "agent", "turn"])["agent"].value_counts()
+    calls = spoken.reindex(list(agents), fill_value=0) / turns["episode"].nunique()
+    return calls.rename_axis("agent").rename("calls").reset_index()
+
+
 def learn(name: str, seed: int) -> tuple[str, dict[str, pd.DataFrame]]:
     """One training: the name of the trial, and its tables by the names of their files."""
     trial = TRIALS[name]
@@ -99,7 +105,7 @@ def learn(name: str, seed: int) -> tuple[str, dict[str, pd.DataFrame]]:
         done, seconds = report.step + 1, seconds + sum(report.profile.values())
         tokens[done] = tokens[report.step] + report.tokens
         if trial.calls:
-            calls.append(call_table(report.turns, env.agents).assign(seed=seed, step=done))
+            calls.append(calls_of(report.turns, env.agents).assign(seed=seed, step=done))
         if trial.malformed:
             malformed.append({"seed": seed, "step": done, "malformed": malformed_share(report.turns)})
         if report.held_out is not None:

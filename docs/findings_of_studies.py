@@ -10,7 +10,7 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.paths import data_dir
-from mas_lab.study.comparison import ENOUGH, FEW
+from mas_lab.study.comparison import FEW
 from mas_lab.study.intervals import bootstrap_interval, holm, iqm, t_test
 from mas_lab.study.record import Recorded
 
@@ -131,7 +131,7 @@ def foretold() -> pd.DataFrame:
             pairs = (own["right"] - other["right"]).xs(here, level=["task", "agent"]).dropna()
             if len(pairs) < FEW or pairs.eq(0).all():  # explored with few seeds, hardly ever reached, or frozen
                 continue
-            low, high = bootstrap_interval([pairs]) if len(pairs) >= ENOUGH else t_test(pairs)[1:]
+            low, high = bootstrap_interval([pairs]) if len(pairs) >= 10 else t_test(pairs)[1:]
             norms = (other["median_norm"] / own["median_norm"].where(own["median_norm"] > 0)).xs(
                 here, level=["task", "agent"]
             )

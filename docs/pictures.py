@@ -225,7 +225,7 @@ def walk() -> None:
     env = lab.make_env(demo.ENV)
     team = demo.make_team(env)
     reports = list(lab.train(env, team, demo.METHOD, 8, seed=SEED, **demo.SETTINGS))
-    viewer = lab.RolloutViewer(reports[-1], env=env)
+    viewer = lab.RolloutViewer(reports[-1])
     instrument(viewer, "walk.png", 680, width=660, hide=", .viewer .index, .viewer .head")
 
 

@@ -101,16 +101,6 @@ def schema(args: argparse.Namespace) -> None:
         print(*(f"{row[name]:<{width}}" for name, width in widths.items()), row["meaning"], sep="  ")
 
 
-def pocket(args: argparse.Namespace) -> None:
-    from mas_lab.pocket.build import build
-    from mas_lab.pocket.families import families
-
-    if args.out is not None and len(args.families) != 1:
-        raise SystemExit("mas_lab pocket: one FAMILY goes with --out FOLDER")
-    for family in args.families or families():
-        build(family, args.out, args.seed)
-
-
 def _count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no count; give a number from 1")
@@ -126,10 +116,10 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(run_command=run)
         return sub
 
-    sub = command(demo, "train two teams on this CPU, one of them with three recipes, and write a page")
+    sub = command(demo, "train two teams on this CPU, one of them with two recipes, and write a page")
     sub.add_argument("--real", action="store_true", help="add a team of a real language model, from `make real`")
     sub.add_argument("--out", type=Path, default=None, help="folder (default: runs/quickstart)")
-    sub.add_argument("--seeds", type=_count, default=3, help="number of seeds on the ladder (default: 3)")
+    sub.add_argument("--seeds", type=_count, default=1, help="number of seeds on the ladder (default: 1)")
     sub.add_argument("--steps", type=_count, default=None, help="number of steps of every training")
 
     sub = command(lab, "open JupyterLab on a copy of the notebooks")
@@ -157,11 +147,6 @@ def parser() -> argparse.ArgumentParser:
     sub = command(schema, "print the columns of the table with their meaning")
     known = ("turns", *COLUMN_DOCS)
     sub.add_argument("of", nargs="?", default="turns", choices=known, help="of which table (default: turns)")
-
-    sub = command(pocket, "rebuild shipped pocket models from their fixed seeds")
-    sub.add_argument("families", nargs="*", metavar="FAMILY", help="which (default: all of them)")
-    sub.add_argument("--out", type=Path, default=None, help="folder, for one (default: data/pocket/FAMILY)")
-    sub.add_argument("--seed", type=int, default=0)
     return root
 
 

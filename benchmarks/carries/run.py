@@ -81,7 +81,7 @@ RATED, ADDED = ("ladder", "paid_help"), ("finisher",)
 def fresh(name: str, seed: int) -> Path:
     """Return the folder of a pocket model that has learned nothing."""
     from mas_lab.pocket.build import Order, make
-    from mas_lab.pocket.families import Design
+    from mas_lab.pocket.design import Design
 
     (layers, width, heads), env = SIZES[name].shape, lab.make_env("paid_help")
     design = Design(stages=(), layers=layers, hidden=width, heads=heads, spread=0.08 * (96 / width) ** 0.5, held_out=8)

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 ROW = ["agent", *SAMPLED, "advantage"]
 STATS = (
     "policy agent optimizer_step turns tokens reward_mean reward_std advantage_rms entropy truncated grad_norm "
-    "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch mismatch_p99 lr skipped "
-    "culprits"
+    "grad_norm_clipped policy_norm policy_norm_clipped kl clip_fraction max_ratio mismatch mismatch_p99 lr"
 )
 """Columns of the table that `update` returns, also if no row was selected."""
 MISMATCH = "mismatch", "mismatch_p99"
@@ -50,7 +49,6 @@ def update(
     minibatches: int = 1,
     max_norm: float | None = 1.0,
     lr_scale: float = 1.0,
-    nonfinite: str = "raise",
     watch: UpdateCallback | None = None,
     seed: int = 0,
     off_policy: bool = False,
@@ -72,7 +70,6 @@ def update(
         minibatches: Optimizer steps per pass. The candidates of one node stay together.
         max_norm: Clips the gradient norm of each policy. None: no clipping.
         lr_scale: Multiplies the learning rate of each policy.
-        nonfinite: "raise", or "skip" a step whose loss or gradient is not finite and record it (`skipped`).
         watch: Called with each `PolicyBatch` between backward pass and clipping, such as `SpikeWatch`. The batch has
             the `name` of the policy, the `norms` of its agents, and each token's share of the gradient
             (`token_shares()`).
@@ -88,8 +85,8 @@ def update(
         nats per token, estimated as the mean of -log p of the sampled tokens; `kl` to the reference, NaN if off;
         `clip_fraction`, the share of clipped tokens; `max_ratio` of the loss; `truncated`, the share of completions
         that ran out of tokens; `mismatch` and `mismatch_p99`, the maximum and the 99th percentile of |p_trained /
-        p_sampled - 1| over tokens before the first step; `lr`; `skipped`, and `culprits`, the rows that caused it.
-        With a column `policy_version` also `age`, the mean over rows of `step` - `policy_version`.
+        p_sampled - 1| over tokens before the first step; `lr`. With a column `policy_version` also `age`, the mean over
+        rows of `step` - `policy_version`.
 
     Raises:
         UpdateError: A loss or gradient is not finite, or a row cannot be trained on; names policy, agent, task, turn.
@@ -98,18 +95,16 @@ def update(
     """
     check_arguments(update, locals(), epochs=1, minibatches=1, lr_scale=0)
     check_update(team, loss, aggregate, max_norm, watch)
-    if nonfinite not in ("raise", "skip"):
-        raise ValueError(f"update: nonfinite={nonfinite!r}; known are raise, skip")
     stats: list[dict[str, Any]] = []
     with training(learners(team)) as each:
         for number, batches in enumerate(policy_batches(team, turns, loss, aggregate, epochs, minibatches, seed)):
             with _no_gradients_left(batches):
                 batches = each(compute_gradients, batches)
                 for batch in batches:
-                    require_finite(batch, nonfinite)
+                    require_finite(batch)
                     if number == 0 and not (off_policy or loss.tis):
                         require_fresh(batch)
-                    if watch is not None and not batch.broken:
+                    if watch is not None:
                         watch(batch)
                 compared = [{agent: compared_with_sampling(own, batch.loss) for agent, own in batch.agents.items()}
                             for batch in batches]  # before any weights change  # fmt: skip
@@ -169,8 +164,6 @@ class PolicyBatch:
     table: pd.DataFrame
     """All rows of the update, of every policy and minibatch: statistics of groups need them."""
     agents: dict[str, AgentBatch]
-    broken: Sequence[int] = ()
-    """Rows whose loss, or whose agent's gradient, is not finite."""
 
     @property
     def norm(self) -> float:
@@ -252,10 +245,9 @@ def compute_gradients(batch: PolicyBatch) -> PolicyBatch:
             parts = [gradient for _, gradient in policy.gradients()]
             total = [a.add_(b) for a, b in zip(total, parts, strict=True)] if total else [a.clone() for a in parts]
             policy.set_gradients(None)
-    broken = [row for own in agents.values() for row in own.broken(True)]
-    if total is not None or broken:
-        policy.set_gradients(None if broken else total)
-    return replace(batch, agents=agents, broken=broken)
+    if total is not None:
+        policy.set_gradients(total)
+    return replace(batch, agents=agents)
 
 
 def _computed_jointly(batch: PolicyBatch) -> PolicyBatch:
@@ -267,19 +259,16 @@ def _computed_jointly(batch: PolicyBatch) -> PolicyBatch:
     tokens = batch.policy.forward_backward([*chain(*samples)], batch.loss).split(samples)
     found = {agent: replace(learning[agent], tokens=part, norm=np.nan)
              for agent, part in zip(learning, tokens, strict=True)}  # fmt: skip
-    broken = [row for own in found.values() for row in own.broken(False)]
-    if broken:
-        batch.policy.set_gradients(None)
-    return replace(batch, agents=batch.agents | found, broken=broken)
+    return replace(batch, agents=batch.agents | found)
 
 
-def require_finite(batch: PolicyBatch, nonfinite: str) -> None:
-    """Raise UpdateError if a loss or gradient is not finite, unless such steps are skipped."""
-    if batch.broken and nonfinite == "raise":
+def require_finite(batch: PolicyBatch) -> None:
+    """Raise UpdateError if a loss or gradient is not finite."""
+    has_gradients = batch.policy.capabilities.gradients
+    if broken := [row for own in batch.agents.values() for row in own.broken(has_gradients)]:
         raise UpdateError(
-            f"update: the loss or gradient of policy {batch.name!r} is not finite; {len(batch.broken)} rows caused it, "
-            f"first {place(batch.rows.loc[batch.broken[0]])}. No policy made this step; look at their rewards and "
-            "log-probabilities, or pass nonfinite='skip' to record and skip such steps"
+            f"update: the loss or gradient of policy {batch.name!r} is not finite; {len(broken)} rows caused it, first "
+            f"{place(batch.rows.loc[broken[0]])}. No policy made this step; look at their rewards and log-probabilities"
         )
 
 
@@ -309,7 +298,7 @@ def require_fresh(batch: PolicyBatch) -> None:
     name an earlier version, which the policy keeps, are not compared.
     """
     tolerance, rough = batch.policy.capabilities.tolerance, batch.policy.capabilities.tis is not None
-    if tolerance is None or batch.broken:
+    if tolerance is None:
         return
     for agent, own in batch.agents.items():
         if own.tokens is None:
@@ -330,7 +319,7 @@ def require_fresh(batch: PolicyBatch) -> None:
 
 def clip_and_step(batch: PolicyBatch, max_norm: float | None, lr_scale: float) -> tuple[float, float]:
     """Clip the gradient, make the step, and return the policy's norm before and after clipping; 0 without a step."""
-    if batch.broken or all(own.tokens is None for own in batch.agents.values()):
+    if all(own.tokens is None for own in batch.agents.values()):
         return 0.0, 0.0
     return batch.policy.optim_step(max_norm, lr_scale)
 
@@ -349,8 +338,7 @@ def statistics(
             "grad_norm": norms[agent], "grad_norm_clipped": norms[agent] * left,
             "policy_norm": norm, "policy_norm_clipped": clipped_norm,
             **compared[agent], **(dict.fromkeys(MISMATCH, np.nan) if number else {}),
-            "lr": batch.policy.lr * lr_scale, "skipped": bool(batch.broken),
-            "culprits": "; ".join(place(batch.rows.loc[row]) for row in batch.broken),
+            "lr": batch.policy.lr * lr_scale,
         }
         for agent, own in batch.agents.items()
     ]  # fmt: skip

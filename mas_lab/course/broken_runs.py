@@ -94,14 +94,13 @@ LESSONS = {"A": MAZE, "B": LADDER, "C": MAZE, "D": MAZE, "E": LADDER}
 ADVANTAGES = {"B": _credit_if_lone, "D": _padded, "E": _stride}
 
 
-def broken(letter: str, mended: bool = False, steps: int | None = None, seed: int = 0) -> Training:
+def broken(letter: str, mended: bool = False, steps: int | None = None) -> Training:
     """Train one of the five defective runs of notebook 13.
 
     Args:
         letter: The run, "A" to "E".
         mended: True trains without the defect, from the same weights, with the same tasks and draws.
         steps: Number of training steps. `None`: the number of that run, 12 or 24.
-        seed: Seed of the tasks and of all draws.
 
     Returns:
         A `Training` with the tables of all steps, the reported success, and the team.
@@ -118,10 +117,10 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
     env = make_env(**lesson.env)
     team = lesson.team(env)
     speaking = lesson.team(env) if defect == "A" else team  # these keep their first weights
-    all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", seed), [], [], 0
-    curve = [(name, seed, 0, 0, _test_success(env, team))]
+    all_tasks, tables, stats, tokens = env.tasks(TASKS * steps, "train", 0), [], [], 0
+    curve = [(name, 0, 0, 0, _test_success(env, team))]
     for step in range(steps):
-        turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], recipe.plan, seed=seed, step=step)
+        turns = rollout(env, speaking, all_tasks[step * TASKS :][:TASKS], recipe.plan, seed=0, step=step)
         tokens += int(turns["completion_ids"].map(len).sum())
         turns = ADVANTAGES[defect](turns, recipe) if defect in ADVANTAGES else recipe.advantages(turns)
         # The old weights of A and the padding of D would be refused.
@@ -130,7 +129,7 @@ def broken(letter: str, mended: bool = False, steps: int | None = None, seed: in
         if (step + 1) % max(1, steps // 4) == 0 or step + 1 == steps:
             of_training = turns.groupby("episode")["success"].any().mean()  # the best candidates of each tree
             success = float(of_training) if defect == "C" else _test_success(env, team)
-            curve.append((name, seed, step + 1, tokens, success))
+            curve.append((name, 0, step + 1, tokens, success))
     both = (pd.concat(parts, ignore_index=True) for parts in (tables, stats))
     return Training(*both, pd.DataFrame(curve, columns=COLUMNS), team, env)
 

@@ -11,10 +11,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mas_lab.cells.credits import episode_return
+from mas_lab.cells.normalization import normalize
 from mas_lab.course.exercises import NotYet
 from mas_lab.explain.moments import inflation
+from mas_lab.table import NORMALIZATION
 
 PLACE = ("task", "episode", "agent", "turn", "candidate")
+DDOF = "you divide by n - 1; divide by n (pandas: `ddof=0`)"
+SCALE = "you subtract the mean, but do not divide by the standard deviation"
+CREDIT = "you give the credit itself; subtract the mean"
+REWARD = "you use the raw `team_reward` of the row; use the credit"
+"""Sentences about usual mistakes."""
+Mistakes = Mapping[str, Any]
+"""What a usual mistake gives, by the sentence about it."""
 
 
 def need(right: Any, message: str) -> None:
@@ -35,8 +45,8 @@ def names(answer: Any, known: Collection) -> set:
     """Return the names in a collection; raise `NotYet` if one is unknown, or if the answer is one text."""
     answer = answer.tolist() if hasattr(answer, "tolist") else answer
     need(isinstance(answer, Collection) and not isinstance(answer, str), "give a list")
-    need(not any(isinstance(one, bool) for one in answer), "give the list itself, not a mask of True and False")
     need(not any(one is ... for one in answer), "put your answer in place of each `...`")
+    need(not any(isinstance(one, bool) for one in answer), "give the list itself, not a mask of True and False")
     unknown = [name for name in answer if name not in known]
     need(not unknown, f"unknown: {', '.join(map(repr, unknown))}; choose from {', '.join(map(str, known))}")
     return set(answer)
@@ -145,35 +155,79 @@ def _copy(argument: Any) -> Any:
     return argument
 
 
+def kind_of(answer: Any) -> str:
+    """Describe what an answer is, such as `a Series of 5`."""
+    return "None" if answer is None else f"a {type(answer).__name__}{f' of {np.size(answer)}' * (np.ndim(answer) > 0)}"
+
+
 def same(
-    yours: Any, ours: Any, what: str, where: Callable[[int], str] = "number {}".format, tolerance: float = 1e-4
+    yours: Any,
+    ours: Any,
+    what: str,
+    where: Callable = "number {}".format,
+    tolerance: float = 1e-4,
+    wrong: Mistakes | None = None,
 ) -> None:
     """Raise `NotYet` with the first place at which two arrays of numbers differ; `where` describes a place."""
-    yours, ours = np.asarray(yours, dtype=float), np.asarray(ours, dtype=float)
+    ours = np.asarray(ours, dtype=float)
+    need(np.ndim(yours) == ours.ndim, f"your {what} is {kind_of(yours)}; give {ours.size} numbers")
+    yours = np.asarray(yours, dtype=float)
     need(yours.shape == ours.shape, f"your {what} has the shape {yours.shape}; it should be {ours.shape}")
     off = np.flatnonzero(~np.isclose(yours, ours, rtol=tolerance, atol=tolerance))
     if len(off):
-        place = off[0]
-        raise NotYet(
-            f"{where(place)}: your {what} is {yours[place]:.4g}, it should be {ours[place]:.4g} "
-            f"({len(off)} of {len(ours)} differ)"
-        )
+        first = f"{where(off[0])}: your {what} is {yours[off[0]]:.4g}"
+        refuse_mistakes(first, yours, wrong, tolerance)
+        raise NotYet(f"{first}, it should be {ours[off[0]]:.4g} ({len(off)} of {len(ours)} differ)")
 
 
-def agrees(answer: Callable, right: Callable, cases: Iterable[Sequence]) -> None:
+def refuse_mistakes(where: str, yours: Any, wrong: Mistakes | None, tolerance: float) -> None:
+    """Raise `NotYet` with the sentence about the first mistake that gives these numbers."""
+    for sentence, numbers in (wrong or {}).items():
+        made = np.allclose(yours, np.asarray(numbers, dtype=float), rtol=tolerance, atol=tolerance, equal_nan=True)
+        need(not made, f"{where}; {sentence}")
+
+
+def mistakes(table: pd.DataFrame, **settings: Any) -> dict[str, Any]:
+    """Return the advantages that usual mistakes give where `normalize(table, **settings)` is right."""
+    table = table.drop(columns=NORMALIZATION, errors="ignore")
+    raw = table.assign(credit=table.get("team_reward", table["credit"]))
+    made = {DDOF: (table, {"ddof": 1}), SCALE: (table, {"scale": "none"}), REWARD: (raw, {})}
+    wrong = {sentence: normalize(rows, **settings | change) for sentence, (rows, change) in made.items()}
+    return {CREDIT: table["credit"]} | {sentence: one["advantage"] for sentence, one in wrong.items()}
+
+
+def same_advantages(yours: Any, table: pd.DataFrame, what: str = "advantage", **settings: Any) -> None:
+    """Raise `NotYet` with the first row whose advantage is not that of `normalize(table, **settings)`."""
+    right = normalize(table.drop(columns=NORMALIZATION, errors="ignore"), **settings)["advantage"]
+    same_rows(yours, right, table, what, mistakes(table, **settings))
+
+
+def same_credit(yours: Any, table: pd.DataFrame, formula: Callable = lambda credit: credit) -> None:
+    """Raise `NotYet` with the first row whose credit is not `formula` of the episode's return."""
+    raw = {REWARD: formula(table["team_reward"])}
+    same_rows(yours, formula(episode_return()(table)), table, "credit", raw)
+
+
+def agrees(
+    answer: Callable, right: Callable, cases: Iterable[Sequence], wrong: Mapping[str, Callable] | None = None
+) -> None:
     """Raise `NotYet` with the first case, a list of arguments, for which two functions return different numbers."""
     for arguments in cases:
-        message = ", ".join(f"{name}={one}" for name, one in zip(signature(right).parameters, arguments, strict=True))
-        yours, ours = (np.atleast_1d(found) for found in (result_of(answer, *arguments), right(*arguments)))
-        same(yours, ours, f"result for {message}", tolerance=1e-6)
+        message = ", ".join(f"{name}={one}" for name, one in signature(right).bind(*arguments).arguments.items())
+        what, yours, ours = f"result for {message}", result_of(answer, *arguments), right(*arguments)
+        if np.ndim(ours) == 0:
+            yours, ours = [number(yours, f"your {what}")], [ours]
+        same(yours, ours, what, tolerance=1e-6, wrong={name: one(*arguments) for name, one in (wrong or {}).items()})
 
 
-def same_rows(yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage") -> None:
+def same_rows(
+    yours: Any, ours: pd.Series, table: pd.DataFrame, what: str = "advantage", wrong: Mistakes | None = None
+) -> None:
     """Raise `NotYet` with the first row in which `yours` differs from `ours`; both have a number per row."""
     need(not isinstance(yours, pd.DataFrame), f"your answer is a table; return a number per row, the {what}")
     if isinstance(yours, pd.Series) and set(yours.index) == set(table.index):
         yours = yours.reindex(table.index)
-    same(yours, ours, what, lambda row: place_of(table, row))
+    same(yours, ours, what, lambda row: place_of(table, row), wrong=wrong)
 
 
 def same_loss(yours: Callable, ours: Callable) -> None:
@@ -198,20 +252,27 @@ def same_loss(yours: Callable, ours: Callable) -> None:
             now = (old + shift).requires_grad_()
             losses = loss(now, old, advantages, torch.arange(12) // 4)
             need(isinstance(losses, torch.Tensor), f"return a tensor, not {type(losses).__name__}")
-            need(losses.shape == now.shape, f"your loss has the shape {tuple(losses.shape)}; it should be (12,)")
             slopes = torch.autograd.grad(losses.sum(), now)[0] if losses.requires_grad else torch.zeros(12)
             found.append((losses.detach(), slopes))
         for what, mine, right in zip(("loss", "gradient"), *found, strict=True):
             same(mine, right, what, token)
 
 
-def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2) -> None:
+def number(answer: Any, what: str) -> float:
+    """Return an answer that is one number; raise `NotYet` for anything else."""
+    need(answer is not ..., f"{what}: put your answer in place of the `...`")
+    need(np.ndim(answer) == 0 and hasattr(answer, "__float__"), f"{what}: give one number, not {kind_of(answer)}")
+    need(not np.isnan(float(answer)), f"{what}: NaN, from 0 / 0 or from a deviation of one row that divides by n - 1")
+    return float(answer)
+
+
+def close(yours: Any, ours: float, what: str, tolerance: float = 1e-2, wrong: Mistakes | None = None) -> None:
     """Raise `NotYet` if a number is not within `tolerance` (relative, and absolute near 0) of the right one."""
-    need(yours is not ..., f"{what}: put your answer in place of the `...`")
-    number = float(yours)
-    near = np.isclose(number, ours, rtol=tolerance, atol=tolerance)
-    above, below = ("close to 0", "far from 0") if max(number, ours) < 0 else ("large", "small")
-    need(near, f"{what}: {number:.4g} is too {above if number > ours else below}")
+    given = number(yours, what)
+    if not np.isclose(given, ours, rtol=tolerance, atol=tolerance):
+        refuse_mistakes(f"{what}: {given:.4g}", given, wrong, tolerance)
+        above, below = ("close to 0", "far from 0") if max(given, ours) < 0 else ("large", "small")
+        raise NotYet(f"{what}: {given:.4g} is too {above if given > ours else below}")
 
 
 def close_by(answer: Any, right: Mapping | pd.Series, what: str, tolerance: float = 1e-6) -> None:

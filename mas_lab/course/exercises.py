@@ -85,21 +85,15 @@ def check(name: str, *answer: Any) -> None:
         _refuse_count(one, answer)
         comment = one.judge(*answer)
     except Exception as error:
-        print(f"○ {name} not yet: {_reason(error)}")
-        if name in _right:
-            _right.remove(name)
-            print(f"  it was right before; now {_counted(name[:2])}")
+        print(f"○ {name} not yet: {_reason(error, answer)}")
+        _right.discard(name)
         if (left := len(one.hints) - _hinted.get(name, 0)) > 0:
             print(f'  {left} hint{"s" * (left > 1)}: lab.course.hint("{name}")')
         return
     _right.add(name)
-    print(f"● {name} right{f': {comment}' if comment else ''}    ({_counted(name[:2])})")
-
-
-def _counted(notebook: str) -> str:
-    """Return how many exercises of a notebook are right so far, such as `1 of 4 in this notebook`."""
-    exercises = of_notebook(notebook)
-    return f"{sum(one.name in _right for one in exercises)} of {len(exercises)} in this notebook"
+    exercises = of_notebook(name[:2])
+    counted = f"{sum(one.name in _right for one in exercises)} of {len(exercises)} in this notebook"
+    print(f"● {name} right{f': {comment}' if comment else ''}    ({counted})")
 
 
 def _refuse_count(one: Exercise, answer: tuple) -> None:
@@ -110,17 +104,18 @@ def _refuse_count(one: Exercise, answer: tuple) -> None:
         raise NotYet(f"it takes {len(parameters)} value{'s' * (len(parameters) > 1)} and got {len(answer)}: {call}")
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, answer: tuple) -> str:
     """Return why an answer is not right; any error other than `NotYet` is about its form, or of its own code."""
     if isinstance(error, NotYet):
         return str(error)
     if type(error).__module__.startswith("mas_lab."):
         return f"the kit refuses it: {error}"
-    return f"the check raised {type(error).__name__}: {error}; does your answer have the right form?"
+    given = ", ".join(type(part).__name__ for part in answer)
+    return f"the check raised {type(error).__name__}: {error}; your answer is of type {given}: is this the right form?"
 
 
 def hint(name: str) -> None:
-    """Print the next hint of an exercise; after the last one, print all of them.
+    """Print one more hint of an exercise, below the earlier ones.
 
     Args:
         name: The exercise, such as "03.2".
@@ -129,28 +124,20 @@ def hint(name: str) -> None:
         ExerciseError: No exercise has this name.
     """
     one = _exercise(name)
-    number = _hinted[name] = min(_hinted.get(name, 0) + 1, len(one.hints) + 1)
-    if number > len(one.hints):
-        print("\n".join([f"{name} has no further hint. So far:", *(f"  {text}" for text in one.hints)]))
-    else:
-        print(f"{name}, hint {number} of {len(one.hints)}: {one.hints[number - 1]}")
+    _hinted[name] = min(_hinted.get(name, 0) + 1, len(one.hints))
+    for number, text in enumerate(one.hints[: _hinted[name]], start=1):
+        print(f"{name}, hint {number} of {len(one.hints)}: {text}")
 
 
-def progress(notebook: str | None = None) -> None:
+def progress(notebook: str) -> None:
     """Print in one line which exercises of a notebook are right so far, in this kernel, and below it the guesses.
 
     Args:
-        notebook: The notebook's number, such as "03". `None`: a line for each notebook that was checked.
+        notebook: The notebook's number, such as "03".
 
     Raises:
         ExerciseError: No notebook has this number.
     """
-    if notebook is None:
-        for number in sorted({name[:2] for name in EXERCISES}):
-            progress(number)
-        if not EXERCISES:
-            print('no exercise was checked so far; lab.course.progress("03") lists those of notebook 03')
-        return
     exercises = of_notebook(notebook)
     marks = "  ".join(f"{'●' if one.name in _right else '○'} {one.name}" for one in exercises)
     print(f"{sum(one.name in _right for one in exercises)} of {len(exercises)}:  {marks}")

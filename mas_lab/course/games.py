@@ -4,13 +4,13 @@ Leaves out: games of other libraries (`examples/textarena_env.py`), and tasks th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from mas_lab.env import Message, Step, Task
-from mas_lab.tasks.shared import chains
+from mas_lab.env import Message, Step
+from mas_lab.tasks.shared.chains import ChainState, ChainTask
 
 THROWS = ("rock", "paper", "scissors")
 """Throws of `RockPaperScissors`; each beats the one before it, and rock beats scissors."""
@@ -21,13 +21,7 @@ ASKED = "1 + 1"
 
 
 @dataclass(frozen=True)
-class State:
-    problem: str
-    done: bool = False
-
-
-@dataclass(frozen=True)
-class Duel(chains.ChainTask):
+class Duel(ChainTask):
     """Base class of games in which `left` and `right` act at once, without seeing each other, and the game ends.
 
     `team_reward` is 0, since the games are `competitive`. `local_reward` is 1 for the winner, -1 for the loser, and 0
@@ -40,20 +34,14 @@ class Duel(chains.ChainTask):
     agents = ("left", "right")
     competitive = True
 
-    def start(self, task: Task) -> State:
-        return State(task.data["problem"])
-
-    def acting(self, state: State) -> tuple[str, ...]:
+    def acting(self, state: ChainState) -> tuple[str, ...]:
         return () if state.done else self.agents
 
-    def observe(self, state: State, agent: str) -> list[Message]:
-        return self.prompt(state.problem)
-
-    def step(self, state: State, actions: Mapping[str, str]) -> Step:
+    def step(self, state: ChainState, actions: Mapping[str, str]) -> Step:
         answers = {agent: self.read_answer(actions[agent]) for agent in self.agents}
         won, info = self.play(state, answers)
         valid = {agent: answer is not None for agent, answer in answers.items()}
-        return Step(State(state.problem, True), 0.0, {"left": won, "right": -won}, valid, won > 0, True, info)
+        return Step(replace(state, done=True), 0.0, {"left": won, "right": -won}, valid, won > 0, True, info)
 
 
 @dataclass(frozen=True)
@@ -65,8 +53,8 @@ class Race(Duel):
 
     name = "race"
 
-    def play(self, state: State, answers: Mapping[str, str | None]) -> tuple[float, dict[str, Any]]:
-        right = {agent: answer == self.value(state.problem) for agent, answer in answers.items()}
+    def play(self, state: ChainState, answers: Mapping[str, str | None]) -> tuple[float, dict[str, Any]]:
+        right = {agent: answer == self.value(self.posed(state)) for agent, answer in answers.items()}
         return float(right["left"]) - float(right["right"]), right
 
 
@@ -79,10 +67,10 @@ class RockPaperScissors(Duel):
 
     name = "rock_paper_scissors"
 
-    def observe(self, state: State, agent: str) -> list[Message]:
+    def observe(self, state: ChainState, agent: str) -> list[Message]:
         return self.prompt(ASKED)
 
-    def play(self, state: State, answers: Mapping[str, str | None]) -> tuple[float, dict[str, Any]]:
+    def play(self, state: ChainState, answers: Mapping[str, str | None]) -> tuple[float, dict[str, Any]]:
         thrown = {agent: None if answer is None else THROWS[int(answer) % 3] for agent, answer in answers.items()}
         left, right = thrown["left"], thrown["right"]
         if left is None or right is None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from mas_lab.arguments import check_arguments
 from mas_lab.display.documented_frame import documented
 
 TERMS = pd.read_csv(Path(__file__).with_suffix(".csv"), keep_default_na=False)
@@ -29,9 +28,8 @@ def glossary(*words: str) -> pd.DataFrame:
     """
     places = {term.lower(): place for place, term in enumerate(TERMS["term"])}
     for word in words:
-        check_arguments(glossary, {"words": word})
-        if word.lower() not in places:
-            like = difflib.get_close_matches(word.lower(), places, n=3, cutoff=0.4)
+        if str(word).lower() not in places:
+            like = difflib.get_close_matches(str(word).lower(), places, n=3, cutoff=0.4)
             raise KeyError(f"the glossary has no {word!r}" + (f"; like it: {', '.join(like)}" if like else ""))
     chosen = [places[word.lower()] for word in words]
     return documented(TERMS.iloc[chosen] if words else TERMS)

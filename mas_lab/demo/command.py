@@ -19,7 +19,7 @@ STORED = "ladder-grpo-0"
 
 
 def main(out: str | Path | None = None, seeds: int = SEEDS, steps: int | None = None, real: bool = False) -> None:
-    """Train a team in a maze, and three recipes on the ladder over `seeds` seeds; print a line of results for each.
+    """Train a team in a maze, and two recipes on the ladder over `seeds` seeds; print a line of results for each.
 
     `steps` replaces the usual number of steps of every training. `real` adds a team of a language model. The page is
     written once the maze is learned, and again at the end.

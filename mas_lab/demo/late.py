@@ -1,22 +1,21 @@
 """Show whom each recipe compares an agent with, on eight made-up episodes and on a run's own wrong answers.
 
-A late agent is one of the second half of the ladder. This module leaves out the page around it (`report`).
+The agent is the one that the verdict names. This module leaves out the page around it (`report`).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
 from mas_lab.recipes import RECIPES
+from mas_lab.tasks.shared.chains import answer_text, values_of
+from mas_lab.train.verdict import harmed_agent, verdict_of_table
 from mas_lab.widgets.document import escape, folded, table_html
 from mas_lab.widgets.figures import NEUTRAL, PALETTE, dialogue
 
 COMPARES = {
     "grpo": "Each answer is compared with all episodes of its task: one mean for all agents.",
-    "grpo_masked": "The mean is the same. An answer without a peer is left out: in its task, its agent has no answer "
-    "with another reward.",
-    "dr_mas": "Each answer is compared with its own agent's answers in the task. An answer without a peer is left out.",
+    "own_robust": "Each answer is compared with its own agent's answers. One that stands alone is left out.",
 }
 PASSED = (0, 1, 1, 2, 3, 5, 5, 7)
 """Stages passed in each of the made-up episodes. The next stage was wrong."""
@@ -24,29 +23,32 @@ LEGEND = {1: ("▲", PALETTE[2], "reinforced"), -1: ("▼", PALETTE[1], "made le
 """Mark, colour and meaning of a row by the sign of its advantage."""
 
 
-def late_wrong(turns: pd.DataFrame, agents: Sequence[str]) -> pd.DataFrame:
-    """Return the wrong answers of late agents, with a column per recipe that holds the advantage under it.
+def wrong_answers(turns: pd.DataFrame) -> pd.DataFrame:
+    """Return the wrong answers of a training with `grpo`, with a column per recipe that holds the advantage under it.
 
     The largest advantage under `grpo` comes first. Each step is compared by itself.
     """
-    steps = [own.reset_index(drop=True) for _, own in turns.groupby("step")]
-    compared = {name: pd.concat([RECIPES[name].advantages(own) for own in steps]) for name in COMPARES}
-    table = compared["grpo"].assign(**{name: own["advantage"] for name, own in compared.items()})
-    late = table["agent"].isin(agents[len(agents) // 2 :]) & (table["local_reward"] == 0)
-    return table[late].sort_values("grpo", ascending=False, kind="stable", ignore_index=True)
+    table = turns.assign(**{name: RECIPES[name].advantages(turns)["advantage"] for name in COMPARES})
+    return table[table["local_reward"] == 0].sort_values("grpo", ascending=False, kind="stable", ignore_index=True)
 
 
-def late_agent(turns: pd.DataFrame, agents: Sequence[str]) -> dict[str, Any]:
-    """Return what `ladder.html` says about the wrong answer that `grpo` reinforced most, and about all others."""
-    wrong = late_wrong(turns, agents)
+def one_agent(turns: pd.DataFrame) -> dict[str, Any]:
+    """Return what `ladder.html` says about one agent, and about its wrong answer that `grpo` reinforced most.
+
+    It is the agent that the verdict names, or else the one with the most reinforced wrong answer.
+    """
+    wrong, harmed = wrong_answers(turns), harmed_agent(turns)
+    agent = wrong["agent"].iloc[0] if harmed is None else harmed.name
+    wrong = wrong[wrong["agent"] == agent]
     row = wrong.iloc[0]
     task = turns[(turns["step"] == row["step"]) & (turns["task"] == row["task"])]
     talk = dialogue(task, row["episode"])
-    prompt, answer = talk[["hears", "says"]][talk["agent"] == row["agent"]].iloc[0]
+    prompt, answer = talk[["hears", "says"]][talk["agent"] == agent].iloc[0]
     return {
-        "row": row, "agent": escape(row["agent"]), "prompt": escape(prompt), "answer": escape(answer),
-        "spoke": task.loc[task["agent"] == row["agent"], "episode"].nunique(), "played": task["episode"].nunique(),
-        "wrong": len(wrong), "late": f"{agents[len(agents) // 2]} to {agents[-1]}",
+        "row": row, "agent": escape(agent), "prompt": escape(prompt), "answer": escape(answer),
+        "right": answer_text(values_of(prompt.removeprefix("solve "))[1:], True),
+        "spoke": task.loc[task["agent"] == agent, "episode"].nunique(), "played": task["episode"].nunique(),
+        "wrong": len(wrong), "verdict": escape(verdict_of_table(turns)),
         "share": {name: 100 * (wrong[name] > 0).mean() for name in COMPARES},
         "episode": folded(f"The whole episode, step {row['step']}", table_html(talk, "The episode, turn by turn")),
     }  # fmt: skip
@@ -62,16 +64,13 @@ def made_up() -> pd.DataFrame:
 
 
 def boxes() -> str:
-    """Return a box per recipe as HTML: who is compared with whom in the made-up episodes."""
-    return "".join(
-        f"<div><h3>{name}</h3><p>{text}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
+    """Return a box per recipe as HTML: who is compared with whom in the made-up episodes; and what the marks mean."""
+    drawn = "".join(
+        f"<div><h3><code>{name}</code></h3><p>{text}</p>{drawing(RECIPES[name].advantages(made_up()))}</div>"
         for name, text in COMPARES.items()
     )
-
-
-def legend() -> str:
-    """Return the marks of the drawings with their meanings."""
-    return ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
+    legend = ", ".join(f"{mark} {meaning}" for mark, _, meaning in LEGEND.values())
+    return f'<div class="boxes">{drawn}</div><p class="quiet">{legend}</p>'
 
 
 def drawing(turns: pd.DataFrame) -> str:
@@ -81,7 +80,7 @@ def drawing(turns: pd.DataFrame) -> str:
         own, foot, name = turns[turns["agent"] == agent], 44 * place + 40, agent.replace("_", " ")
         marks = [LEGEND[(value > 0) - (value < 0)][:2] if place else ("●", NEUTRAL) for value in own["advantage"]]
         if place or one_mean:
-            x = 85 + 190 * own["center"].iloc[0]
+            x = 85 + 190 * own["center"].mean()
             parts.append(f'<path d="M{x:.0f} {foot - 34}v44" stroke="currentColor" stroke-dasharray="4 3"/>')
         parts.append(f'<text x="0" y="{foot}">{name if place else "8 episodes"}</text>')
         heights = foot - 13 * own.groupby("credit").cumcount()

@@ -26,7 +26,7 @@ from mas_lab.widgets.figures import way
 
 ENV = "plan_path"
 METHOD = "at_grpo"
-STEPS, SEEDS = 20, 3
+STEPS, SEEDS = 20, 1
 SETTINGS = {"tasks": 32, "minibatches": 2, "save_every": 20}
 LR = 1e-3
 HELD_OUT, REPEATS = 128, 4
@@ -34,7 +34,7 @@ HELD_OUT, REPEATS = 128, 4
 SCORE_EVERY, ON_THE_WAY = 5, 64
 """Steps between two scores of a learning curve, and the number of tasks of those in between."""
 STAGES, LADDER_STEPS = 8, 30
-LADDER_RECIPES = ("grpo", "grpo_masked", "dr_mas")
+LADDER_RECIPES = ("grpo", "own_robust")
 REAL, REAL_STEPS, REAL_RECIPES = "smollm2-135m", 12, ("grpo", "dr_mas")
 
 

@@ -1,7 +1,7 @@
 """A check of what `Env.draw` returns: a picture that a page may show as it is.
 
 Pages show it as an image, in which a browser runs and fetches nothing. Leaves out: the drawing itself (`Env.draw`), and
-where the picture is shown (`widgets.states`).
+where the picture is shown.
 """
 
 import re

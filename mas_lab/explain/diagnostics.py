@@ -61,7 +61,7 @@ def attribute(
         for batch in chain(*policy_batches(team, turns, loss, aggregate)):
             with restored_gradients(batch.policy):
                 batch = compute_gradients(batch)
-                require_finite(batch, "raise")
+                require_finite(batch)
                 shares = shares_of(batch)
             groups = batch.rows.get("group", pd.Series(dtype=object)).reindex(shares["row"]).to_numpy()
             parts.append(shares.assign(policy=batch.name, group=groups))

@@ -49,5 +49,6 @@ def rejudge(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe])
         if "local_reward" in judged:
             found = found.join(wrong_way(judged).groupby("agent", observed=True)[["wrong_way", "reinforced"]].mean())
         tables.append(found.assign(recipe=recipe.name).reindex(columns=columns).reset_index())
-    found = pd.concat(tables).sort_values("agent", kind="stable", ignore_index=True)
-    return documented(found, "rejudge")
+    spoke = list(turns["agent"].unique())
+    found = pd.concat(tables).sort_values("agent", kind="stable", key=lambda own: own.map(spoke.index))
+    return documented(found.reset_index(drop=True), "rejudge")

@@ -1,12 +1,13 @@
 """Find spikes of the gradient norm, and record what the gradient was made of, before the step.
 
-A norm is a spike if it is more than `threshold` times the usual norm:
+A norm is a spike if it is more than `threshold` times the usual norm, and taller than all `window` norms before it:
 
-    norm > threshold * median(the `window` norms before it)
+    norm > threshold * median(the `window` norms before it),  norm > max(the `window` norms before it)
 
 The norms before it are those of all agents: at earlier steps and, in the same step, of the agents before it. So this
-also finds an agent whose norms are tall from its first step on. Norms of policies are judged by those of policies. The
-rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out: pictures (`widgets`).
+also finds an agent whose norms are tall from its first step on, and marks it once, at its peak. Norms of policies are
+judged by those of policies. The rule starts after `warmup` norms and skips norms of 0 (all advantages 0). Leaves out:
+pictures (`widgets`).
 """
 
 import copy
@@ -24,6 +25,8 @@ from mas_lab.explain.moments import both_baselines
 from mas_lab.table import TableError, require
 
 NORMS = ["policy_norm", "grad_norm"]
+STEP = ["step", "optimizer_step", "policy"]
+JUDGED = ["usual", "score", "spike"]
 
 
 @dataclass(frozen=True)
@@ -35,25 +38,27 @@ class SpikeRule:
     window: int = 50
     """The number of previous norms that are used."""
     threshold: float = 4.0
-    """Times the usual norm above which a norm is a spike."""
+    """Times the usual norm above which a norm can be a spike."""
 
     def __post_init__(self):
         if not 1 <= self.warmup <= self.window or self.threshold <= 0:
             raise ValueError(f"spikes: {self}: give 1 <= warmup <= window, and a threshold above 0")
 
-    def __call__(self, before: list[float], norm: float) -> tuple[float, float]:
-        """Return the usual norm and the score, `norm` divided by it, and add `norm` to the norms `before`.
+    def __call__(self, before: list[float], norm: float) -> tuple[float, float, bool]:
+        """Return the usual norm, the score (`norm` divided by it) and whether `norm` is a spike; add it to `before`.
 
-        Both are NaN during warm-up and at norm 0.
+        Usual norm and score are NaN during warm-up and at norm 0.
         """
         usual = score = math.nan
+        is_spike = False
         if len(before) >= self.warmup and norm > 0:
             usual = median(before)  # numpy's median is slow on a few numbers
             score = norm / usual
+            is_spike = score > self.threshold and norm > max(before)
         if 0 < norm < math.inf:
             before.append(norm)
             del before[: -self.window]
-        return usual, score
+        return usual, score, is_spike
 
 
 def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, threshold: float = 4.0) -> pd.DataFrame:
@@ -63,18 +68,18 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
         stats: The table that `update` returned, or `run.stats` for all steps.
         warmup: Norms that must have come before the first score.
         window: Number of previous norms whose median is the usual norm.
-        threshold: Score above which a norm is a spike, in times the usual norm.
+        threshold: Score above which a norm can be a spike, in times the usual norm.
 
     Returns:
         A table with a row per optimizer step, policy and agent. Its columns are `step` (if `stats` has it),
-        `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping; NaN if the step was
-        skipped), `usual` (the median of the window), `score` (`norm` divided by `usual`) and `spike`.
+        `optimizer_step`, `policy`, `agent` (empty: the whole policy), `norm` (before clipping), `usual` (the
+        median of the window), `score` (`norm` divided by `usual`) and `spike`.
 
     Raises:
         TableError: A column is missing, or an optimizer step occurs twice.
         ValueError: The numbers of the rule make no sense.
     """
-    require(stats, ["optimizer_step", "policy", "agent", "skipped"], "spikes")
+    require(stats, ["optimizer_step", "policy", "agent"], "spikes")
     for name in NORMS:
         if name not in stats.columns:
             raise TableError(f"spikes: column {name!r} is missing; it is added by `update`")
@@ -85,27 +90,25 @@ def spike_scores(stats: pd.DataFrame, warmup: int = 4, window: int = 50, thresho
             f"spikes: optimizer step {stats['optimizer_step'][twice].iloc[0]} occurs twice for an agent; number what "
             "you join: pd.concat([table.assign(step=k) for k, table in enumerate(tables)])"
         )
-    stats = stats.assign(**{name: stats[name].mask(stats["skipped"].astype(bool)) for name in NORMS})
     policies = stats.drop_duplicates([*when, "policy"]).assign(agent="")
     parts = []
     for series in (policies.assign(norm=policies["policy_norm"]), stats.assign(norm=stats["grad_norm"])):
         before: list[float] = []
-        found = [rule(before, norm) for norm in series["norm"]]
-        parts.append(series.assign(usual=[usual for usual, _ in found], score=[score for _, score in found]))
-    scored = pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", "usual", "score"]]
-    return scored.assign(spike=scored["score"] > threshold)
+        found = pd.DataFrame([rule(before, norm) for norm in series["norm"]], columns=JUDGED)
+        parts.append(series.reset_index(drop=True).join(found.astype({"spike": bool})))
+    return pd.concat(parts, ignore_index=True)[[*when, "policy", "agent", "norm", *JUDGED]]
 
 
 class SpikeWatch:
     """Watch a training: at a spike, record the gradient's shares and counterfactual norms of that step.
 
-    Pass it to `train(..., watch=SpikeWatch())`. A spike, and each new largest norm, costs about four passes over
-    its batch. Other steps cost only the rule.
+    `train(..., run=...)` has one by default. A spike, and each new largest norm, costs about four passes over its
+    batch. Other steps cost only the rule.
 
     Args:
         warmup: Norms that must have come before the first score.
         window: Number of previous norms whose median is the usual norm.
-        threshold: Score above which a norm is a spike, in times the usual norm.
+        threshold: Score above which a norm can be a spike, in times the usual norm.
         keep: Number of spikes with the highest scores that are kept.
         samples: Number of rows with the largest shares whose tokens are recorded.
 
@@ -149,7 +152,7 @@ class SpikeWatch:
         series = {"": batch.norm, **norms}
         past = {name: self._before["agents" if name else "policies"] for name in series}
         scores = {name: self.rule(past[name], norm) for name, norm in series.items()}
-        high = {name: one for name, one in scores.items() if one[1] > self.rule.threshold and (name or len(norms) > 1)}
+        high = {name: one for name, one in scores.items() if one[2] and (name or len(norms) > 1)}
         if high:
             first = max(high, key=lambda agent: high[agent][1])
             self.spikes.append(self._record(call, first, scores[first], list(high), series, batch))
@@ -160,9 +163,9 @@ class SpikeWatch:
             self.tallest = self._record(call, tallest, scores[tallest], [tallest], series, batch)
 
     def _record(
-        self, call: int, agent: str, found: tuple[float, float], agents: list[str], norms: dict, batch: PolicyBatch
+        self, call: int, agent: str, found: tuple, agents: list[str], norms: dict, batch: PolicyBatch
     ) -> dict[str, Any]:
-        usual, score = (None if math.isnan(number) else number for number in found)
+        usual, score = (None if math.isnan(number) else number for number in found[:2])
         shares = shares_of(batch)
         by_row = shares.groupby("row", sort=False)["share"].sum().sort_values(key=abs, ascending=False)
         top = list(by_row.index[: self.samples])
@@ -207,23 +210,19 @@ class SpikeWatch:
         Args:
             stats: Statistics of the run so far.
         """
-        self._calls = {name: len(own) for name, own in _taken(stats).groupby("policy", sort=False)}
+        self._calls = {name: len(own) for name, own in stats.drop_duplicates(STEP).groupby("policy")}
 
 
 def spike_steps(stats: pd.DataFrame, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the records of a `SpikeWatch` with the `step` and `optimizer_step` in which they happened.
 
-    A watch counts the optimizer steps of its policy that were not skipped, and so do the statistics.
+    A watch counts the optimizer steps of its policy, and so do the statistics.
     """
-    require(stats, ["step", "optimizer_step", "policy", "skipped"], "spike_steps")
-    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in _taken(stats).groupby("policy")}
+    require(stats, STEP, "spike_steps")
+    steps = stats.drop_duplicates(STEP)
+    calls = {name: own[["step", "optimizer_step"]].to_numpy() for name, own in steps.groupby("policy")}
     dated = []
     for record in records:
         step, optimizer_step = map(int, calls[record["policy"]][record["call"]])
         dated.append({**record, "step": step, "optimizer_step": optimizer_step})
     return dated
-
-
-def _taken(stats: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per policy and optimizer step that was not skipped."""
-    return stats[~stats["skipped"].astype(bool)].drop_duplicates(["step", "optimizer_step", "policy"])

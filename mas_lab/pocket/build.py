@@ -1,8 +1,8 @@
 """Build a pocket model: words, a small Qwen3, a warm start, and a folder with its provenance.
 
-`python -m mas_lab pocket plan_path` rebuilds a shipped model from its fixed seed into `data/pocket/<family>/`.
-`lab.make_pocket` (`custom`) makes a model for a custom env. Both use `make`. Leaves out: sizes and stages (`families`),
-the demonstrations (`play`) and the supervised training (`warm_start`).
+`lab.make_pocket` (`custom`) makes a model for a custom env, and `benchmarks/build_pocket.py` rebuilds the shipped ones.
+Both use `make`. Leaves out: sizes and stages (`design`), the demonstrations (`play`) and the supervised training
+(`warm_start`).
 """
 
 import json
@@ -17,12 +17,10 @@ from typing import Any
 from mas_lab.backends.torch.threads import settle_threads
 from mas_lab.display.progress import no_bars, progress_bar
 from mas_lab.env import Env
-from mas_lab.paths import data_dir
-from mas_lab.pocket.families import Design, families
+from mas_lab.pocket.design import Design
 from mas_lab.pocket.play import Demonstration, as_rows, demonstrations
-from mas_lab.pocket.warm_start import make_model, require_trl, supervise
+from mas_lab.pocket.warm_start import make_model, supervise
 from mas_lab.pocket.words import make_tokenizer, make_tool_tokenizer
-from mas_lab.tasks import make_env
 
 LEARNING_RATE = {"full": 1e-3, "lora": 5e-3}
 """Learning rates of pocket models, for full weights and for an adapter."""
@@ -48,24 +46,8 @@ class Order:
                 for number, stage in enumerate(self.design.stages)]  # fmt: skip
 
 
-def build(family: str, out: str | Path | None = None, seed: int = 0) -> Path:
-    """Build the pocket model `family` into `out` (default `data/pocket/<family>`), and return the folder.
-
-    The same seed on the same machine and library versions gives the same weights.
-    """
-    known = families()
-    if family not in known:
-        raise ValueError(f"no pocket family is named {family!r}; known are: {', '.join(known)}")
-    recipe = known[family]
-    forms = {json.dumps(options): (share, make_env(recipe.env, **options)) for share, options in recipe.forms}
-    command = f"python -m mas_lab pocket {family}" + (f" --seed {seed}" if seed else "")
-    order = Order(family, recipe, forms, make_env(recipe.env).words, seed, command)
-    return make(order, order.demonstrated(), Path(out) if out is not None else data_dir() / "pocket" / family)
-
-
 def make(order: Order, answers: Sequence[Sequence[Demonstration]], folder: Path) -> Path:
     """Train a fresh model on `answers`, a list per stage, and write it to `folder`."""
-    require_trl()
     from transformers import set_seed
 
     from mas_lab.backends.torch.model import quiet
@@ -81,12 +63,12 @@ def make(order: Order, answers: Sequence[Sequence[Demonstration]], folder: Path)
         model = make_model(design, tokenizer)
         for stage, of_stage in zip(design.stages, answers, strict=True):
             rows = as_rows(of_stage, tokenizer, order.name)
-            supervise(model, rows, tokenizer, stage, design, order.seed, bar)
+            supervise(model, rows, stage, design, order.seed, bar)
         folder.mkdir(parents=True, exist_ok=True)
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         (folder / "model.safetensors").chmod(0o644)  # a package would keep its owner-only mode
-        libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers", "trl")}
+        libraries = {name: version(name) for name in ("torch", "transformers", "tokenizers")}
         record = {
             "command": order.command, "seed": order.seed, "recipe": asdict(design),
             "parameters": model.num_parameters(), "learning_rate": LEARNING_RATE, "threads": 1,

@@ -46,7 +46,7 @@ from mas_lab.arguments import check_arguments
 from mas_lab.check import check_env
 from mas_lab.env import Env, EnvError, Task, tools_of
 from mas_lab.pocket.build import Order, make
-from mas_lab.pocket.families import Design, Stage
+from mas_lab.pocket.design import Design, Stage
 from mas_lab.pocket.play import hostile_play, longest_answer
 from mas_lab.pocket.words import different, parts_of
 from mas_lab.train.demonstrations import Demonstration, name_of, require_demonstrate
@@ -93,7 +93,6 @@ def make_pocket(env: Env, out: str | Path, steps: int = 600, seed: int = 0, task
     Raises:
         EnvError: The env breaks its contract (`check_env`), shows nothing, has too many words, or has too long chats.
             The message names task, agent and turn.
-        PolicyError: TRL is missing.
         ValueError: `steps` or `tasks` is not a count from 1.
         FileExistsError: `out` holds something that is no pocket model.
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 from mas_lab.check import HOSTILE, hostile
 from mas_lab.env import Env, EnvError, Message, Task
-from mas_lab.pocket.families import Stage
+from mas_lab.pocket.design import Stage
 from mas_lab.pocket.words import UNKNOWN, parts_of
 from mas_lab.train.demonstrations import Demonstration, play, speaker
 

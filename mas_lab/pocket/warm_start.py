@@ -1,17 +1,16 @@
 """Create a small model, and teach it the demonstrated answers by supervised learning.
 
-The loss is cross entropy on the answers alone. TRL's SFTTrainer is imported here, not with the package. Leaves out: the
-demonstrations (`play`), and reinforcement learning.
+The loss is cross entropy on the answers alone. Leaves out: the demonstrations (`play`), and reinforcement learning.
 """
 
-import tempfile
-import warnings
-from collections.abc import Mapping, Sequence
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from tqdm import tqdm
 
-from mas_lab.pocket.families import Design, Stage
-from mas_lab.policy import PolicyError
+from mas_lab.pocket.design import Design, Stage
 
 
 def make_model(design: Design, tokenizer):
@@ -37,55 +36,36 @@ def make_model(design: Design, tokenizer):
     return model
 
 
-def require_trl() -> None:
-    """Raise PolicyError, which names what to install, if TRL is missing."""
-    try:
-        import trl  # noqa: F401
-    except ImportError as error:
-        raise PolicyError(
-            f"the warm start of a pocket model needs TRL ({error}): pip install 'mas-lab[cpu]', or, beside Unsloth, "
-            "pip install 'mas-lab[gpu]'"
-        ) from error
+def supervise(model, rows: Sequence[Mapping[str, list[int]]], stage: Stage, design: Design, seed: int, bar: tqdm):
+    """Train the model in place for one stage by AdamW with a cosine schedule, and move `bar` on after each step."""
+    import torch
+    from torch.nn.utils.rnn import pad_sequence
+    from transformers import get_cosine_schedule_with_warmup
+
+    optimizer = torch.optim.AdamW(model.parameters(), lr=stage.lr, weight_decay=0.01)
+    schedule = get_cosine_schedule_with_warmup(optimizer, min(50, stage.steps // 10), stage.steps)
+    model.train()
+    for batch in islice(_batches(rows, stage.batch, design.by_length, random.Random(seed)), stage.steps):
+        ids_BL, answer_BL = (pad_sequence([torch.tensor(row[name]) for row in batch], batch_first=True)
+                             for name in ("input_ids", "completion_mask"))  # fmt: skip
+        labels_BL = ids_BL.masked_fill(answer_BL == 0, -100)
+        real_BL = pad_sequence([torch.ones(len(row["input_ids"]), dtype=torch.long) for row in batch], batch_first=True)
+        model(input_ids=ids_BL, attention_mask=real_BL, labels=labels_BL).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        bar.update()
+    model.eval()
 
 
-def supervise(
-    model, rows: Sequence[Mapping[str, list[int]]], tokenizer, stage: Stage, design: Design, seed: int, bar: tqdm
-) -> None:
-    """Train the model in place for one stage, and move `bar` on after each optimizer step."""
-    import datasets
-    from transformers import PrinterCallback, TrainerCallback
-    from trl import SFTConfig, SFTTrainer
-
-    class Steps(TrainerCallback):
-        def on_step_end(self, *_, **__):
-            bar.update()
-
-    datasets.disable_progress_bars()  # one bar shows the progress
-    with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated", category=FutureWarning)
-        settings = SFTConfig(
-            output_dir=scratch,
-            max_steps=stage.steps,
-            per_device_train_batch_size=stage.batch,
-            learning_rate=stage.lr,
-            lr_scheduler_type="cosine",
-            warmup_steps=min(50, stage.steps // 10),
-            weight_decay=0.01,
-            train_sampling_strategy="group_by_length" if design.by_length else "random",
-            max_length=design.context,
-            completion_only_loss=True,
-            gradient_checkpointing=False,
-            use_cpu=True,
-            bf16=False,
-            seed=seed,
-            dataloader_pin_memory=False,
-            save_strategy="no",
-            logging_strategy="no",
-            report_to="none",
-            disable_tqdm=True,
-        )
-        data = datasets.Dataset.from_list(list(rows))
-        trainer = SFTTrainer(model, args=settings, train_dataset=data, processing_class=tokenizer, callbacks=[Steps()])
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    datasets.enable_progress_bars()
+def _batches(rows: Sequence[Any], size: int, by_length: bool, draw: random.Random) -> Iterator[list[Any]]:
+    """Yield batches of shuffled rows without end, of similar lengths if `by_length`."""
+    while True:
+        order = draw.sample(rows, len(rows))
+        if by_length:  # of the next 50 batches
+            for start in range(0, len(order), 50 * size):
+                part = slice(start, start + 50 * size)
+                order[part] = sorted(order[part], key=lambda row: len(row["input_ids"]))
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        yield from draw.sample(batches, len(batches))

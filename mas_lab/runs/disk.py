@@ -47,12 +47,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def digest_of(path: Path) -> str:
-    """Return the sha256 of a file, reading in pieces, since weights may be larger than free memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def read_bytes(path: Files) -> bytes:
     """Return the bytes of a file; raise `RunError` if it is missing, or if its name has another sha256."""
     try:

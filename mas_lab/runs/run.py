@@ -27,12 +27,12 @@ from mas_lab import recipes
 from mas_lab.arguments import check_arguments
 from mas_lab.describe import differences
 from mas_lab.locks import locked
+from mas_lab.paths import digest_of
 from mas_lab.runs.disk import (
     TABLE,
     Files,
     RunError,
     atomic,
-    digest_of,
     read_hashed,
     read_table,
     read_tables,

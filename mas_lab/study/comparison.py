@@ -15,8 +15,6 @@ from mas_lab.table import TableError
 
 FEW = 5
 """Below this number of seeds no interval is computed, see `intervals.bootstrap_interval`."""
-ENOUGH = 10
-"""Differences get a bootstrap interval from this number of pairs on. Below it, they get a paired t interval."""
 NOTHING = (np.nan, np.nan)
 """The interval of too few runs."""
 DECIMALS = 12
@@ -144,15 +142,15 @@ def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
     return both.assign(final=both["final"] - both["final_base"]).drop(columns="final_base")
 
 
-def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per env and recipe: the middle of its paired differences, and how certain it is.
+def compared_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per env and recipe: the mean of its paired differences, and how certain it is.
 
-    From `ENOUGH` pairs on, `final` is an interquartile mean with a 95 % bootstrap interval over pairs. Below, it is a
-    mean, and from `FEW` pairs on it has the interval of a paired t test.
+    `final` is the mean difference. `final_low` and `final_high` are its 95 % interval, and `p` its p-value, both from
+    the same paired t test.
 
     `higher` and `lower` count the pairs whose final score is above or below the baseline's. `won` is `higher` as a
-    share of both, and `won_low`, `won_high` are its exact 95 % interval. `p` is the p-value of a paired t test.
-    `p_holm` is `p` adjusted for the number of rows (Holm). Intervals and p-values are NaN below `FEW` pairs.
+    share of both, and `won_low`, `won_high` are its exact 95 % interval. `p_holm` is `p` adjusted for the number of
+    rows (Holm). Intervals and p-values are NaN below `FEW` pairs.
     """
     rows = []
     for (env, recipe), own in pairs.groupby(["env", "recipe"], sort=False):
@@ -162,8 +160,7 @@ def compared_pairs(pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
         p, low, high = intervals.t_test(final) if known else (np.nan, *NOTHING)
         row = {"env": env, "recipe": recipe, "pairs": len(own), "higher": higher, "lower": lower, "won": won}
         row |= dict(zip(("won_low", "won_high"), ends if known else NOTHING, strict=True))
-        row |= {"middle": "mean", "final": final.mean(), "final_low": low, "final_high": high, "p": p}
-        rows.append(row | (_middle(final, known, seed) if len(own) >= ENOUGH else {}))
+        rows.append(row | {"middle": "mean", "final": final.mean(), "final_low": low, "final_high": high, "p": p})
     return pd.DataFrame(rows).assign(p_holm=intervals.holm([row["p"] for row in rows]))
 
 

@@ -24,6 +24,7 @@ from mas_lab.cells.rollout import rollout
 from mas_lab.cells.update import UpdateCallback, learners, update
 from mas_lab.check import check_env
 from mas_lab.env import Env
+from mas_lab.explain.spike_rule import SpikeWatch
 from mas_lab.locks import one_trainer
 from mas_lab.recipes import Recipe, find
 from mas_lab.runs.forking import Fork
@@ -70,7 +71,8 @@ def train(
         run: Folder that keeps the run; a bare name goes under `runs_dir()`. If the folder holds a run, training goes on
             where that run stopped, with `team` set to the saved weights, or an error says why it cannot. `None`:
             nothing is kept.
-        watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: no callback.
+        watch: Callback that sees each gradient, see `update`. It is called on every rank. `None`: a `SpikeWatch` if
+            `run` keeps the training and the back end has gradients, else no callback.
         curriculum: Function that draws the tasks of a step instead of `env.tasks`: `curriculum(env, n, split, seed)`.
             It may learn from the report of each step, see `mas_lab.train.Curriculum`. `None`: `env.tasks` draws.
         budget: {"tokens": 100_000}, or "episodes", or "optimizer_steps". Training ends with the step that reaches this
@@ -114,6 +116,8 @@ def train(
     recipe, chosen, budget = find(recipe), Settings.of(settings), None if budget is None else Budget.of(budget)
     now = Progress(env, team, recipe, int(seed), chosen, steps, budget, watch, curriculum)
     check_training(now, run, fork)
+    if watch is None and run is not None and all(policy.capabilities.gradients for policy in learners(team)):
+        watch = now.watch = SpikeWatch()
     ranks = None
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # a launcher started several processes
         from mas_lab.train.ranks import Ranks

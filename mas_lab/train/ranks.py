@@ -28,7 +28,6 @@ from mas_lab.train.report import Report
 
 PATIENCE = timedelta(hours=12)
 """Time that a rank waits for the others: rank 0 may play long, or stand in a notebook between two steps."""
-GOES_ON = "If the run is kept, the same command goes on from its newest checkpoint"
 LOST = ("gloo", "nccl", "connection", "closed by peer", "socket")
 """Words in the plain RuntimeErrors of Gloo when the process group failed, and not the work."""
 
@@ -64,16 +63,11 @@ class Ranks(Hook):
 
     def tell(self, word: str, *rest: Any) -> None:
         """Send a message from rank 0 to all ranks."""
-        with self._connected():
+        with self.connected():
             broadcast_object_list([(word, *rest)])
 
-    def gather(self, mine: Any) -> list[Any]:
-        """Return the objects of all ranks, in order of rank, on every rank."""
-        with self._connected():
-            return gather_object([mine])
-
     @contextmanager
-    def _connected(self) -> Iterator[None]:
+    def connected(self) -> Iterator[None]:
         """Turn an error of the process group into a RankError, because it means that another rank ended."""
         try:
             yield
@@ -81,7 +75,8 @@ class Ranks(Hook):
             if not isinstance(error, torch.distributed.DistError) and not any(w in str(error).lower() for w in LOST):
                 raise
             raise RankError(
-                f"rank {self.number} of {self.size}: another rank ended or lost its connection. {GOES_ON}: {error}"
+                f"rank {self.number} of {self.size}: another rank ended or lost its connection. If the run is kept, "
+                f"the same command goes on from its newest checkpoint: {error}"
             ) from error
 
     # Rank 0
@@ -89,7 +84,7 @@ class Ranks(Hook):
     def driving(self, loop: Iterator[Report]) -> Iterator[Report]:
         """Yield the reports of a whole training, and end the other ranks when it ends or fails (on rank 0)."""
         try:
-            with self._connected(), suppress(GeneratorExit):
+            with self.connected(), suppress(GeneratorExit):
                 yield from loop
         finally:
             self._part()
@@ -118,7 +113,7 @@ class Ranks(Hook):
         Yields nothing. Raises RankError if another rank ended.
         """
         try:
-            with self._connected():
+            with self.connected():
                 while (message := broadcast_object_list([None])[0])[0] != "end":
                     self._obey(message, team, watch)
         finally:
@@ -201,7 +196,8 @@ class RankedEngine(WaveEngine):
         numbered = [(self.policies.index(policy), request) for policy, request in requests]
         with locked(self.policies):  # the other ranks receive one message at a time
             self.ranks.tell("sample", self.number, numbered)
-            return self.answer(numbered)
+            with self.ranks.connected():
+                return self.answer(numbered)
 
     def answer(self, numbered: list[tuple[int, Request]]) -> list[Completion]:
         """Return all completions in order, on every rank; raise RankError if a rank could not answer its share."""
@@ -215,7 +211,7 @@ class RankedEngine(WaveEngine):
         except (PolicyError, RuntimeError) as failed:
             found, error = [], f"{type(failed).__name__}: {failed}"
         answers: list[Any] = [None] * len(numbered)
-        for number, (places, completions, failed) in enumerate(self.ranks.gather((mine, found, error))):
+        for number, (places, completions, failed) in enumerate(gather_object([(mine, found, error)])):
             if failed is not None:
                 raise RankError(f"rank {number} of {self.ranks.size} could not sample: {failed}")
             for place, completion in zip(places, completions, strict=True):

@@ -88,7 +88,8 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
 def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence on the last steps if a third of all or more had hardly a valid answer, or advantage."""
     step = turns.get("step", pd.Series(0, turns.index))
-    rows, solved = turns[selected(turns)], column(turns, "success").groupby(turns["episode"]).transform("max")
+    rows, solved = turns[selected(turns)], turns.get("success", pd.Series(False, turns.index))
+    solved = solved.groupby(turns["episode"]).transform("max")
     alive = {"hardly an answer was valid": column(rows, "valid"), "hardly a row had an advantage": rows["advantage"]}
     for what, good in alive.items():
         by_step = nonzero(good).groupby(step).mean()

@@ -4,9 +4,10 @@ The board also says what these runs cannot show. This module leaves out reading 
 and comparing them (`study.comparison`).
 """
 
+import re
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_dashes, recipe_lines
+from mas_lab.widgets.picture import svg
 from mas_lab.widgets.text import for_plotly
 
 LINE, BETWEEN = 26, 44
@@ -39,8 +41,8 @@ def board_figure(
 ) -> Figure:
     """Draw a row per env: the final score of each recipe, and beside it the paired difference to the baseline.
 
-    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, with
-    a bar for its 95 % interval. With fewer than ten pairs it shows their mean. All envs share one scale if the score is
+    Every run is a dot (on the right, every pair). From `FEW` seeds on, a diamond shows the IQM of a recipe's runs, or
+    the mean of its pairs, with a bar for its 95 % interval. All envs share one scale if the score is
     success; returns of different envs have different units, so each row then has its own.
     """
     envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
@@ -167,9 +169,10 @@ class AblationBoard:
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
 
-    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, and the tables `.table`, `.runs`, `.pairs`,
-    `.differences`, `.improvements` and `.equality`. `.cautions` lists in sentences what these runs cannot show. With
-    several tasks there are also `.profile_figure()` and `.profiles`.
+    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()`, `.to_svg(path)`
+    and `.to_pdf(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
+    `.cautions` lists in sentences what these runs cannot show. With several tasks there are also `.profile_figure()`
+    and `.profiles`.
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
@@ -220,7 +223,7 @@ class AblationBoard:
         self.pairs = comparison.paired(self.runs, self.baseline)
         """One row per recipe and seed that also ran under the baseline: the differences of the scores."""
         self.differences = comparison.compared_pairs(self.pairs)
-        """One row per env and recipe: the mean or IQM of those differences, with its interval, see `compared_pairs`."""
+        """One row per env and recipe: the mean of those differences, with its interval, see `compared_pairs`."""
         self.improvements = comparison.improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
         several = self.runs["env"].nunique() > 1
@@ -299,10 +302,8 @@ class AblationBoard:
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
-            curves, least = (
-                curve_figure(self._curves, self.over, self.score, self._unit),
-                560 * (self.profiles is not None),
-            )
+            curves = curve_figure(self._curves, self.over, self.score, self._unit)
+            least = 0 if self.profiles is None else 560
             drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
         if self.profiles is not None and len(self.profiles):
             drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
@@ -315,7 +316,7 @@ class AblationBoard:
         parts = [_listed("What was not equal", self.not_equal), _listed("What these runs cannot show", others),
                  folded("Settings that were equal, and that were not", settings)]  # fmt: skip
         tables = {
-            "Recipes over their runs": self.table, f"Differences to {self.baseline} by seed": self.differences,
+            "Recipes over their runs": self.table, PAIRED.format(self.baseline): self.differences,
             IMPROVED.format(self.baseline): self.improvements,
         }  # fmt: skip
         for caption, table in tables.items():
@@ -335,6 +336,32 @@ class AblationBoard:
         parts = [self._counts(), *(figure_html(*one) for one in self._figures()), self._below()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
+    def to_latex(self) -> str:
+        """Make a table for a paper, which needs the package booktabs.
+
+        Returns:
+            A `tabular` with a row per task and recipe: final score, difference to the baseline, and its adjusted p.
+        """
+        paired = {(row["env"], row["recipe"]): row for row in self.differences.to_dict("records")}
+        head = ["task", "recipe", "seeds", f"final {self.score} (IQM)", f"minus {self.baseline} (mean)",
+                "p (paired t test, Holm)"]  # fmt: skip
+        lines = [head]
+        for row in self.table.to_dict("records"):
+            other = paired.get((row["env"], row["recipe"]), {})
+            p = f"{other['p_holm']:.3f}" if other and other["p_holm"] == other["p_holm"] else ""
+            lines.append([row["env"], row["recipe"], row["seeds"], _interval(row), _interval(other), p])
+        first, *rest = (" & ".join(map(_tex, line)) + r" \\" for line in lines)
+        rules = [r"\begin{tabular}{llrrrr}", r"\toprule", first, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"]
+        return "\n".join(rules) + "\n"
+
+    def to_svg(self, path: str | Path) -> Path:
+        """Write the figure as an SVG file for a paper, and return its path."""
+        return write(path, svg(self.figure()))
+
+    def to_pdf(self, path: str | Path) -> None:
+        """Write the figure as a PDF file. Without the package kaleido, plotly's error says how to install it."""
+        self.figure().write_image(path, format="pdf")
+
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
 
@@ -342,6 +369,18 @@ class AblationBoard:
         for figure, *_ in self._figures():
             display(figure)
         display(HTML(beside(self._below())))
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    """Return the middle of a row with its interval, as far as they are known."""
+    if not row:
+        return ""
+    known = row["final_low"] == row["final_low"]
+    return f"{row['final']:.2f}" + (f" [{row['final_low']:.2f}, {row['final_high']:.2f}]" if known else "")
+
+
+def _tex(text: Any) -> str:
+    return re.sub(r"([&%$#_{}])", r"\\\1", str(text).replace("\\", "/"))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:
@@ -359,18 +398,19 @@ LAST = 0.1
 """Share of the budget whose mean score is the final score of a run."""
 BOARD = (
     "Final {} of every run, per task and recipe, and beside it the differences by seed. A dot is a run. "
-    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) with its 95 % interval. "
-    "Below ten pairs, the diamond of the differences is their mean."
+    f"From {comparison.FEW} seeds on, a diamond is the interquartile mean (IQM) of the runs, or the mean of the "
+    "differences, with its 95 % interval."
 )
 CURVES = "{} of every run over its training, a thin line with a dot per score, and the mean of each recipe's runs."
 NOTE = (
     "<p>The interquartile mean (IQM) is the mean of the middle half of a recipe's runs. Of fewer than four runs it is "
-    "their mean. Intervals are percentile bootstrap intervals over runs (Agarwal et al. 2021). Below ten pairs, the "
-    "difference is their mean with the interval of a paired t test. From ten pairs on it is an IQM with a bootstrap "
-    "interval.</p><p><b>won</b> is the share of decided pairs with a higher final score, with its exact interval. "
-    "<b>p</b> is from a paired t test. <b>p_holm</b> is adjusted for the number of comparisons in the table (Holm). "
+    "their mean. Its interval is a percentile bootstrap interval over runs (Agarwal et al. 2021). A difference is the "
+    "mean over the pairs, with the interval and the <b>p</b> of a paired t test.</p><p><b>won</b> is the share of "
+    "decided pairs with a higher final score, with its exact interval. <b>p_holm</b> is p adjusted for the number of "
+    "comparisons in the table (Holm). "
     "Runs count up to the budget that all of them reached.</p>"
 )
+PAIRED = "Mean differences to {} by seed, with the 95 % interval and the p of a paired t test"
 IMPROVED = (
     "Probability of improvement: how often a run of a recipe is better than a run of {} on the same task, "
     "ties counted half"

@@ -35,7 +35,7 @@ from mas_lab.table import TableError, in_batch
 from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.hooks import heard_by
-from mas_lab.widgets.document import FIGURES, document, escape, figure_html, folded, table_html, write
+from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
 from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
 from mas_lab.widgets.spikes import POLICY, norm_curves
@@ -260,6 +260,9 @@ class LiveDashboard(Training):
         self.name = f"{find(recipe).name}, seed {seed}" + (f", run {run_folder(run).name}" if run else "")
         self.reports: list[Report] = []
         self._folder = run_folder(run) if run is not None else None
+        self._resumed = 0
+        with suppress(RunError, OSError):  # no run yet
+            self._resumed = self.run.checkpoint().step if self._folder else 0
         with no_bars():  # the dashboard has its own bar
             training = train(env, team, recipe, steps, seed=seed, run=run, **settings)
         self._watched, self._scoring = {"spikes": [], "tallest": None}, None
@@ -329,6 +332,7 @@ class LiveDashboard(Training):
         Raises:
             BaseException: The error that ended the training, if there was one.
         """
+        self._cell = running_cell()  # which need not show it again
         until = time.monotonic() + (float("inf") if timeout is None else timeout)
         while not self._ended.is_set() and time.monotonic() < until:
             try:
@@ -380,7 +384,7 @@ class LiveDashboard(Training):
 
     def _tell(self) -> None:
         with self._telling:  # two threads report
-            self._controls.tell(len(self.curve), self._line(), self._state)
+            self._controls.tell(len(self.curve) or self._resumed, self._line(), self._state)
 
     def _draw(self) -> None:
         if self._drawing is not None:
@@ -388,7 +392,8 @@ class LiveDashboard(Training):
 
     def _line(self) -> str:
         done = len(self.curve)
-        line = f"{done} of {self.steps} steps{self.line(self.whose)}"
+        begun = f"continuing at {self._resumed}" if self._resumed and not done else f"{done}"
+        line = f"{begun} of {self.steps} steps{self.line(self.whose)}"
         if self._state == "failed":
             return f"{line}: ended by {type(self.error).__name__}: {escape_control_chars(str(self.error))}"
         if self._state == "ended":
@@ -462,7 +467,8 @@ class LiveDashboard(Training):
         """Return what a `SpikeWatch` has recorded in the completed steps.
 
         Returns:
-            Dict with its `rule`, `spikes` and `tallest`, or `None` if no such watch was given.
+            Dict with its `rule`, `spikes` and `tallest`; `None` if no such watch was given. A kept run has one of its
+            own, see `lab.train`, which its checkpoints remember.
         """
         return {"rule": asdict(self.watch.rule), **self._watched} if hasattr(self.watch, "rule") else None
 
@@ -489,8 +495,4 @@ class LiveDashboard(Training):
                  figure_html(self.figure(), described, self.curve, least=560)]  # fmt: skip
         if len(self.held_out):
             parts.append(table_html(self.held_out, "Scores on held-out tasks, by training steps made until then"))
-        if len(self.stats):
-            columns = ["step", "optimizer_step", "policy", "agent", "grad_norm", "grad_norm_clipped", "entropy"]
-            table = table_html(self.stats[columns], "Gradient norms, and entropy in nats")
-            parts.append(folded("The optimizer's numbers", table))
         return write(path, document("Training", "".join(parts), scripts=FIGURES))

@@ -168,8 +168,12 @@ class Framed:
 
 
 def frame(page: str, title: str, height: int) -> str:
-    """Return a frame; its scripts run and may offer a download, but cannot read the notebook."""
+    """Return a frame; its scripts run and may offer a download, but cannot read the notebook.
+
+    The page stands in single quotes, because its data have many `"`, which would take six times the room.
+    """
+    inside = html.escape(page, quote=False).replace("'", "&#39;")
     return (
         f'<iframe class="mas-lab" sandbox="allow-scripts allow-downloads" title="{escape(title)}" width="100%" '
-        f'height="{height}" style="border:1px solid #8886" srcdoc="{html.escape(page, quote=True)}"></iframe>'
+        f'height="{height}" style="border:1px solid #8886" srcdoc=\'{inside}\'></iframe>'
     )

@@ -5,6 +5,7 @@ are ranked (`explain.index`) and how they are shown (`static/rollouts_episode.js
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
@@ -17,7 +18,8 @@ import pandas as pd
 from mas_lab.explain.index import MEANINGS, NEEDED, READ, RULE, indexed, reduced
 from mas_lab.explain.spike_rule import spike_steps
 from mas_lab.runs.disk import INFO, read_info
-from mas_lab.table import SCHEMA, TableError, require
+from mas_lab.table import SCHEMA, require
+from mas_lab.tasks.shared.chains import read_answer, values_of
 from mas_lab.widgets.source import Source, completed
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import visible_data
@@ -25,19 +27,19 @@ from mas_lab.widgets.text import visible_data
 NUMBERS = ("team_reward", "local_reward", "credit", "center", "scale", "advantage", "temperature")
 SHADES = ("surprise", "entropy", "advantage", "share")
 COLUMNS = [name for name in SCHEMA if name != "prompt_ids"]
-DATES = ["step", "optimizer_step", "policy", "skipped"]
+DATES = ["step", "optimizer_step", "policy"]
 MEMBERS, EXCERPT = 32, 80
 """Members of a comparison group that a page lists, and characters of a completion in this list."""
 CACHED_STEPS, MISSES = 4, 20
 """Steps kept in memory, and how many episodes may not fit on a page before no other is tried."""
 LINE = 300
 """Bytes of an episode's line in the index."""
+CHAIN = re.compile(r"(?:solve|check) (\d(?: [-+*] \d)+)$")
+"""A chain of digits at the end of a prompt, as the teaching tasks pose it (`tasks.shared.chains`)."""
 
 Row = dict[str, Any]
 Data = dict[str, Any]
 Groups = dict[str, list[Data]]
-States = Callable[[int, Sequence[Row]], dict[str, str]]
-"""Function (step, rows of an episode) -> {node: SVG}."""
 Shares = dict[tuple[int, int], list[float]]
 """(step, row of the step's table from 0) -> a number per token of the completion."""
 
@@ -45,11 +47,8 @@ Shares = dict[tuple[int, int], list[float]]
 # An episode
 
 
-def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str]) -> Data:
-    """Return one episode as plain data: its nodes in order, each with its prompt and all of its candidates.
-
-    `rows`: the rows of the episode. `states`: node -> SVG.
-    """
+def episode_data(rows: Sequence[Row], source: Source) -> Data:
+    """Return one episode, given by its rows, as plain data: its nodes in order, each with its prompt and candidates."""
     nodes: dict[tuple[str, str], Data] = {}
     seats = {agent: seat for seat, agent in enumerate(source.agents)}
     most = max((size(row.get("advantage")) for row in rows), default=0.0)
@@ -57,7 +56,7 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str])
         node = nodes.setdefault((row["node"], row["agent"]), {
             **{name: escaped(row[name]) for name in ("node", "parent", "agent")}, "depth": int(row["depth"]),
             "turn": int(row.get("turn", 0)), "heard": escaped(row.get("prompt", "")), "candidates": [],
-            **({"state": states[row["node"]]} if row["node"] in states else {}),
+            "worked": worked(row),
         })  # fmt: skip
         node["candidates"].append(_candidate(row, source, most))
     for node in nodes.values():
@@ -67,15 +66,29 @@ def episode_data(rows: Sequence[Row], source: Source, states: Mapping[str, str])
             "nodes": list(nodes.values())}  # fmt: skip
 
 
+def worked(row: Row) -> list[int]:
+    """Return the running values of the chain of digits that a prompt poses, the right answer last; [] without one."""
+    chain = CHAIN.search(row.get("prompt", ""))
+    return values_of(chain[1]) if chain else []
+
+
+def _flaw(row: Row) -> str:
+    """Return what is wrong with a tool call, or with the answer to a chain of digits."""
+    if (call := row.get("call_status", "none")) not in ("none", "ok"):
+        return f"tool call: {escaped(call).replace('_', ' ')}"
+    answer, right = read_answer(row["completion"]), worked(row)
+    return f"wrong, {right[-1]} is right" if answer and right and int(answer) != right[-1] else ""
+
+
 def _candidate(row: Row, source: Source, most: float) -> Data:
     ids = [int(number) for number in row.get("completion_ids", ())]
-    shades, info, call = _shades(row, len(ids)), row.get("info"), row.get("call_status", "none")
+    shades, info = _shades(row, len(ids)), row.get("info")
     is_telling = (most > 0 and size(row.get("advantage")) == most) or row.get("finish") == "length"
     return {
         "index": int(row.get("candidate", 0)), "action": escaped(row["action"]), "kept": bool(row.get("kept", True)),
         "valid": bool(row.get("valid", True)), "finish": escaped(row.get("finish", "")),
         "said": escaped(row["completion"]),
-        "flaw": "" if call in ("none", "ok") else f"tool call: {escaped(call).replace('_', ' ')}",
+        "flaw": _flaw(row),
         "numbers": {name: in_words(row[name]) for name in NUMBERS if not _is_missing(row.get(name))},
         "group": escaped(row.get("group", "")), "info": escaped(json.dumps(info, ensure_ascii=False)) if info else "",
         "tokens": source.token_texts(row.get("policy", ""), ids), "ids": ids, "shades": shades,
@@ -123,9 +136,8 @@ def _is_missing(value: Any) -> bool:
 class Reading:
     """Read the episodes and comparison groups of one source, which stands for run number `run`."""
 
-    def __init__(self, source: Source, run: int = 0, states: States | None = None, shares: Shares | None = None):
-        self.source, self.run = source, run
-        self._states, self._shares = states, shares or {}
+    def __init__(self, source: Source, run: int = 0, shares: Shares | None = None):
+        self.source, self.run, self._shares = source, run, shares or {}
         self._step = lru_cache(CACHED_STEPS)(self._read)
 
     def _read(self, step: int) -> list[Row]:
@@ -150,8 +162,7 @@ class Reading:
         rows, found = self.rows(step, name), {}
         for row in rows if self._shares else ():
             row["shares"] = self._shares.get((step, row["row"]))
-        states = self._states(step, rows) if self._states else {}
-        episode = {"run": self.run, "step": step, **episode_data(rows, self.source, states)}
+        episode = {"run": self.run, "step": step, **episode_data(rows, self.source)}
         for row in self._step(step):
             found.setdefault(escaped(row.get("group", "")), []).append(row)
         groups = {}
@@ -178,42 +189,18 @@ def _member(row: Row) -> Data:
     }  # fmt: skip
 
 
-def token_shares(source: Source, shares: pd.DataFrame | None = None) -> Shares:
-    """Return the shares of each row's tokens.
+def recorded_shares(source: Source) -> Shares:
+    """Return the shares that the source's `SpikeWatch` recorded at its spikes, of each row's tokens.
 
-    `shares` is the table of `lab.attribute` on the turns of a step. A column `step` names it, unless the source has
-    one step only. `None` takes the shares that the source's `SpikeWatch` recorded at its spikes. A row may then take
-    part in several optimizer steps: the shares of the highest spike count. Recorded proxies are left out, because they
-    are not shares. Raise TableError if `shares` belongs to another table.
+    A row may take part in several optimizer steps: the shares of the highest spike count. Recorded proxies are left
+    out, because they are not shares.
     """
-    if shares is None:
-        return _recorded_shares(source)
-    require(shares, ["row", "token", "share"], "shares")
-    if "step" not in shares.columns:
-        if len(source.steps) > 1:
-            raise TableError("shares: they name no step; pass lab.attribute(team, run.step_turns(3)).assign(step=3)")
-        shares = shares.assign(step=source.steps[0])
-    found: Shares = {}
-    for step, own in shares.sort_values(["row", "token"], kind="stable").groupby("step"):
-        lengths = source.turns(int(step), ["completion_ids"])["completion_ids"].map(len).to_dict()
-        for row, values in own.groupby("row")["share"]:
-            if len(values) != lengths.get(row):
-                raise TableError(
-                    f"shares: row {row} of step {step} has {len(values)} shares, and the table "
-                    f"{lengths.get(row, 'no such row and no')} tokens; pass lab.attribute(team, turns) of these very "
-                    "turns, with a column `step` where they are one step's"
-                )
-            found[int(step), int(row)] = values.tolist()
-    return found
-
-
-def _recorded_shares(source: Source) -> Shares:
     watched = source.watched()
     if not (spikes := watched["spikes"] if watched else []):
         return {}
     stats = source.stats(DATES)
     if source.live:  # the watch may be ahead of the reports
-        made = stats[~stats["skipped"].astype(bool)].drop_duplicates(DATES[:3])["policy"].value_counts()
+        made = stats.drop_duplicates(DATES)["policy"].value_counts()
         spikes = [spike for spike in spikes if spike["call"] < made.get(spike["policy"], 0)]
     return spike_shares(spike_steps(stats, spikes))
 

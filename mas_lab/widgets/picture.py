@@ -9,6 +9,7 @@ dots by name and maps of cells on Cartesian axes, with lines across, notes and a
 import base64
 import html
 import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +19,11 @@ import pandas as pd
 import plotly.io
 from plotly.graph_objects import Figure
 
+from mas_lab.display.progress import front_end
 from mas_lab.widgets.document import beside, folded, in_a_notebook, live_or_static, table_html
+
+if front_end() == "static" and "PLOTLY_RENDERER" not in os.environ:
+    plotly.io.renderers.default = "plotly_mimetype"  # plotly 5 would put a copy of plotly.js beside each figure
 
 WIDTH, HEIGHT = 760, 450
 """Pixels of a figure without a size of its own."""

@@ -6,6 +6,7 @@ and texts (`rollouts`).
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mas_lab.display.documented_frame import documented, key_html
 from mas_lab.explain.moments import baseline_unit, both_baselines, inflation, pooled_inflation
 from mas_lab.explain.rejudge import rejudge
 from mas_lab.explain.wrong_way import wrong_way
-from mas_lab.recipes import RECIPES
+from mas_lab.recipes import RECIPES, Recipe
 from mas_lab.table import TableError, ages, column, in_batch, require
 from mas_lab.train.verdict import harmed_agent, rows_gone_wrong
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
@@ -31,26 +32,33 @@ from mas_lab.widgets.text import for_plotly
 
 HOLLOW = {"color": "rgba(0,0,0,0)", "line": {"color": NEUTRAL, "width": 1.5}}
 BINS = 40
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
-def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
+def two_baselines(turns: pd.DataFrame, agents: Sequence[str], chosen: pd.Series | None = None) -> Figure:
     """Draw the same credits under two baselines, in one column per agent.
 
     The upper row shows the credits with the agent's own mean and the global mean. The lower row shows the advantages
-    under either baseline, in standard deviations (SD).
+    under the global baseline and under another one, in standard deviations (SD). These are the `chosen` advantages of
+    the rows in the batch, or those of the agent's own baseline.
     """
     rows = turns[in_batch(turns)].reset_index(drop=True)
-    values = {"credit": rows["credit"], **both_baselines(rows)}
+    sides = both_baselines(rows)
+    values = {"credit": rows["credit"], "global": sides["global"], "other": sides["agent"]}
+    if chosen is not None:
+        values["other"] = chosen.reset_index(drop=True)
+    other = "own baseline" if chosen is None else "chosen baseline"
     edges = [np.histogram_bin_edges(values["credit"], BINS),
-             np.histogram_bin_edges(pd.concat([values["agent"], values["global"]]), BINS)]  # fmt: skip
+             np.histogram_bin_edges(pd.concat([values["other"], values["global"]]), BINS)]  # fmt: skip
     shades, unit = colors(agents), baseline_unit(rows)
     # The global baseline is a mean over episodes, or over rows in a tree.
     everybody = (rows.groupby(unit)["credit"].mean() if unit else rows["credit"]).mean()
-    titles = list(map(for_plotly, agents))
+    spoke = set(rows["agent"])
+    titles = [for_plotly(agent) + ("" if agent in spoke else "<br>did not speak") for agent in agents]
     figure = make_subplots(rows=2, cols=len(agents), subplot_titles=titles, vertical_spacing=0.2)
     for place, agent in enumerate(agents, start=1):
         own, fill = rows["agent"] == agent, {"color": shades[agent], "opacity": 0.6}
-        for name, row, marker, label in (("credit", 1, fill, agent), ("agent", 2, fill, "own baseline"),
+        for name, row, marker, label in (("credit", 1, fill, agent), ("other", 2, fill, other),
                                          ("global", 2, HOLLOW, "global baseline")):  # fmt: skip
             counts, bins = np.histogram(values[name][own], edges[row - 1])
             figure.add_bar(
@@ -63,28 +71,12 @@ def two_baselines(turns: pd.DataFrame, agents: Sequence[str]) -> Figure:
             means.append(("own mean", rows.loc[own, "credit"].mean(), {"color": shades[agent], "width": 3}))
         for name, mean, line in means:
             figure.add_vline(x=mean, line=line, name=name, showlegend=place == 1, row=1, col=place)
-    for row, title in enumerate(("credit", "advantage (SD)"), start=1):
+    for row, title in enumerate(("credit", "advantage"), start=1):
         span = [edges[row - 1][0], edges[row - 1][-1]]
         figure.update_xaxes(title_text=title, title_standoff=4, range=span, row=row)
-    figure.update_yaxes(title_text="rows", col=1)
+    figure.update_yaxes(rangemode="tozero").update_yaxes(title_text="rows", col=1)
     figure.update_layout(**LAYOUT | {"margin": {"l": 60, "r": 20, "t": 80, "b": 50}}, barmode="overlay", height=520)
     return figure.update_layout(legend_y=1.1)
-
-
-def rewards_over_steps(curve: pd.DataFrame, agents: Sequence[str]) -> Figure:
-    """Draw each agent's mean credit and quartiles over steps; `curve` has `step`, `agent`, `mean`, `25 %`, `75 %`."""
-    figure, shades = Figure(), colors(agents)
-    for agent in agents:
-        own = curve[curve["agent"] == agent].astype({"step": float})
-        ends = [*own["75 %"], *own["25 %"][::-1]]
-        figure.add_scatter(
-            x=[*own["step"], *own["step"][::-1]], y=ends, fill="toself", mode="lines", fillcolor=shades[agent],
-            opacity=0.15, line={"width": 0}, showlegend=False, hoverinfo="skip",
-        )  # fmt: skip
-        line = {"color": shades[agent]}
-        figure.add_scatter(x=own["step"], y=own["mean"], name=for_plotly(agent), mode="lines", line=line)
-    figure.update_layout(**LAYOUT, yaxis_title="credit (line: mean; band: quartiles)")
-    return figure.update_xaxes(title_text="training step")
 
 
 def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
@@ -92,8 +84,8 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
 
     `wrong` has `step`, `agent`, `own_reward` and `reinforced`.
     """
-    columns = min(4, len(agents))
-    titles, shades = list(map(for_plotly, agents)), colors(agents)
+    columns, spoke, shades = min(4, len(agents)), set(wrong["agent"]), colors(agents)
+    titles = [for_plotly(agent) + ("" if agent in spoke else ", never spoke") for agent in agents]
     figure = make_subplots(rows=-(-len(agents) // columns), cols=columns, subplot_titles=titles, shared_yaxes=True,
                            shared_xaxes=True, vertical_spacing=0.16)  # fmt: skip
     lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
@@ -111,30 +103,16 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
     return figure.update_xaxes(title_text="training step", row=-(-len(agents) // columns))
 
 
-def calls_over_steps(calls: pd.DataFrame) -> Figure:
-    """Draw how often each agent is called in an episode, over training steps; `calls` comes from `call_table`."""
-    figure, shades = Figure(), colors(calls["agent"])
-    for agent, own in calls.groupby("agent", sort=False):
-        figure.add_scatter(x=own["step"].astype(float), y=own["calls"], name=for_plotly(agent), mode="lines",
-                           line={"color": shades[agent]}, showlegend=True)  # fmt: skip
-    figure.update_layout(**LAYOUT, xaxis_title="training step", yaxis_title="calls in an episode")
-    return figure.update_yaxes(rangemode="tozero")
-
-
-OF_TURN = ("agent", "turn")
 WHOSE = {"the task": ("task",), "the agent in the task": ("task", "agent"), "the agent in the batch": ("agent",),
          "nobody": "none"}  # fmt: skip
 """Whose mean, or whose deviation, an agent is judged by: label -> the argument `center` or `scale` of cell 3."""
-OWN = ("the agent in the task", "the agent in the task")
+GLOBAL, OWN = ("the task", "the task"), ("the agent in the task", "the agent in the task")
 """Whose mean and whose deviation are compared with the global ones at first: those of `dr_mas`."""
 WRONG = "Each agent's own reward, and the share of its wrong answers that were reinforced, over training steps"
-CALLED = "In how many turns of an episode each agent is called, over training steps"
 
 
-def reward_table(
-    turns: pd.DataFrame, by: Sequence[str] = ("agent",), agents: Sequence[str] | None = None
-) -> pd.DataFrame:
-    """Return a row per agent (or agent and turn): how often it spoke, its credits, and the effect of each baseline.
+def reward_table(turns: pd.DataFrame, agents: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return a row per agent: how often it spoke, its credits, and the effect of each baseline.
 
     `rows`: number of its rows. `spoke`: share of episodes in which it spoke. `mean`, `std` (population) and quartiles
     are those of its credits. `valid`: share of its valid rows. `lone`, `flat`: share of its rows whose comparison group
@@ -143,7 +121,7 @@ def reward_table(
     its rows, see `pooled_inflation`.
     Groups and episodes of different steps are kept apart. Of `agents` each has a row, also a silent one.
     """
-    require(turns, ["task", "episode", "credit", "group", *by], "RewardInspector")
+    require(turns, ["task", "episode", "credit", "group", "agent"], "RewardInspector")
     rows = turns[in_batch(turns)]
     step = ["step"] if "step" in rows.columns else []
     groups = rows.groupby([*step, "group"], sort=False, observed=True)["credit"]
@@ -157,36 +135,18 @@ def reward_table(
         rows["malformed"] = (~rows["call_status"].isin(["none", "ok"])).astype(float)
     if (age := ages(rows, "RewardInspector")) is not None:
         rows["age"] = age
-    split = rows.groupby(list(by), sort=False, observed=True)
+    split = rows.groupby("agent", sort=False, observed=True)
     quartiles = split["credit"].quantile([0.25, 0.5, 0.75]).unstack().set_axis(["25 %", "50 %", "75 %"], axis=1)
     moments = split["credit"].agg(rows="size", mean="mean", std=lambda credit: credit.std(ddof=0))
     moments.insert(1, "spoke", split["episode"].nunique() / rows["episode"].nunique())
     shares = split[[name for name in ("valid", "lone", "flat", "malformed", "age") if name in rows]].mean()
     table = moments.join([shares, quartiles]).reset_index()
-    if "turn" in by:
-        return documented(table, "rewards")
-    pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), by)
-    table = table.merge(pooled.drop(columns="n"), on=list(by), how="left")
+    pooled = pooled_inflation(inflation(rows, once_per=baseline_unit(rows)), ["agent"])
+    table = table.merge(pooled.drop(columns="n"), on="agent", how="left")
     if agents is not None:
         table = table.set_index("agent").reindex(pd.Index(agents, name="agent")).reset_index()
         table = table.fillna({"rows": 0, "spoke": 0.0}).astype({"rows": int})
     return documented(table, "rewards")
-
-
-def call_table(turns: pd.DataFrame, agents: Sequence[str] = ()) -> pd.DataFrame:
-    """Return how often each agent is called in an episode: columns `step`, `agent`, `calls`.
-
-    `calls` counts the turns in which the agent speaks, averaged over the episodes of a step. It is 0 for a silent
-    agent. A table without steps counts as one step. `agents` come first, then all others that speak.
-    """
-    require(turns, ["episode", "agent", "turn"], "RewardInspector")
-    rows = turns[in_batch(turns)]
-    rows = rows if "step" in rows.columns else rows.assign(step=0)
-    everybody = pd.Index(dict.fromkeys([*agents, *rows["agent"].unique()]), name="agent")
-    played = rows.groupby("step")["episode"].nunique()
-    spoken = rows.drop_duplicates(["step", "episode", "agent", "turn"]).groupby(["step", "agent"], observed=True).size()
-    calls = spoken.unstack(fill_value=0).reindex(columns=everybody, fill_value=0)
-    return calls.div(played, axis=0).stack().rename("calls").reset_index()
 
 
 def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
@@ -194,6 +154,32 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
     rows = turns[in_batch(turns)]
     counted = rows.assign(credit=rows["credit"].round(2)).groupby(["agent", "credit"], sort=False).size()
     return counted.rename("rows").reset_index().sort_values(["agent", "credit"], ignore_index=True)
+
+
+def comparison(before: pd.DataFrame, after: pd.DataFrame, mean: str, deviation: str) -> str:
+    """Return HTML on two sides of `rejudge`: what changes most in a sentence, each number on both sides, a legend."""
+    before, after = before.set_index("agent"), after.set_index("agent")
+    whose = (
+        f"the mean and the deviation of {mean}"
+        if mean == deviation
+        else f"the mean of {mean}, deviation of {deviation}"
+    )
+    most = after["other_sign"].idxmax()
+    told = f"{most} changes most: {after.loc[most, 'other_sign']:.0%} of its rows get the other sign"
+    wrong = [side.loc[most, "wrong_way"] for side in (before, after)]
+    if wrong[0] == wrong[0]:
+        told += f", and {wrong[1]:.0%} of its advantage goes the wrong way instead of {wrong[0]:.0%}"
+    if not after["other_sign"].any():
+        told = "no row gets the other sign"
+    table = after[["rows", "other_sign", "without_peer"]].copy()
+    for name in ("silent", "size", "wrong_way", "reinforced"):
+        pairs = zip(before[name], after[name], strict=True)
+        cells = (f"{a:.2f} → {b:.2f} ({b - a:+.2f})".replace(" (+nan)", "").replace("nan", "–") for a, b in pairs)
+        table[name] = [cell.replace(" ", NO_BREAK) for cell in cells]
+    caption = "From the global baseline (mean and deviation of the task) to the chosen one, and the difference"
+    sentence = f"By {whose}, {told}.".replace("%", " %")
+    table = table.reset_index()
+    return f"<p>{escape(sentence)}</p>{table_html(table, caption)}{key_html('rejudge', table.columns)}"
 
 
 class RewardInspector:
@@ -223,33 +209,21 @@ class RewardInspector:
     def __repr__(self) -> str:
         return f"RewardInspector({self.source.title}, step {self.step}: {', '.join(self.source.agents)})"
 
-    def figure(self) -> Figure:
-        """Draw the credits of the step, and the advantages under both baselines.
+    def figure(self, mean: str | None = None, deviation: str | None = None) -> Figure:
+        """Draw the credits of the step, and the advantages under the global baseline and another one.
+
+        Args:
+            mean: Whose mean the other baseline subtracts, a key of `WHOSE`. `None` takes the agent's own baseline.
+            deviation: Whose standard deviation it divides by, likewise.
 
         Returns:
             Plotly figure with one column per agent.
         """
-        return two_baselines(self.turns, self.source.agents)
-
-    def curve(self) -> pd.DataFrame:
-        """Compute the mean and the quartiles of each agent's credits at up to `CURVE_STEPS` steps.
-
-        Returns:
-            Table with the columns `step`, `agent`, `25 %`, `75 %` and `mean`.
-        """
-        turns = self.source.some_turns(["step", "agent", "credit", "probe"])
-        by = turns[in_batch(turns)].groupby(["step", "agent"], sort=False)["credit"]
-        quartiles = by.quantile([0.25, 0.75]).unstack().set_axis(["25 %", "75 %"], axis=1)
-        return quartiles.join(by.mean().rename("mean")).reset_index()
-
-    def calls(self) -> pd.DataFrame:
-        """Count how often each agent was called in an episode, at up to `CURVE_STEPS` steps.
-
-        Returns:
-            Table with the columns `step`, `agent` and `calls`, see `call_table`.
-        """
-        read = ["step", "episode", "agent", "turn", "probe"]
-        return call_table(self.source.some_turns(read), self.source.agents)
+        chosen = None
+        if mean and deviation:
+            judged = self._side("chosen", mean, deviation).advantages(self.turns)
+            chosen = judged["advantage"][in_batch(judged)]
+        return two_baselines(self.turns, self.source.agents, chosen)
 
     def wrong(self) -> pd.DataFrame:
         """Compute each agent's mean own reward and its reinforced wrong answers, at up to `CURVE_STEPS` steps.
@@ -279,21 +253,30 @@ class RewardInspector:
             KeyError: A label is not in `WHOSE`.
             TableError: The table lacks a column, or its episodes branch.
         """
-        unit, sides = baseline_unit(self.turns), []
-        for name, *labels in (("global", "the task", "the task"), ("chosen", mean, deviation)):
-            once = {part: unit if label == "the task" else None
-                    for part, label in zip(("center", "scale"), labels, strict=True)}  # fmt: skip
-            center, scale = (WHOSE[label] for label in labels)
-            side = RECIPES["dr_mas"].replace(name=name, center=center, scale=scale, once_per=once)
-            sides.append(side if self.turns["team_reward"].any() else side.replace(credit=own_return()))
-        return rejudge(self.turns, sides)
+        return rejudge(self.turns, [self._side("global", *GLOBAL), self._side("chosen", mean, deviation)])
 
-    def _compared(self, mean: str, deviation: str) -> str:
-        """Return the table of `judged` as HTML, with a sentence on the agent whose rows change most."""
-        table = self.judged(mean, deviation)
-        most = table.loc[table["other_sign"].idxmax()]
-        told = f"{most['agent']} changes most: {most['other_sign']:.0%} of its rows get the other sign."
-        return f"<p>{escape(told)}</p>" + table_html(table, f"Mean of {mean}, deviation of {deviation}")
+    def _side(self, name: str, mean: str, deviation: str) -> Recipe:
+        """Return the recipe that judges by the mean and the deviation of two labels."""
+        unit = baseline_unit(self.turns)
+        labels = {"center": mean, "scale": deviation}
+        parts = {part: WHOSE[label] for part, label in labels.items()}
+        once = {part: unit if label == "the task" else None for part, label in labels.items()}
+        side = RECIPES["dr_mas"].replace(name=name, once_per=once, **parts)
+        return side if self.turns["team_reward"].any() else side.replace(credit=own_return())
+
+    def _menus(self) -> str:
+        """Return HTML: two menus, and below them the comparison with each of their choices."""
+        pairs = {", ".join(pair): pair for pair in product(WHOSE, WHOSE)}
+        sides = [self._side("global", *GLOBAL), *(self._side(name, *pair) for name, pair in pairs.items())]
+        judged = dict(list(rejudge(self.turns, sides).groupby("recipe")))
+        parts = []
+        for name, pair in pairs.items():
+            compared = comparison(judged["global"], judged[name], *pair)
+            parts.append(f'<div data-whose="{name}"{"" if pair == OWN else " hidden"}>{compared}</div>')
+        for what, own in zip(("mean", "deviation"), OWN, strict=True):
+            options = "".join(f"<option{' selected' * (label == own)}>{label}</option>" for label in WHOSE)
+            parts.insert(0, f'<label class="whose">whose {what}? <select>{options}</select></label> ')
+        return "".join([parts[1], parts[0], *parts[2:]])
 
     def to_html(self, path: str | Path) -> Path:
         """Write one standalone HTML file that works offline.
@@ -308,10 +291,9 @@ class RewardInspector:
         described = f"Credits, and advantages in standard deviations, under two baselines, at step {self.step}"
         drawn = [figure_html(*one) for one in self._harm()]
         drawn.append(figure_html(self.figure(), described, credit_counts(self.turns), 60 + 125 * len(agents)))
-        curves = "".join(figure_html(*curve) for curve in self._curves())
-        curves = folded("Over training", curves) if curves else ""
-        body = f"{self._first()}{''.join(drawn)}{curves}{self._numbers()}"
-        return write(path, document("Who earned what", body, scripts=FIGURES))
+        menus = f"<h2>Another baseline</h2>{self._menus()}" if self._can_be_judged else ""
+        body = f"{self._first()}{''.join(drawn)}{menus}{self._numbers()}"
+        return write(path, document("Who earned what", body, scripts=(*FIGURES, "rewards.js")))
 
     def _first(self) -> str:
         """Return the verdict on the run or table as HTML, and the rows behind it, folded."""
@@ -320,7 +302,9 @@ class RewardInspector:
             turns, _ = self.source.judged
             told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
             rows = folded("The rows", table_html(rows_gone_wrong(turns, worst.name), told))
-        return f'<p class="quiet">{escape(self.source.title)}, step {self.step}</p>{self.source.verdict}{rows}'
+        silent = self.source.silent(self.step, self.turns["agent"])
+        title = f"{self.source.title}, step {self.step}. {silent}"
+        return f'<p class="quiet">{escape(title)}</p>{self.source.verdict}{rows}'
 
     def _harm(self) -> Iterator[tuple[Figure, str, pd.DataFrame, int]]:
         """Yield the figures of what goes the wrong way, each with a description, its numbers and its least width."""
@@ -329,16 +313,9 @@ class RewardInspector:
             yield wrong_over_steps(wrong, self.source.agents), WRONG, wrong, 60 + 170 * min(4, len(self.source.agents))
 
     def _numbers(self) -> str:
-        """Return the tables of the step as HTML: per agent, per turn if there are turns, and by another baseline."""
-        table, by_turn = self.table, ""
-        if "turn" in self.turns:
-            calls = call_table(self.turns.drop(columns="step", errors="ignore"), self.source.agents)
-            table = table.merge(calls[["agent", "calls"]], on="agent")
-            turns = reward_table(self.turns, OF_TURN)[[*OF_TURN, "rows", "spoke", "mean", "std"]]
-            by_turn = table_html(turns, "The same per agent and turn")
-        tables = f"{table_html(table, f'Per agent, step {self.step}')}{key_html('rewards', table.columns)}{by_turn}"
-        other = folded("By another baseline", self._compared(*OWN)) if self._can_be_judged else ""
-        return folded("Who earned what, in numbers", tables) + other
+        """Return the table of the step as HTML."""
+        table = table_html(self.table, f"Per agent, step {self.step}")
+        return folded("Who earned what, in numbers", table + key_html("rewards", self.table.columns))
 
     @cached_property
     def _can_be_judged(self) -> bool:
@@ -347,27 +324,23 @@ class RewardInspector:
         except TableError:  # a tree, or a table without rewards
             return False
 
-    def _curves(self) -> Iterator[tuple[Figure, str, pd.DataFrame]]:
-        """Yield the other figures over several training steps, each with a description and its numbers."""
-        if len(self.source.steps) == 1:
-            return
-        curve = self.curve()
-        yield rewards_over_steps(curve, self.source.agents), "Mean credit of each agent over training steps", curve
-        if "turn" in self.turns.columns:
-            calls = self.calls()
-            yield calls_over_steps(calls), CALLED, calls
-
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display
         from ipywidgets import Dropdown
 
+        def compare(mean: str, deviation: str) -> None:
+            display(self.figure(mean, deviation))
+            sides = dict(list(self.judged(mean, deviation).groupby("recipe")))
+            display(HTML(beside(comparison(sides["global"], sides["chosen"], mean, deviation))))
+
         display(HTML(beside(self._first())))
-        harm = [figure for figure, *_ in self._harm()]
-        for figure in (*harm, self.figure(), *(figure for figure, *_ in self._curves())):
+        for figure, *_ in self._harm():
             display(figure)
-        counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
-        display(HTML(beside(self._numbers() + folded("The numbers behind this figure", counts))))
         if self._can_be_judged:
             menus = {name: Dropdown(options=list(WHOSE), value=own, description=f"whose {name}?")
                      for name, own in zip(("mean", "deviation"), OWN, strict=True)}  # fmt: skip
-            interact(lambda **labels: display(HTML(beside(self._compared(**labels)))), **menus)
+            interact(compare, **menus)
+        else:
+            display(self.figure())
+        counts = table_html(credit_counts(self.turns), f"Rows by agent and credit, step {self.step}")
+        display(HTML(beside(self._numbers() + folded("The numbers behind this figure", counts))))

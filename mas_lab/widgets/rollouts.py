@@ -13,14 +13,12 @@ from urllib.parse import parse_qsl, urlencode
 import pandas as pd
 from plotly.graph_objects import Figure
 
-from mas_lab.env import Env, Task
 from mas_lab.explain.index import RULE, in_order
 from mas_lab.table import TableError, column, require
 from mas_lab.widgets.document import Framed, document, escape, table_html
-from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, token_shares
+from mas_lab.widgets.episodes import NUMBERS, Reading, in_rounds, in_words, index_of, page_data, recorded_shares
 from mas_lab.widgets.figures import LAYOUT, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import States
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 SCRIPTS = ("parts.js", "rollouts_source.js", "rollouts_index.js", "rollouts_episode.js", "rollouts.js")
@@ -59,27 +57,21 @@ class RolloutViewer(Framed):
     A notebook shows the viewer as it is. Use `.figure()` and `.to_html(path)`. A page opens on `.index`, a table with a
     row per episode. It holds the most telling episodes of all steps, as ranked by `explain.index.RULE`.
 
-    If an env draws its states (`draw`), each decision has a picture of the state before it. Tokens show their entropy
-    if the table has the column that `lab.entropies` adds.
+    Tokens show their entropy if the table has the column that `lab.entropies` adds, and their share of the gradient at
+    the spikes that a kept run recorded. A chain of digits (`solve 3 + 4`)
+    stands with its running values and the right answer.
 
     Args:
         x: A table of turns, one report or several, a run, its path, or a live dashboard.
         beside: A second source of the same kinds as `x`, to read both side by side, task by task.
-        env: Environment that draws the states. `None` uses the env of a live dashboard, or rebuilds the kit's own env
-            of a run.
         team: Team whose tokenizers give tokens their text. A run's own checkpoint does so without it.
         agents: Names of the agents, in acting order. `None` takes them from `x`.
-        shares: Table of `lab.attribute` on the turns of a step, with each token's share of the gradient. A column
-            `step` names the step if `x` has several. `None` uses what a `SpikeWatch` recorded.
         at: Address from `.link`, at which the page opens. `None` opens on the index.
-        limit_mb: Maximum size of the episodes on a page, in megabytes.
-        tasks: The tasks that were played, for pictures of their states. A table in memory needs them unless seed 0 drew
-            the tasks, see `states.States`.
+        limit_mb: Maximum size of the episodes on a page, in megabytes. In a stored notebook they take a third more.
 
     Raises:
         RunError: If there is no readable run at the path.
-        TableError: If `x` is empty or lacks a column, if there is no such episode, or if `shares` belongs to another
-            table.
+        TableError: If `x` is empty or lacks a column, or if there is no such episode.
         TypeError: If `x` is none of the above.
         ValueError: If `at` is not the address of an episode.
     """
@@ -88,19 +80,14 @@ class RolloutViewer(Framed):
         self,
         x: Any,
         beside: Any = None,
-        env: Env | None = None,
         team: Any = None,
         agents: Sequence[str] | None = None,
-        shares: pd.DataFrame | None = None,
         at: str | None = None,
-        limit_mb: float = 4.0,
-        tasks: Sequence[Task] = (),
+        limit_mb: float = 0.6,
     ):
         sources = [Source(one, agents, team) for one in ([x] if beside is None else [x, beside])]
         self.index = in_order(pd.concat([index_of(source, run) for run, source in enumerate(sources)]))
-        self._states = [States(source, env, tasks) for source in sources]
-        found = [token_shares(source, own) for source, own in zip(sources, (shares, None), strict=False)]
-        self._readings = [Reading(source, run, self._states[run], found[run]) for run, source in enumerate(sources)]
+        self._readings = [Reading(source, run, recorded_shares(source)) for run, source in enumerate(sources)]
         self._limit, self._at = limit_mb * 1e6, ""
         self._opened = None if at is None else self._place(at)
 
@@ -198,13 +185,11 @@ class RolloutViewer(Framed):
         Returns:
             Text of an HTML page.
         """
-        title, data = "Who said what", self.data()
-        subtitle = ". ".join([self.title, *filter(None, dict.fromkeys(states.reason for states in self._states))])
         body = (
-            f'<p class="quiet">{escape(subtitle)}</p>{self.source.verdict}'
+            f'<p class="quiet">{escape(self.title)}</p>{self.source.verdict}'
             f'<div id="rollouts">{self.static()}</div>'  # remains if no script replaces it
         )
-        return document(title, body, data, scripts=SCRIPTS, styles=STYLES)
+        return document("Who said what", body, self.data(), scripts=SCRIPTS, styles=STYLES)
 
     def static(self) -> str:
         """Make tables of the ten most telling rows of the index, and of the first episode as it was played.

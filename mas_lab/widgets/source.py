@@ -4,7 +4,7 @@ This is the adapter between where turns are and the instruments, which draw tabl
 time. This module leaves out drawing.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,11 @@ class Source:
             self._agents = tuple(dict.fromkeys(spoke))
         return self.order
 
+    def silent(self, step: int, spoke: Iterable[str]) -> str:
+        """Return a sentence on the agents that did not speak in a step, all but those that `spoke`; maybe empty."""
+        silent = [agent for agent in self.agents if agent not in set(spoke)]
+        return f"Did not speak in step {step}: {', '.join(silent)}." if silent else ""
+
     def stats(self, columns: list[str]) -> pd.DataFrame:
         """Return the given `columns` of the statistics; a table in memory may lack some."""
         if self.run:
@@ -128,8 +133,7 @@ class Source:
 
     def watched(self) -> dict[str, Any] | None:
         """Return what a `SpikeWatch` recorded: in a live training, a run's newest checkpoint, or an exported zip."""
-        origin = self.live or self.run
-        remembered = origin.watched() if origin else None
+        remembered = (self.live and self.live.watched()) or (self.run and self.run.watched())
         return remembered if isinstance(remembered, dict) and {"rule", "spikes"} <= set(remembered) else None
 
     def token_texts(self, policy: str, ids: Sequence[int]) -> list[str]:

@@ -19,7 +19,6 @@ from mas_lab.widgets.document import FIGURES, Framed, document, escape, figure_h
 from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
 from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
-from mas_lab.widgets.states import States
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import for_plotly, visible_data
 
@@ -97,7 +96,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
         return None
     opened = Source(pd.concat([turns.assign(step=step) for step, turns in steps.items()]), source.agents)
     index = index_of(opened)
-    reading = Reading(source, states=States(source), shares=spike_shares(spikes))
+    reading = Reading(source, shares=spike_shares(spikes))
     names = list(zip(index["step"], index["episode"], strict=True))
     largest = []
     for spike in spikes:
@@ -111,7 +110,7 @@ def episodes_of(spikes: Sequence[Spike], source: Source) -> dict[str, Any] | Non
     return {**data, "agents": agents, "runs": [opened.title], "at": ""}
 
 
-READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped", "skipped"]
+READ = ["step", "optimizer_step", "policy", "agent", "grad_norm", "policy_norm", "policy_norm_clipped"]
 
 SCRIPTS = (*FIGURES, *rollout_page.SCRIPTS, "spikes.js")
 POLICY = NEUTRAL
@@ -229,12 +228,13 @@ class SpikeInspector(Framed):
         """
         figure = norm_curves(self.scores, self.source.agents, self.opened)
         if "policy_norm_clipped" in self.stats:
-            taken = self.stats.assign(place=places(self.stats))[~self.stats["skipped"].astype(bool)]
-            for policy, own in taken.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
+            stats = self.stats.assign(place=places(self.stats))
+            for _, own in stats.drop_duplicates(["place", "policy"]).groupby("policy", sort=False):
                 if (own["policy_norm_clipped"] < own["policy_norm"] * (1 - 1e-6)).any():
                     figure.add_scatter(
                         x=own["place"].tolist(), y=own["policy_norm_clipped"], mode="lines",
-                        line={"color": POLICY, "width": 1, "dash": "dot"}, name=for_plotly(f"{policy} after clipping"),
+                        line={"color": POLICY, "width": 1, "dash": "dot"}, name="after clipping",
+                        legendgroup="after clipping", showlegend=figure.data[-1].name != "after clipping",
                     )  # fmt: skip
         return figure
 
@@ -248,7 +248,7 @@ class SpikeInspector(Framed):
             "agents": {escaped(agent): color for agent, color in colors(self.source.agents).items()},
             "spikes": [anatomy(spike, self.source.turns(spike["step"], SAMPLE), self.source) for spike in self.opened],
             "above": bool(self.spikes),
-            "empty": "Every norm was 0." if self.watched else "Train with watch=SpikeWatch() to record it.",
+            "empty": "Every norm was 0." if self.watched else "Keep the run (run=), or train with watch=SpikeWatch().",
             "first": self.opened.index(self.first) if self.first else None,
             "rollouts": episodes_of(self.opened, self.source),
         }  # fmt: skip
@@ -261,7 +261,9 @@ class SpikeInspector(Framed):
             one = self.opened[0]
             named_norm = f"{one['agent']}, step {one['step']}, norm {one['norm']:.3g}"
             tallest = f" Watched; no norm is above it. The tallest: {named_norm}."
-        return " ".join([f"{self.source.title}. {sentence}{tallest}", *([SHARE] if self.opened else [])])
+        last = self.stats["step"].max()
+        silent = self.source.silent(last, self.stats.loc[self.stats["step"] == last, "agent"])
+        return " ".join([f"{self.source.title}. {silent} {sentence}{tallest}", *([SHARE] if self.opened else [])])
 
     def _table(self) -> str:
         return table_html(self.scores[self.scores["spike"]], "Norms above the rule")
@@ -310,8 +312,8 @@ FEW = 5
 """Samples of a spike in its static form."""
 CHART = "Gradient norms before clipping over optimizer steps. A diamond is a spike; a filled one opens at a click."
 RULE = (
-    "A norm is a spike if it is more than {:g} times the usual norm: the median of the {} norms before it, of all "
-    "agents. The rule starts after {} norms."
+    "A norm is a spike if it is more than {:g} times the usual norm (the median of the {} norms before it, of all "
+    "agents) and taller than each of these. The rule starts after {} norms."
 )
 SHARE = (
     "A share is the projection on the policy's gradient before clipping: exact, summing to 1 over all tokens of the "

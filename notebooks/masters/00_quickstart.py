@@ -108,11 +108,11 @@ turns[["agent", "turn", "candidate", "completion", "team_reward", "local_reward"
 #
 # ## Cell 3: normalize
 #
-# *By hand first.* Four candidates earned the credits 0.25, 0.25, 0.75 and 0.75. Their mean is 0.5 and their standard deviation is 0.25, so the **advantages** are −1, −1, +1, +1. In general, for row $i$ of group $g$ with mean $\mu_g$ and standard deviation $\sigma_g$,
+# *By hand first.* Four candidates earned the credits 0.25, 0.25, 0.75 and 0.75. Their mean is 0.5. Their standard deviation, which divides by the number of rows (4, not 3), is 0.25. So the **advantages** are −1, −1, +1, +1. In general, for row $i$ of group $g$ with mean $\mu_g$ and standard deviation $\sigma_g$,
 #
 # $$ A_i = \frac{c_i - \mu_g}{\sigma_g + \varepsilon}. $$
 #
-# The group's mean is the baseline. No network has to estimate how good a state is, because the other candidates show it. That is the idea of GRPO ([arXiv 2402.03300](https://arxiv.org/abs/2402.03300)).
+# The group's mean is the baseline. $\varepsilon = 10^{-6}$ avoids a division by 0. No network has to estimate how good a state is, because the other candidates show it. That is the idea of GRPO ([arXiv 2402.03300](https://arxiv.org/abs/2402.03300)).
 
 # %% [markdown]
 # *Predict:* four candidates all earned 0.75. What is their advantage? What should the policy learn from them?
@@ -209,10 +209,13 @@ pd.DataFrame(played).T.rename_axis("temperature").round(3)
 #
 # ## Who earned what
 #
-# The page begins with a question: would a mean of its own serve an agent better than one mean for all? Here, in the first step of the training, it hardly matters. Unfold the reasons, what each agent earned and how often it spoke, and its advantages under both means. Notebook 03 explains the advice.
+# `RewardInspector` begins with the *verdict*: one or two sentences about what stands out in the training, or "Nothing stands out." A panel per agent follows, with its own reward and the share of its wrong answers that were reinforced, over training. Below are the first step's credits, and the advantages that two baselines make of them: one mean for all agents, or a mean for each agent. Notebook 03 explains the difference. All numbers unfold.
 
 # %%
 lab.RewardInspector(live, step=0)
+
+# %% [markdown]
+# `lab.verdict(run)` says the same without figures, and `lab.train` prints it at its end. When something stands out, it names the agent and what to compare it with.
 
 # %% [markdown]
 # ## What changed, in one episode
@@ -240,7 +243,7 @@ lab.RolloutViewer(live)
 #
 # `lab.course.check` says whether an answer is right, or where it is not right yet. `lab.course.hint("00.1")` helps.
 #
-# **00.1** (4 minutes, easy) Five candidates of one group earned the credits 0.2, 0.2, 0.2, 0.6 and 0.8. Compute their advantages by hand, to two decimals.
+# **00.1** (4 minutes, easy) Five candidates of one group earned the credits 0.2, 0.2, 0.2, 0.6 and 0.8. Compute their advantages by hand, to two decimals. (The standard deviation divides by 5.)
 
 # %%
 ### BEGIN SOLUTION
@@ -263,7 +266,7 @@ number = int(((fresh["agent"] == "executor") & ~fresh["kept"]).sum())
 lab.course.check("00.2", fresh, number)
 
 # %% [markdown]
-# **00.3** (5 minutes, easy) An ablation changes one argument. Now compare all rows of a task: every agent and every turn share one global baseline. Change `by`, keep the credit, and look at the size of the groups.
+# **00.3** (5 minutes, easy) An ablation changes one argument. Now compare all rows of a task: every agent and every turn share one global baseline. Change `by` only: the credit stays, team plus own reward. Look at the size of the groups.
 
 # %%
 ### BEGIN SOLUTION
@@ -298,4 +301,4 @@ lab.course.check("00.4", my_step)
 #
 # **To remember.** A row is a model call. A group says which rows are compared. An advantage is a credit minus its group's mean, in units of its standard deviation. In a flat group it is 0.
 #
-# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations. `lab.train(env, team, "grpo", ...)` replaces one by another. `12_the_study` compares recipes over seeds, at equal tokens.
+# Next: `01_rollout`. `lab.RECIPES` holds the published methods and their ablations. `lab.train(env, team, "grpo", ...)` trains with another one. `12_the_study` compares recipes over seeds, at equal tokens.

@@ -104,7 +104,7 @@ by_rows.advantages(turns)[shown].round(2)
 # | **mean of all**, $\mu$ | `grpo` | `dr_mas_std` |
 # | **own mean**, $\mu_k$ | `dr_mas_mean` | `dr_mas` |
 #
-# Dr. MAS calls the own scale the better half of its method. Its ablation on search gives 28.0 for $\mu, \sigma$, 39.1 for $\mu_k, \sigma$, 42.9 for $\mu, \sigma_k$, and 43.8 for both.
+# Dr. MAS calls the own scale the better half of its method. Its ablation on search scores 28.0 for $\mu, \sigma$, 39.1 for $\mu_k, \sigma$, 42.9 for $\mu, \sigma_k$, and 43.8 for both.
 
 # %% [markdown]
 # *Predict:* only one of the two changes, own mean and own scale, can turn the sign of an advantage. Which one? What does the other change do to the helper's −0.46 and −0.93?
@@ -351,17 +351,36 @@ lab.course.check("03.3", candidates, mostly_offset)
 # %% [markdown]
 # ## Does it happen to real policies?
 #
-# From here on we use real tokens, log-probabilities and gradients. In `paid_help`, a pocket model of 0.3 million weights computes chains of digits. The solver is frozen, so only the helper learns. Only the baseline differs between runs. The reward is:
+# From here on we use real tokens, log-probabilities and gradients. In `paid_help`, solver and helper are pocket models of 0.3 million weights that answer *chains* of digits. **The rule of chains: compute from left to right, and keep only the last digit of each step. Below 0, add 10.** There is no other precedence:
+#
+# | chain | right answer | a wrong answer |
+# |---|---|---|
+# | `3 + 4 * 2 - 9 + 6` | `7 4 5 1 answer 1` | `8 1 2 8 answer 8` |
+#
+# The right answer: 3 + 4 = 7; 7 * 2 = 14, so 4; 4 - 9 = -5, so 5; 5 + 6 = 11, so 1. The wrong one multiplies first. An answer may also leave out the steps (`answer 1`). A helper reads the solver's wrong answer as well, in words such as `tried 8`.
+#
+# The solver is frozen, so only the helper learns. Only the baseline differs between runs. The reward is:
 #
 # $$R = \begin{cases} 1 & \text{solver right} \\ \texttt{pay} & \text{solver wrong, helper right} \\ 0 & \text{both wrong} \end{cases}$$
 #
-# For the first rollout, `RewardInspector` shows what you have computed for coins: credits, advantages under both baselines, and numbers per agent.
+# Here is an answer of each kind from the first rollout. `local_reward` is 1 for a right answer and 0 for a wrong one:
 
 # %%
 env = lab.make_env("paid_help", pay=0.2)
 team = lab.Team.per_agent(lambda agent: lab.load_policy(env.pocket, lr=3e-4), env.agents, frozen=("solver",))
 first = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "train", seed=0), lab.episodes(8), seed=0)
-lab.RewardInspector(lab.RECIPES["grpo"].advantages(first))
+first.drop_duplicates(["agent", "local_reward"])[["agent", "prompt", "completion", "local_reward", "team_reward"]]
+
+# %% [markdown]
+# For this rollout, `RewardInspector` shows what you have computed for coins. It begins with the *verdict*, one or two sentences about what stands out; `lab.verdict` returns it for any table or run. Credits, advantages under both baselines and numbers per agent follow.
+
+# %%
+judged = lab.RECIPES["grpo"].advantages(first)
+print(lab.verdict(judged))
+lab.RewardInspector(judged)
+
+# %% [markdown]
+# *Whose mean?* Move this menu to "the task", and leave the deviation. The sentence below says whose rows change most, and the table has both sides and their difference.
 
 # %% [markdown]
 # (All numbers are folded below the figures. `mean` to `75 %`: of the agent's credits; `valid`: answers that could be read; `b`, `v`, `F`, `signal`: as above, over all tasks. `lone`, `flat`: shares of rows by the groups in the table, which are whole tasks here.) The pocket model plays much like the coins.
@@ -480,6 +499,7 @@ pd.DataFrame(ends).T.round(2)
 # %% [markdown]
 # *Explain:* (`helper right`: how often in a turn; `largest norm`: of the helper's gradient in any step, before clipping; `entropy`: of its tokens, in nats, over the last five steps.)
 #
+# - `lab.train` prints a verdict at the end of each training, after recipe, learning rate and seed. In our run it names the helper under `grpo` at a pay of 0.2: most of its advantage rewarded wrong answers or punished right ones. In the other three runs nothing stands out. (The printed recipe `own_robust` is another form of an own mean; `docs/recipes.md` has it.)
 # - Under `grpo` at a pay of 0.2 the helper learns little. Every answer is made less likely, right or wrong. So the helper cannot settle on an answer: its entropy stays about three times as high.
 # - **The norms do not show it.** The largest norms are those of `grpo` at a pay of 1.0, which learns well.
 # - The two `dr_mas` runs are the same run, token by token. Own mean and own scale do not see what help is worth, only which help was better.
@@ -552,7 +572,7 @@ for name in ("grpo, 8 agents", "dr_mas, 8 agents"):
 pd.concat(stages, axis=1).round(2)
 
 # %% [markdown]
-# *Explain:* (`right`: how often that stage answers right in the end, where it is reached.) Two agents learn under either baseline, although most of stage 2's squared advantages is offset. With eight agents, `dr_mas` climbs and `grpo` does not.
+# *Explain:* (`right`: how often that stage answers right in the end, where it is reached.) Two agents learn under either baseline, although most of stage 2's squared advantages is offset. With eight agents, `dr_mas` climbs and `grpo` does not. The verdict of that run names a high stage, and of the other three says that nothing stands out.
 #
 # Read the table from the top. The low stages learn under both baselines. Higher stages only speak in episodes that already go well, and the global baseline reinforces whatever they say. The norms rise from stage to stage, and the top stage learns nothing. Why are they so large, and mostly in the first half of the training? There the high stages are reached very rarely. Their gradient is a mean over a few rows, in which nothing averages out. Each row has an advantage of up to $\sqrt 7 \approx 2.6$. Their own baseline gives a lone row advantage 0. Notebook 05 opens such a norm to its tokens.
 #
@@ -587,9 +607,9 @@ ladder[["seeds", "final", "final_low", "final_high"]].round(2)
 # %% [markdown]
 # *Explain:* (`final`: the mean of the middle half of the seeds, `final_low` to `final_high` its 95 % interval.) `grpo` ends at 0.03, `grpo_masked` at 0.19, `dr_mas` at 0.27.
 #
-# Compare the arms seed by seed. Leaving out rows without a peer gains +0.12 (95 % interval +0.01 to +0.26). Own mean and own scale gain together +0.19 (+0.03 to +0.36). So more than half of what looked like the mean's effect is not the mean's.
+# Compare the arms seed by seed. Leaving out rows without a peer gains +0.14 (95 % interval +0.03 to +0.25). Own mean and own scale gain together +0.21 (+0.07 to +0.34). So more than half of what looked like the mean's effect is not the mean's.
 #
-# The own scale gains +0.12, just what leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.08 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.19, `own_pooled` +0.18. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
+# The own scale gains +0.13, as much as leaving out rows does. Its flat groups have no scale, so they drop out. With the task's scale ("lent") they are trained on again, and +0.10 is left. If the mean is the agent's own, the scale hardly matters here: own mean +0.20, `own_pooled` +0.20. The intervals are wide because the ten seeds have first weights of different strength. Four of them do not reach the top under any arm.
 #
 # ### A scale that ruins an agent
 #

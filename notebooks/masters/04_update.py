@@ -79,7 +79,7 @@ table.round(3)
 # %% [markdown]
 # ## One row of a real policy
 #
-# Do the same for a pocket model with 0.3 million weights. In `math`, a solver works out a chain of digits, and a verifier approves it or sends it back. One set of weights plays both.
+# Do the same for a pocket model with 0.3 million weights. In `math`, a solver works out a chain of digits, and a verifier approves it or sends it back. One set of weights plays both. The rule of chains: from left to right, and only the last digit of each step counts. So `3 + 4 * 2` is 7, then 14, so 4: `7 4 answer 4` is right. `8 1 answer 1`, which multiplies first, is wrong.
 
 # %%
 env = lab.make_env("math")

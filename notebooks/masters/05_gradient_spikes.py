@@ -154,6 +154,8 @@ figure.update_yaxes(title="|G|² under the global over the own baseline", tickva
 # ## The ladder: eight agents, each called more rarely
 #
 # Stage *j* + 1 is asked only if stage *j* was right. The team earns the share of stages passed. Each of the eight agents answers a chain of digits with its own weights, so each has its own gradient. First comes one batch of the untrained team: 16 ladders, 8 trajectories each.
+#
+# The rule of chains: from left to right, and only the last digit of each step counts. So `3 + 4 * 2` is 7, then 14, so 4: `7 4 answer 4` is right. `8 1 answer 1`, which multiplies first, is wrong.
 
 # %% [markdown]
 # *Predict:* which stage has the largest norm under the global baseline? How much of it can F explain?
@@ -313,7 +315,7 @@ start.groupby("agent")[["spoke", "F", "signal"]].median().round(2)
 #
 # ## A spike, opened to its tokens
 #
-# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
+# A norm is called a *spike* if it is more than four times the usual norm, the median of the 50 norms before it, of all agents, and taller than each of these. Then, before the optimizer moves, the watch takes the gradient apart. The share of a token is the projection of its own gradient on the whole gradient,
 #
 # $$\mathrm{share}_t = \langle \nabla \ell_t,\, G\rangle \,/\, \|G\|^2 , \qquad G = \textstyle\sum_t \nabla \ell_t ,$$
 #
@@ -416,7 +418,7 @@ pd.DataFrame([norms_and_harm(*one) for one in settings]).round(2)
 # | **harm** | the ladder | `paid_help`, `finisher` |
 # | **no harm** | `math` with a fixer | `math` without one |
 #
-# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.00, −0.01 to +0.03). The norms are visible, but harmless: a third of its squared advantages is signal. That is enough to learn from, and AdamW divides the size out.
+# *`math` with a fixer*: its norm reaches 12.5 under the global baseline, 3.7 under its own, and the teams end alike (0.01, −0.01 to +0.03). The norms are visible, but harmless: a third of its squared advantages is signal. That is enough to learn from, and AdamW divides the size out.
 #
 # *`paid_help`*: the helper's rewards are all far below the others', and differ little among themselves. F is 0.9. Its norms are, if anything, *smaller* under the global baseline (1.4 against 1.8). But the team loses 0.06. No count of norms will ever show it; `signal` is 0.04.
 #

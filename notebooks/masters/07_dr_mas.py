@@ -88,7 +88,7 @@ def F(mu, sigma, mu_k, sigma_k):
 lab.course.check("07.1", F)
 
 # %% [markdown]
-# `RewardInspector` states such facts for each agent of a rollout. Besides `signal`, its table counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change.
+# `RewardInspector` states such facts for each agent of a rollout. Besides `signal`, its table counts the rows that are alone or among equal credits (`peerless`): an own mean learns nothing from them. Here are the facts of `paid_help` on the untrained pocket model, with 16 tasks of 8 episodes. The solver is frozen, so only the helper can change. Both answer a chain of digits. The rule of chains: from left to right, and only the last digit of each step counts. So `3 + 4 * 2` is 7, then 14, so 4: `7 4 answer 4` is right. `8 1 answer 1`, which multiplies first, is wrong.
 
 
 # %%
@@ -100,7 +100,15 @@ def team_of(env, lr=3e-4):
 env = lab.make_env("paid_help", pay=0.2)
 turns = lab.rollout(env, team_of(env), env.tasks(16, "train", seed=0), lab.episodes(8), seed=0)
 turns = lab.RECIPES["grpo"].advantages(turns)
-lab.RewardInspector(turns).table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
+facts = lab.RewardInspector(turns)
+facts.table[["agent", "spoke", "rows", "peerless", "signal"]].round(2)
+
+# %% [markdown]
+# *Whose mean?* The two menus judge the same rows by another mean, or by another deviation. Which of the two menus takes the helper's advantage off the wrong way?
+
+# %%
+print(lab.verdict(turns))
+facts
 
 # %% [markdown]
 # These facts recommend nothing: rewards do not tell whether an own mean pays. What comes of such an offset in training?
@@ -116,14 +124,16 @@ lab.RewardInspector(turns).table[["agent", "spoke", "rows", "peerless", "signal"
 def learn(pay, recipe, lr):
     """One training; how often team and helper are right after it, and what the helper says."""
     env = lab.make_env("paid_help", pay=pay)
-    team, norms = team_of(env, lr), []
+    team, norms, tables = team_of(env, lr), [], []
     for report in lab.train(env, team, recipe, steps=STEPS, seed=0, tasks=16):
         norms += list(report.stats["grad_norm"])
+        tables.append(report.turns.assign(step=report.step))
     played = lab.rollout(env, team, env.tasks(8 if SMOKE else 64, "test", seed=0), lab.episodes(4), seed=1)
     helper = played[played["agent"] == "helper"]
     told = {"helper": helper["success"].mean(), "team": played.groupby("episode")["success"].last().mean()}
     told |= {"unreadable": 1 - helper["valid"].mean(), "norm": pd.Series(norms).median()}
-    return {"rate": lr, "arm": f"{recipe}, pay {pay}"} | told | {"says": helper["completion"].iloc[0]}
+    told |= {"says": helper["completion"].iloc[0], "verdict": lab.verdict(pd.concat(tables))}
+    return {"rate": lr, "arm": f"{recipe}, pay {pay}"} | told
 
 
 # %% [markdown]
@@ -142,7 +152,14 @@ shown.loc[results["arm"].unique()].round(2)
 results.query("rate == 0.001")[["arm", "says", "unreadable"]].round(2)
 
 # %% [markdown]
-# *Explain.* At 1e-4 the global baseline is somewhat behind, at 3e-4 it is far behind. At 1e-3 the helper **unlearns** what it knew. It is blamed for whatever it says, so it no longer uses the words of an answer. Hardly any of its answers can be read. Its own baseline learns at all three rates. `grpo` learns at all rates too if the pay is 1.0, though its norms are then the *largest* of the three. So the norms do not announce the collapse.
+# `lab.verdict` says in a sentence or two what stands out in a training. It compares the recorded advantages with each agent's own reward, without a gradient. (`lab.train` printed the same lines above, with recipe, rate and seed in front.)
+
+# %%
+for one in results.itertuples():
+    print(f"{one.arm}, rate {one.rate:g}: {one.verdict}")
+
+# %% [markdown]
+# *Explain.* At 1e-4 the global baseline is somewhat behind, at 3e-4 it is far behind. At 1e-3 the helper **unlearns** what it knew. It is blamed for whatever it says, so it no longer uses the words of an answer. Hardly any of its answers can be read. Its own baseline learns at all three rates. `grpo` learns at all rates too if the pay is 1.0, though its norms are then the *largest* of the three. So the norms do not announce the collapse. The verdict does: in our run it names the helper at 3e-4, and at 1e-3 it says that success and the helper's own reward fell. At 1e-4 nothing stands out, although the global baseline is behind. So the verdict sees large effects only.
 #
 # One seed could be luck. A recorded study tried each baseline at four rates over three seeds, with different first weights. Here is the team's success at the end:
 

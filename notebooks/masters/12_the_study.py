@@ -106,7 +106,7 @@ pd.Series({runs: holds_the_truth(runs) for runs in (3, 5, 10)}).round(2).rename_
 # |---|---|---|---|---|---|
 # | `own` minus `global` | +0.45 | +0.32 | 0.00 | +0.10 | +0.32 |
 #
-# *By hand:* the IQM of the differences is (0.10 + 0.32 + 0.32) / 3 = 0.25. It is not the difference of the two IQMs, 0.41 − 0.05. The first says what a change does to a team, the second compares two populations.
+# *By hand:* the mean of the differences is (0.45 + 0.32 + 0.00 + 0.10 + 0.32) / 5 = 0.24. It is not the difference of the two IQMs, 0.41 − 0.05. The first says what a change does to a team, the second compares two populations.
 #
 # The study has ten seeds. `AblationBoard` takes a study, the folder of a recorded study, runs, or a table of curves. In its tables `recipe` is the arm, and `final` is the IQM of its final scores. `final_low` and `final_high` bound the 95 % interval. `seeds` and `pairs` are counts.
 
@@ -128,7 +128,7 @@ board.table[["recipe", "seeds", "final", "final_low", "final_high"]].round(2)
 board.differences[["recipe", "pairs", "higher", "lower", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* the arms' intervals overlap: 0.00 to 0.12 and 0.07 to 0.52. The paired difference is still clear: +0.20, 95 % interval +0.03 to +0.40, with nine seeds higher and none lower. Seeds differ far more than arms do. Four of the ten sets of first weights hardly learn under either arm. A pair removes this. So overlapping intervals of arms say nothing about a paired difference. (Below ten pairs the board takes their mean, with the interval of a paired t test, which keeps its promise at five.)
+# *Explain:* the arms' intervals overlap: 0.00 to 0.12 and 0.07 to 0.52. The paired difference is still clear: +0.23, 95 % interval +0.07 to +0.39, with nine seeds higher and none lower. Seeds differ far more than arms do. Four of the ten sets of first weights hardly learn under either arm. A pair removes this. So overlapping intervals of arms say nothing about a paired difference. (The board takes the mean of the pairs, with the interval of a paired t test, which keeps its promise at five.)
 #
 # (Two details: `final` is the mean of the last tenth of the budget, so a seed may differ by 0.03 from the table above. And an IQM of ten numbers drops two on either side.)
 #
@@ -193,7 +193,7 @@ read = pd.concat(read)[["equal", "recipe", "final", "final_low", "final_high"]].
 read.sort_values("recipe", kind="stable").reset_index(drop=True)
 
 # %% [markdown]
-# *Explain:* `own reward` is better whatever is held equal. The tree with the outcome alone gains +0.09 at equal tokens and +0.26 at equal episodes. At equal optimizer steps it gains +0.02, and the interval contains 0. It plays few episodes, samples K candidates in each, and makes more optimizer steps from them. None of the three comparisons is *the* fair one:
+# *Explain:* `own reward` is better whatever is held equal. The tree with the outcome alone gains +0.08 at equal tokens and +0.26 at equal episodes. At equal optimizer steps it gains +0.02, and the interval contains 0. It plays few episodes, samples K candidates in each, and makes more optimizer steps from them. None of the three comparisons is *the* fair one:
 #
 # - use **episodes** if the environment is expensive (people, robots, a slow simulator);
 # - use **sampled tokens** if sampling is expensive, as with language models;
@@ -334,7 +334,7 @@ ablation = board_of(ladder, ["8 agents"], cells)
 ablation.differences[["recipe", "higher", "lower", "final", "final_low", "final_high"]].round(2)
 
 # %% [markdown]
-# *Explain:* the arm "own mean" gains as much as both together (+0.20), and "own scale" gains two thirds of it (+0.13). If flat groups take the scale of all rows instead, it gains +0.02, which is not distinguishable from 0. Dr. MAS (arXiv 2602.08847) reports the scale as the better half. But these arms also change a third thing. A row without a peer is in a lone or flat group. Under an own mean or scale it gets advantage 0; under `global` it is trained on. **A control was missing.** The study `baselines` has it: `grpo_masked` is `grpo` without these rows (ten seeds, with separate first weights and sweeps).
+# *Explain:* the arm "own mean" gains as much as both together (+0.22), and "own scale" gains three quarters of it (+0.17). If flat groups take the scale of all rows instead, it gains +0.01, which is not distinguishable from 0. Dr. MAS (arXiv 2602.08847) reports the scale as the better half. But these arms also change a third thing. A row without a peer is in a lone or flat group. Under an own mean or scale it gets advantage 0; under `global` it is trained on. **A control was missing.** The study `baselines` has it: `grpo_masked` is `grpo` without these rows (ten seeds, with separate first weights and sweeps).
 
 # %% [markdown]
 # *Predict:* `dr_mas` beats `grpo` there. How much of the difference remains if you compare it with `grpo_masked`?
@@ -344,7 +344,7 @@ control = board_of(Recorded(STUDIES / "baselines"), ["ladder of 8"], ["grpo", "g
 control.differences[["recipe", "higher", "lower", "won", "final", "final_low", "final_high", "p_holm"]].round(3)
 
 # %% [markdown]
-# *Explain:* `grpo_masked` gains +0.12 of the +0.19 of `dr_mas`. (`won` is `higher` as a share of the pairs that differ. `p_holm` is from a paired t test, adjusted for the rows of this table.) An earlier version of this page said that the mean does all of it. The numbers were right, but the sentence was wrong, because nobody had run the arm that could refute it. Look for the control that would explain your effect away, and run it before you claim anything.
+# *Explain:* `grpo_masked` gains +0.14 of the +0.21 of `dr_mas`. (`won` is `higher` as a share of the pairs that differ. `p_holm` is from a paired t test, adjusted for the rows of this table.) An earlier version of this page said that the mean does all of it. The numbers were right, but the sentence was wrong, because nobody had run the arm that could refute it. Look for the control that would explain your effect away, and run it before you claim anything.
 
 # %% [markdown]
 # ## Handing in, and a board over a class

@@ -31,7 +31,7 @@ STEPS = 2 if SMOKE else None
 # %% [markdown]
 # ## Five curves
 #
-# `A`, `C` and `D` are `at_grpo` in the maze (12 steps). `B` and `E` are `dr_mas` on a ladder of six agents with separate weights (24 steps). Each has a twin: the same training from the same weights on the same tasks, without the defect.
+# `A`, `C` and `D` are `at_grpo` in the maze (12 steps). `B` and `E` are `dr_mas` on a ladder of six agents with separate weights (24 steps). An agent of the ladder answers a chain of digits, from left to right, and only the last digit of each step counts: `3 + 4 * 2` is 7, then 14, so `7 4 answer 4` is right and `8 1 answer 1` is wrong. Each run has a twin: the same training from the same weights on the same tasks, without the defect.
 
 # %% [markdown]
 # *Predict:* there are five pairs of curves. In how many of them is the broken one clearly lower?
@@ -70,10 +70,21 @@ learning_curves(
 # |---|---|
 # | `run.turns` | the table of all steps, with `group`, `credit`, `center`, `scale`, `advantage` |
 # | `run.stats` | a row per step and agent: `tokens`, `entropy`, `grad_norm`, `mismatch`, … |
+# | `lab.verdict(run.turns)` | one or two sentences about what stands out |
 # | `lab.group_stats(turns)` | size, mean, `lone` and `flat` of every group |
 # | `lab.RewardInspector([turns, stats])` | each agent's rewards, and the baseline that they are compared with |
 # | `lab.RolloutViewer([turns, stats])` | what each agent said |
 # | `lab.evaluate(run.env, run.team, tasks, k=2)` | the team alone, on tasks that are not used in training |
+
+# %% [markdown]
+# The verdict comes first. It compares success, each agent's own reward and its advantages over the steps:
+
+# %%
+for name, run in (runs | {"mended A, C, D": mended["A"], "mended B, E": mended["B"]}).items():
+    print(f"{name}: {lab.verdict(run.turns)}")
+
+# %% [markdown]
+# In our run nothing stands out in any of them. The verdict looks for what a team learned from its rewards: success that fell, an agent whose wrong answers were reinforced, answers that are no longer valid. It takes for granted that the code does what its author meant. So "Nothing stands out." does not mean that all is well.
 
 # %% [markdown]
 # *Predict:* which two or three numbers would you look at first in any training, before its curve?

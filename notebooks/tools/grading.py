@@ -36,6 +36,8 @@ ZIPS = (
 )
 FORM = ("max_turns", "score_tasks", "score_episodes")
 """Settings that make a task easier, or its score a matter of luck."""
+NOTHING = "nothing"
+"""What is said of a student who handed in neither a notebook nor a zip."""
 LONG = 120
 """Maximal number of characters that are shown of an option."""
 
@@ -66,10 +68,13 @@ def grade(folder: Path, out: Path, run: bool = False, say: Callable[[str], None]
 
 
 def _counted(student: Student) -> str:
+    if not student.notebooks and not student.runs:
+        return NOTHING
     right = sum(held.count for held in student.notebooks)
     asked = sum(len(held.right) for held in student.notebooks)
     broken = sum(bool(held.trouble) for held in (*student.notebooks, *student.runs))
-    told = f"{right} of {asked} exercises right, {len(student.runs)} run{'s' * (len(student.runs) != 1)}"
+    told = f"{right} of {asked} exercises right{_raised(student.notebooks)}"
+    told += f", {len(student.runs)} run{'s' * (len(student.runs) != 1)}"
     return f"{told}, {broken} file{'s' * (broken != 1)} that cannot be read" if broken else told
 
 
@@ -84,13 +89,22 @@ def _overview(handed_in: Sequence[Student]) -> str:
         cells = [_shares(held) if held else "" for held in best.values()]
         broken = sum(bool(held.trouble) for held in (*student.notebooks, *student.runs))
         rows.append([student.name, *cells, sum(run.entry is not None for run in student.runs), broken or ""])
-    return _table("Exercises that are right, by notebook; of several copies the one with most", heads, rows)
+    table = _table("Exercises that are right, by notebook; of several copies the one with most", heads, rows)
+    empty = ", ".join(student.name for student in handed_in if not student.notebooks and not student.runs)
+    return table + (f"<p>Who handed in {NOTHING}: {escape(empty)}.</p>" if empty else "")
 
 
 def _shares(held: Notebook) -> str:
-    """Return such as `2 right, 1 wrong, 1 untouched`."""
+    """Return such as `2 right, 1 raised an error (ValueError in 02.1), 1 untouched`."""
     counts = Counter(held.right.values())
-    return ", ".join(f"{counts[one]} {name}" for one, (_, name) in MARKS.items() if counts[one])
+    told = {one: f"{counts[one]} {name}" for one, (_, name) in MARKS.items()} | {RAISED: _raised([held])[2:]}
+    return ", ".join(told[one] for one in MARKS if counts[one])
+
+
+def _raised(notebooks: Sequence[Notebook]) -> str:
+    """Return such as `, 2 raised an error (ValueError in 02.1, NameError in 02.4)`, or an empty text."""
+    errors = [f"{error} in {name}" for held in notebooks for name, error in held.errors.items()]
+    return f", {len(errors)} raised an error ({', '.join(errors)})" if errors else ""
 
 
 def _exercises(handed_in: Sequence[Student]) -> str:
@@ -123,7 +137,7 @@ def _one(student: Student, handed_in: Sequence[Student], finals: Mapping[str, fl
         rows = [[held.file, *_facts(held, handed_in, finals)] for held in student.runs]
         parts.append(_table("Runs", heads, rows))
     if not student.notebooks and not student.runs:
-        parts.append("<p>Neither a notebook nor a zip.</p>")
+        parts.append(f"<p>{NOTHING.capitalize()}: neither a notebook nor a zip.</p>")
     return "".join(parts)
 
 

@@ -39,7 +39,7 @@ TOLD = "json.dumps(_answers.GIVEN)"
 
 Verdict = bool | str | None
 RAISED = "raised"
-"""Verdict of an exercise whose cell ended in an error; others are True, False, and `None` for an untouched one."""
+"""Verdict of an exercise that ended in an error; others are True, False, and `None` for an untouched one."""
 
 
 class HandInError(ValueError):
@@ -48,13 +48,14 @@ class HandInError(ValueError):
 
 @dataclass(frozen=True)
 class Notebook:
-    """One notebook. `right` maps its exercises, in order, to their verdicts."""
+    """One notebook. `right` maps its exercises, in order, to verdicts; `errors` maps those that raised to the error."""
 
     file: str
     number: str = ""
     right: Mapping[str, Verdict] = field(default_factory=dict)
     how: str = ""
     trouble: str = ""
+    errors: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = ()
     """Exercises that were judged in a process in which the student's own classes ran."""
 
@@ -138,11 +139,12 @@ def notebook(path: Path, name: str, run: bool = False) -> Notebook:
             _refuse_changed("while it ran, so its verdicts do not count")
         else:
             found = _verdicts(cells)
-        found |= dict.fromkeys(_raised(cells, found), RAISED) | dict.fromkeys(_untouched(cells, number, found))
+        errors = _raised(cells, found)
+        found |= dict.fromkeys(_untouched(cells, number, found)) | dict.fromkeys(errors, RAISED)
         how, own = ("run again", _own(number)) if run else ("stored outputs", ())
     except Exception as error:  # as in `handed_run`
         return Notebook(name, trouble=_told(error))
-    return Notebook(name, number, {one: found.get(one) for one in asked}, how, own=own)
+    return Notebook(name, number, {one: found.get(one) for one in asked}, how, errors=errors, own=own)
 
 
 def changed_files() -> list[str]:
@@ -176,6 +178,8 @@ def _told(error: Exception) -> str:
 
 def _cells(path: Path) -> list[dict[str, Any]]:
     """Return the code cells of a notebook's file, without entries that are no cells."""
+    if path.stat().st_size == 0:
+        raise HandInError("there is nothing in it: the file is empty")
     if path.stat().st_size > BYTES:
         raise HandInError(f"it has {path.stat().st_size / 2**20:.0f} MiB, and at most {BYTES // 2**20} are read")
     try:
@@ -185,7 +189,10 @@ def _cells(path: Path) -> list[dict[str, Any]]:
     cells = held.get("cells") if isinstance(held, dict) else None
     if not isinstance(cells, list):
         raise HandInError("it is no notebook: there are no cells in it")
-    return [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    code = [cell for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+    if not any(_text(cell.get("source")).strip() for cell in code):
+        raise HandInError("there is nothing in it: no cell has code")
+    return code
 
 
 def _number(path: Path, cells: list[dict[str, Any]]) -> str:
@@ -205,14 +212,21 @@ def _verdicts(cells: list[dict[str, Any]]) -> dict[str, bool | None]:
             for mark, name, told in VERDICT.findall(printed)}  # fmt: skip
 
 
-def _raised(cells: list[dict[str, Any]], found: Mapping[str, Verdict]) -> list[str]:
-    """Return the exercises without a verdict whose cell ended in an error."""
-    broken = (
-        _text(cell.get("source"))
-        for cell in cells
-        if any(isinstance(one, dict) and one.get("output_type") == "error" for one in _list(cell.get("outputs")))
-    )
-    return [name for source in broken for name in CHECK.findall(source) if name not in found]  # fmt: skip
+def _raised(cells: list[dict[str, Any]], found: Mapping[str, Verdict]) -> dict[str, str]:
+    """Return the name of the error for each exercise without a verdict that raised one.
+
+    The error is that of the exercise's cell, or of a cell between the exercise before and this one.
+    """
+    raised: dict[str, str] = {}
+    error = ""
+    for cell in cells:
+        outputs = [one for one in _list(cell.get("outputs")) if isinstance(one, dict)]
+        errors = [_text(one.get("ename")) or "an error" for one in outputs if one.get("output_type") == "error"]
+        error = errors[0] if errors else error
+        if names := CHECK.findall(_text(cell.get("source"))):
+            raised |= {name: error for name in names if error and name not in found}
+            error = ""
+    return raised
 
 
 def _untouched(cells: list[dict[str, Any]], number: str, found: Mapping[str, bool | None]) -> list[str]:

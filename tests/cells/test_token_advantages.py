@@ -69,7 +69,7 @@ def test_each_token_is_moved_by_its_own_advantage(loss, judged, models):
     lengths = judged["completion_ids"].map(len)
     each = [np.broadcast_to(a, n) for a, n in zip(judged["advantage"], lengths, strict=True)]
     advantages = torch.from_numpy(np.concatenate(each).astype(np.float32))
-    mean = -(policy.logprobs(samples_of(judged, weight=0.0)) * advantages).sum() / lengths.sum()
+    mean = -(policy.logprobs(samples_of(judged, weight=0.0))[0] * advantages).sum() / lengths.sum()
     expected = torch.autograd.grad(mean, list(policy.parameters.values()))
     for gradient, other in zip(seen, expected, strict=True):
         torch.testing.assert_close(gradient, other, rtol=1e-4, atol=1e-6)
@@ -111,7 +111,7 @@ def test_rows_are_inert_where_every_token_is_0_and_stay_in_the_denominators(mode
 def test_importance_weights_multiply_each_tokens_own(models):
     """p_trained / p_sampled is 2 for every token, bounded by 1.5."""
     team, turns = make_team("shared", models), by_hand([1.0, -2.0], 3.0)
-    now = team["asker"].logprobs(samples_of(turns, weight=0.0)).detach().reshape(2, 2)
+    now = team["asker"].logprobs(samples_of(turns, weight=0.0))[0].detach().reshape(2, 2)
     calls = passed(team)
     lab.update(team, turns.assign(logprobs=(now - math.log(2)).tolist()), loss=lab.clipped(0.2, tis=1.5), epochs=2)
     assert [list(sample.advantage) for sample in calls[:2]] == [pytest.approx([1.5, -3.0]), pytest.approx([4.5, 4.5])]

@@ -229,7 +229,7 @@ def test_a_flat_batch_moves_nothing(sampled, models):
     before, seen = weights(team["asker"]), []
     stats = update(team, sampled.assign(advantage=0.0), watch=lambda batch: seen.append(batch.token_shares()))
     assert not moved(before, team["asker"])
-    assert stats["grad_norm"].tolist() == [0.0, 0.0] and not stats["skipped"].any()
+    assert stats["grad_norm"].tolist() == [0.0, 0.0]
     assert len(seen) == 1 and seen[0].empty
 
 
@@ -431,18 +431,6 @@ def test_trap_8_a_loss_that_is_not_finite_is_raised_and_nothing_steps(kind, samp
     assert clean(before, team) and watched == (["asker"] if kind == "per_agent" else [])
 
 
-def test_trap_8_a_skipped_step_is_recorded_with_its_culprits(sampled, models):
-    team, (turns, culprit) = make_team("per_agent", models), broken(sampled)
-    before = {agent: weights(team[agent]) for agent in AGENTS}
-    stats = update(team, turns, nonfinite="skip").set_index("agent")
-    assert stats["skipped"].to_dict() == {"asker": False, "doer": True}
-    assert f"task {culprit['task']!r}" in stats.loc["doer", "culprits"] and stats.loc["asker", "culprits"] == ""
-    assert f"candidate {culprit['candidate']}" in stats.loc["doer", "culprits"]
-    assert not moved(before["doer"], team["doer"]) and moved(before["asker"], team["asker"])
-    update(team, sampled)  # the policy is whole
-    assert all(value.isfinite().all() for value in weights(team["doer"]).values())
-
-
 def test_a_gradient_that_is_not_finite_names_every_row_of_its_agent(sampled, models):
     """A finite loss may have a gradient that is not: then all rows of the agent are suspects."""
     team = make_team("shared", models)
@@ -478,10 +466,8 @@ def test_rows_that_cannot_be_learned_from_are_refused_with_their_place(change, e
 
 def test_bad_calls_say_what_is_known(sampled, models):
     team = make_team("shared", models)
-    for options, words in (({"aggregate": "mean"}, "aggregate='mean'; known are token, turn, agent, sum"),
-                           ({"nonfinite": "ignore"}, "nonfinite='ignore'; known are raise, skip")):  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            update(team, sampled, **options)
+    with pytest.raises(ValueError, match="aggregate='mean'; known are token, turn, agent, sum"):
+        update(team, sampled, aggregate="mean")
     with pytest.raises(TableError, match="update: column 'advantage' is missing; it is added by `normalize`"):
         update(team, sampled.drop(columns="advantage"))
 

@@ -33,6 +33,16 @@ def notebook(*cells):
     return nbformat.writes(V4.new_notebook(cells=made))
 
 
+def raised(*errors, check="lab.course.check('02.{}', answer)"):
+    """A notebook whose cells raised these errors, each in or before the cell of its exercise."""
+    made = []
+    for number, error in enumerate(errors, start=1):
+        for source in ("answer = work()", check.format(number)):
+            made.append(V4.new_code_cell(source))
+        made[-1 - number % 2].outputs = [V4.new_output("error", ename=error, evalue="no", traceback=[])]
+    return nbformat.writes(V4.new_notebook(cells=made))
+
+
 @pytest.fixture
 def folder(tmp_path):
     """Puts a student's files into a class."""
@@ -185,6 +195,8 @@ def test_a_loss_of_another_kernel_keeps_its_gradient():
 
 @pytest.mark.parametrize(("content", "told"), [
     ("{", "it is no notebook: JSONDecodeError"),
+    ("", "there is nothing in it: the file is empty"),
+    (notebook(("", "")), "there is nothing in it: no cell has code"),
     pytest.param(" " * (2**20 + 1), "it has 1 MiB, and at most 1 are read", id="large"),
     ('{"cells": 3}', "it is no notebook: there are no cells in it"),
     ('{"cells": [{"cell_type": "code", "source": ["lab.course.check(\'99.1\')"]}]}', "has the number '99'"),
@@ -220,7 +232,22 @@ def test_a_class_on_one_page(folder, zipped, spiky, tmp_path, capsys):
     final = lab.AblationBoard(lab.load_run(spiky)).runs["final"].item()
     assert re.search(rf"<td>at_grpo</td><td>5</td><td>{steps}</td><td>[\d,]+</td><td></td><td>{final:.3f}</td>", text)
     assert "A student can forge them" in text and "train again: run = lab.load_run(zip)" in text
-    assert "Neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
+    assert "Nothing: neither a notebook nor a zip." in text and text.count('class="drawing"') == 1
+
+
+def test_errors_are_named_and_an_empty_folder_is_nothing(folder, tmp_path, capsys):
+    """One error is that of the exercise's own cell, the other of the cell before it."""
+    folder("dan")
+    place = folder("flo", **{"02__ipynb": raised("ValueError", "KeyError")})
+    assert main(["grade", str(place), "--out", str(tmp_path / "grades.html")]) == 0
+    errors = "2 raised an error (ValueError in 02.1, KeyError in 02.2)"
+    assert capsys.readouterr().out.splitlines()[:2] == [
+        "dan: nothing",
+        f"flo: 0 of 5 exercises right, {errors}, 0 runs",
+    ]
+    text = (tmp_path / "grades.html").read_text(encoding="utf-8")
+    assert f"<td>{errors}, 3 untouched</td>" in text and "<td>× 02.1  × 02.2  – 02.3" in text
+    assert "<p>Who handed in nothing: dan.</p>" in text
 
 
 def test_nobody_handed_in_anything(tmp_path, capsys):

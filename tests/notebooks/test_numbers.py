@@ -381,7 +381,7 @@ def test_12_comparisons_are_as_told():
     says("12", "on `math` at most {:.2f}", math["final_high"])
     gain = compared("ladder", "8 agents", [*ARMS, "own mean", "own scale"]).differences.set_index("recipe")["final"]
     says("12", 'the arm "own mean" gains as much as both together ({:+.2f})', gain["own mean"])
-    says("12", '"own scale" gains two thirds of it ({:+.2f})', gain["own scale"])
+    says("12", '"own scale" gains three quarters of it ({:+.2f})', gain["own scale"])
     lent = compared("ladder", "8 agents", ["global", "own scale, lent"]).differences.iloc[0]
     says("12", "it gains {:+.2f}, which is not distinguishable from 0", lent["final"])
     assert lent["final_low"] < 0 < lent["final_high"]

@@ -96,3 +96,12 @@ def test_no_profile_of_one_task_and_no_probability_of_one_recipe():
     with pytest.raises(ValueError, match="a performance profile is of several tasks, and of recipes run on each"):
         board(5, envs="x").profile_figure()
     assert board(5, recipes="a").improvements.empty
+
+
+def test_a_paper_gets_a_table_and_a_figure(tmp_path):
+    told = board(5, envs=["x_1"]).to_latex().splitlines()
+    assert told[1:4] == [
+        r"\toprule", r"task & recipe & seeds & final success (IQM) & minus a (mean) & p (paired t test, Holm) \\",
+        r"\midrule"]  # fmt: skip
+    assert told[5] == r"x\_1 & b & 5 & 0.70 [0.53, 0.87] & 0.50 [0.50, 0.50] & 0.000 \\"
+    assert board(5).to_svg(tmp_path / "board.svg").read_text(encoding="utf-8").startswith("<svg ")

@@ -44,12 +44,13 @@ def test_it_makes_the_run_that_train_makes(models, tmp_path):
     assert "3 of 3 steps" in repr(board) and repr(board).endswith("done)")
 
 
-def test_stop_ends_at_the_next_step_with_a_checkpoint_that_goes_on(models, tmp_path):
+def test_stop_ends_at_the_next_step_with_a_checkpoint_that_goes_on(models, tmp_path, capfd):
     board = after_a_step(dashboard(models, MANY, tmp_path / "run", save_every=MANY))
     board.stop()
     done = len(board.wait().curve)
     assert 1 <= done < MANY and board.run.checkpoint().step == board.run.steps == done
     again = dashboard(models, done + 1, tmp_path / "run", save_every=MANY).wait()
+    assert f"continuing at {done} of {done + 1} steps" in capfd.readouterr().err
     assert again.curve["step"].tolist() == list(range(done + 1))
     assert again.curve.iloc[:done].to_numpy().tolist() == board.curve.to_numpy().tolist()
     assert len(again.reports) == 1  # the folder keeps the others

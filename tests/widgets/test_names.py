@@ -20,7 +20,7 @@ from mas_lab.widgets.ablation import curve_figure
 from mas_lab.widgets.document import STATIC, document, policy
 from mas_lab.widgets.figures import learning_curves, mazes, norm_lines, recipe_lines, uphill_dots
 from mas_lab.widgets.live import Controls
-from mas_lab.widgets.rewards import calls_over_steps, rewards_over_steps, wrong_over_steps
+from mas_lab.widgets.rewards import wrong_over_steps
 from mas_lab.widgets.text import escape_control_chars, for_plotly
 
 AGENTS = (evil("solver"), evil("fixer"))
@@ -46,11 +46,6 @@ def training(_, models):
     return board.figure()
 
 
-def over_steps(run, _):
-    inspector = lab.RewardInspector(run)
-    return rewards_over_steps(inspector.curve(), inspector.source.agents)
-
-
 def wrong(run, _):
     inspector = lab.RewardInspector(run)
     return wrong_over_steps(inspector.wrong(), inspector.source.agents)
@@ -64,8 +59,7 @@ DRAWN = {
     "learning_curves": lambda *_: learning_curves(SCORES, y_title=evil("success")),
     "norm_lines": lambda *_: norm_lines(SCORES), "uphill_dots": lambda *_: uphill_dots(FOUND),
     "wrong_over_steps": wrong, "mazes": maze,
-    "two_baselines": lambda run, _: lab.RewardInspector(run).figure(), "rewards_over_steps": over_steps,
-    "calls_over_steps": lambda run, _: calls_over_steps(lab.RewardInspector(run).calls()),
+    "two_baselines": lambda run, _: lab.RewardInspector(run).figure(),
     "episode_timeline": lambda run, _: lab.RolloutViewer(run).figure(),
     "norm_curves": lambda run, _: lab.SpikeInspector(run).figure(),
     "recipe_lines": lambda *_: recipe_lines(SCORES, "tokens", "success"),

@@ -11,7 +11,7 @@ from mas_lab.table import TableError
 from mas_lab.train import Report
 from mas_lab.train.verdict import verdict_of_table
 from mas_lab.widgets.figures import colors
-from mas_lab.widgets.rewards import call_table, calls_over_steps, reward_table, rewards_over_steps, two_baselines
+from mas_lab.widgets.rewards import GLOBAL, OWN, comparison, reward_table, two_baselines
 
 
 @pytest.fixture
@@ -36,7 +36,6 @@ def test_the_table_by_hand(turns):
     counted = [-2 / 3, 0, 2 / 3, 0]  # of three rows, one is the flat task's
     assert found.loc["fixer", ["b", "v", "F", "signal"]].tolist() == pytest.approx(counted)
     assert found.loc["solver", ["b", "v", "F", "signal"]].tolist() == pytest.approx([0, 4 / 6, 4 / 6, 1])
-    assert reward_table(turns, ("agent", "turn"))["rows"].tolist() == [6, 3]
     assert set(reward_table(turns.drop(columns="valid"))["valid"]) == {1.0}, "a table by hand may lack it"
     # The fixer is alone in task u; in the same task of another step it earns something else.
     twice = reward_table(pd.concat([turns.assign(step=0), turns.assign(step=1, credit=turns["credit"] + 1)]))
@@ -52,12 +51,13 @@ def test_an_agent_that_is_silent_in_the_last_step_stays_in_every_instrument(turn
     inspector = lab.RewardInspector(pd.concat([first, last]))
     assert inspector.source.agents == ("solver", "fixer") and inspector.step == 1
     assert inspector.table.set_index("agent").loc["fixer", ["rows", "spoke"]].tolist() == [0, 0.0]
-    assert [note.text for note in inspector.figure().layout.annotations] == ["solver", "fixer"]
+    assert [note.text for note in inspector.figure().layout.annotations] == ["solver", "fixer<br>did not speak"]
+    assert "step 1. Did not speak in step 1: fixer." in inspector._first()
     who = {"step": [0, 0, 1], "optimizer_step": 0, "policy": "shared", "agent": ["solver", "fixer", "solver"]}
     norms = dict.fromkeys(("grad_norm", "policy_norm", "policy_norm_clipped"), 1.0)
-    norms = pd.DataFrame({**who, **norms, "skipped": False})
+    norms = pd.DataFrame({**who, **norms})
     spikes = lab.SpikeInspector(norms)
-    assert spikes.data()["agents"] == colors(["solver", "fixer"])
+    assert spikes.data()["agents"] == colors(["solver", "fixer"]) and "in step 1: fixer." in spikes.static()
     three = ("solver", "fixer", "critic")
     assert lab.RewardInspector(turns, agents=three).table["agent"].tolist() == list(three), "it never spoke"
 
@@ -138,52 +138,48 @@ def test_episodes_and_tasks_may_be_whole_numbers(turns):
     assert [one["name"] for one in data["episodes"]] == data["index"]["episode"]
 
 
-def test_the_curve_holds_every_steps_mean(spiky):
-    curve = lab.RewardInspector(spiky).curve()
-    turns = lab.load_run(spiky).turns
-    expected = turns.groupby(["step", "agent"])["credit"].mean()
-    assert curve.set_index(["step", "agent"])["mean"].sort_index().tolist() == pytest.approx(expected.tolist())
-    figure = rewards_over_steps(curve, ("asker", "doer"))
-    assert [trace.name for trace in figure.data if trace.showlegend is None] == ["asker", "doer"]
-
-
-def test_calls_are_turns_in_an_episode_whatever_was_tried_in_them(turns):
-    """The fixer speaks in three of six episodes at step 0, in none at step 1; a candidate more is no call more."""
-    later = turns[turns["agent"] == "solver"].assign(step=1)
-    tried = later.assign(candidate=1), later.assign(turn=1)[:3], later.assign(probe=True, turn=2)
-    steps = pd.concat([turns.assign(step=0), later, *tried])
-    calls = call_table(steps.assign(probe=steps["probe"].fillna(False).astype(bool)))
-    told = [[0, "solver", 1.0], [0, "fixer", 0.5], [1, "solver", 1.5], [1, "fixer", 0.0]]
-    assert calls[["step", "agent", "calls"]].to_numpy().tolist() == told
-    others = call_table(turns, ("critic",))[["step", "agent", "calls"]].to_numpy().tolist()
-    assert others == [[0, "critic", 0.0], [0, "solver", 1.0], [0, "fixer", 0.5]]
-    drawn = [(trace.name, list(trace.x), list(trace.y)) for trace in calls_over_steps(calls).data]
-    assert drawn == [("solver", [0, 1], [1.0, 1.5]), ("fixer", [0, 1], [0.5, 0.0])]
-
-
 def test_the_page_works_offline(spiky, tmp_path):
     inspector = lab.RewardInspector(spiky)
     page = inspector.to_html(tmp_path / "rewards.html").read_text(encoding="utf-8")
     assert not re.search("<[^>]* (src|href)=", re.sub("(<script[^>]*>).*?</script>", r"\1", page, flags=re.S))
-    expected = {"* plotly.js (cartesian": 1, "<figure ": 4, "The numbers behind this figure": 4}
+    expected = {"* plotly.js (cartesian": 1, "<figure ": 2, "The numbers behind this figure": 2}
     assert {text: page.count(text) for text in expected} == expected
-    assert page.count('"sendChartToCloud","sendDataToCloud"') == 4, "a figure offers to send the data away"
+    assert page.count('"sendChartToCloud","sendDataToCloud"') == 2, "a figure offers to send the data away"
     assert len(page) < 8e6 and verdict_of_table(inspector.turns) in page
 
 
-def test_a_notebook_shows_figures_a_table_and_two_menus_that_recompute(spiky, monkeypatch):
-    shown, menus, inspector = [], [], lab.RewardInspector(spiky)
-    monkeypatch.setattr("mas_lab.widgets.rewards.interact", lambda _, **made: menus.extend(made.values()))
+def test_a_comparison_says_what_changes_most_with_both_sides_and_their_difference(turns):
+    agents = pd.Index(["solver", "fixer"], name="agent")
+    numbers = {
+        "rows": 4,
+        "silent": 0.0,
+        "other_sign": 0.0,
+        "without_peer": 0.0,
+        "size": 1.0,
+        "reinforced": float("nan"),
+    }
+    before = pd.DataFrame(numbers, agents).assign(wrong_way=[0.1, 0.5]).reset_index()
+    after = before.assign(other_sign=[0.0, 0.25], wrong_way=[0.1, 0.2])
+    told = comparison(before, after, *OWN)
+    sentence = "fixer changes most: 25 % of its rows get the other sign, and 20 % of its advantage goes the wrong way"
+    assert f"By the mean and the deviation of the agent in the task, {sentence} instead of 50 %." in told
+    assert "0.50 → 0.20 (-0.30)" in told.replace("\xa0", " ") and "<b>wrong_way</b>: share of its advantage" in told
+    assert "deviation of nobody, no row gets the other sign" in comparison(before, before, "the task", "nobody")
+
+
+def test_a_notebook_and_a_page_have_two_menus_that_compare(spiky, monkeypatch):
+    shown, menus, inspector = [], {}, lab.RewardInspector(spiky)
+    monkeypatch.setattr("mas_lab.widgets.rewards.interact", lambda made, **own: menus.update(own, made=made))
     monkeypatch.setattr("IPython.display.display", lambda one, **_: shown.append(one))
     inspector._ipython_display_()
-    kinds = ["HTML", "Figure", "Figure", "Figure", "Figure", "HTML"]
-    assert [type(one).__name__ for one in shown][:6] == kinds, "and then the menus"
-    assert lab.verdict(spiky) in shown[0].data
-    assert ">asker</td>" in shown[5].data and "baseline pay" not in shown[5].data
-    titles = [figure.layout.yaxis.title.text for figure in shown[1:5]]
-    assert titles == [None, "rows", "credit (line: mean; band: quartiles)", "calls in an episode"]
-    mean, deviation = menus
-    assert mean.value == deviation.value == "the agent in the task" and "asker, doer" in repr(inspector)
-    before = inspector._compared(mean.value, deviation.value)
-    deviation.value = "nobody"
-    assert inspector._compared(mean.value, deviation.value) != before and "of its rows get the other sign" in before
+    assert [type(one).__name__ for one in shown] == ["HTML", "Figure", "HTML"] and lab.verdict(spiky) in shown[0].data
+    assert (menus["mean"].value, menus["deviation"].value) == OWN and "asker, doer" in repr(inspector)
+    found = []
+    for pair in (OWN, GLOBAL):
+        menus["made"](*pair)
+        found.append(shown[-1].data.removeprefix('<div class="tex2jax_ignore mathjax_ignore">').removesuffix("</div>"))
+        assert {"chosen baseline", "global baseline"} <= {trace.name for trace in shown[-2].data}
+    assert found[0] != found[1]
+    parts = re.findall('<div data-whose="([^"]+)"( hidden)?>', inspector._menus())
+    assert len(parts) == 16 and [name for name, hidden in parts if not hidden] == [", ".join(OWN)]
+    assert all(one in inspector._menus() for one in found)

@@ -45,7 +45,7 @@ def test_hostile_texts_stay_texts_in_a_page_and_in_a_frame(hostile, tmp_path):
     assert write(tmp_path / "deep" / "page.html", page).read_text(encoding="utf-8") == page
     framed = frame(page, "a page", 100)
     assert tags(framed) == ["iframe"]
-    assert html.unescape(framed.partition('srcdoc="')[2].rpartition('"')[0]) == page
+    assert html.unescape(framed.partition("srcdoc='")[2].rpartition("'")[0]) == page
     assert 'sandbox="allow-scripts allow-downloads"' in framed
 
 

@@ -90,8 +90,9 @@ def test_the_index_is_sorted_and_filtered(opened, turns):
     page.get_by_role("button", name="advantage", exact=True).click()
     sizes = [abs(float(one.replace("−", "-"))) for one in page.locator(".leaning").all_inner_texts()]
     assert sizes == sorted(index["advantage"].round(2).abs(), reverse=True)
-    page.get_by_role("button", name="failed", exact=True).click()
-    assert {tick for tick, *_ in rows(page)} == {"✗"} and page.locator(".filter").input_value() == "failed"
+    page.locator(".filter").fill("failed")
+    page.locator(".count", has_text="of 12").wait_for()
+    assert {tick for tick, *_ in rows(page)} == {"✗"}
     assert page.locator(".count").inner_text() == f"{(~index['success']).sum()} of 12 episodes"
     page.locator(".filter").fill("nobody said this")
     page.get_by_role("button", name="Clear the filter").click()
@@ -114,6 +115,8 @@ def test_each_key_moves_and_the_address_follows(opened):
     page = opened("#step=1&episode=maze-a%230")
     start = shown(page)
     assert start == {"run": "0", "step": "1", "episode": "maze-a#0", "node": "maze-a#0/0", "candidate": "1"}
+    assert sum(one.is_visible() for one in page.locator(".index, .head").locator("button, input, summary").all()) <= 11
+    page.get_by_text("more", exact=True).click()
     assert page.locator(".move .where").all_inner_texts() == ["1 of 3", "1 of 2", "1 of 2", "2 of 6"]
     path = keys(page, "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft")
     assert [one["node"][-1] for one in path] == ["1", "2", "2", "1"]
@@ -174,7 +177,8 @@ def test_nodes_show_what_was_heard_said_and_kept(opened):
     assert page.locator(".token").count() == 2
     parts = "all => all.map((one) => [one.style.getPropertyValue('--part'), one.classList.contains('below')])"
     assert page.locator(".token").evaluate_all(parts) == [["0.250", False], ["1.000", False]]
-    assert page.locator(".legend").inner_text().split("\n")[:2] == ["0", "2.00 nats"]
+    assert page.locator(".legend").inner_text().split("\n")[:3] == ["tokens by surprise", "0", "2.00 nats"]
+    page.get_by_text("more", exact=True).click()
     page.get_by_label("Shade tokens by").select_option("advantage")
     page.locator(".unfold").nth(1).click()
     assert page.locator(".token").evaluate_all(parts)[0] == ["0.667", True]
@@ -184,6 +188,7 @@ def test_nodes_show_what_was_heard_said_and_kept(opened):
 
 def test_marks_and_notes_are_kept_and_exported(opened):
     page = opened("#step=0&episode=maze-a%231")
+    page.get_by_text("more", exact=True).click()
     assert page.get_by_role("button", name="export").is_disabled()
     page.keyboard.press("m")
     page.keyboard.press("j")
@@ -193,13 +198,23 @@ def test_marks_and_notes_are_kept_and_exported(opened):
     page.reload()
     page.locator(".rows .star").nth(1).wait_for()
     assert page.locator(".rows .star").count() == 2
-    page.get_by_role("button", name="marked", exact=True).click()
-    assert len(rows(page)) == 2
+    page.locator(".filter").fill("marked")
+    page.locator(".count", has_text="2 of 12").wait_for()
+    page.get_by_text("more", exact=True).click()
     with page.expect_download() as saved:
         page.get_by_role("button", name="export 2 marks").click()
     lines = saved.value.path().read_text(encoding="utf-8").splitlines()
     assert lines[0] == "step,episode,task,node,note" and lines[1] == "0,maze-a#1,maze-a,maze-a#1/0,"
     assert lines[2].endswith(''',"'=1+1, said ""so"""''')
+
+
+def test_a_chain_of_digits_shows_how_it_is_read_and_what_is_right(open_page, tmp_path):
+    rows = {"episode": "e", "agent": "a", "turn": 0, "candidate": [0, 1, 2], "kept": [True, False, False]}
+    said = ["5 2 answer 3", "7 4 answer 4", "hm"]
+    rows = pd.DataFrame({**rows, "task": "t", "completion": said, "prompt": "user: tried 1 solve 3 + 4 * 2"})
+    page = open_page(lab.RolloutViewer(rows).to_html(tmp_path / "page.html"))
+    assert "each result modulo 10 (its last digit): 3 → 7 → 4" in page.locator(".given").inner_text()
+    assert page.locator(".candidate .flag").all_inner_texts() == ["wrong, 4 is right"]
 
 
 def test_hostile_texts_show_as_text(open_page, hostile, tmp_path):

@@ -57,21 +57,16 @@ class TorchBase(AdapterBase):
 
 def warm_start(start: str | Path, base: Source) -> Path:
     """Return the folder of an adapter, shipped or not; raise PolicyError if it is of another base."""
-    shipped, folder = data_dir() / "warm" / start, Path(start)
-    if not folder.is_dir() and shipped.is_dir():
-        folder = shipped
-    if not (folder / ADAPTER).is_file():
-        names = sorted(path.parent.name for path in (data_dir() / "warm").glob(f"*/{ADAPTER}"))
-        raise PolicyError(
-            f"start={str(start)!r} is no folder of an adapter that policy.save wrote; shipped are {', '.join(names)}"
-        )
-    made_on = Source(**read_record(folder)["source"])
+    places = [folder for folder in (Path(start), data_dir() / "warm" / start) if (folder / ADAPTER).is_file()]
+    if not places:
+        raise PolicyError(f"start={str(start)!r} is no folder of an adapter that policy.save wrote")
+    made_on = Source(**read_record(places[0])["source"])
     if made_on.digest != base.digest or base.digest is None:
         raise PolicyError(
             f"start={str(start)!r} is an adapter of {made_on.name!r}, and the base is {base.name!r} (sha256 or "
             f"commit: {made_on.digest} and {base.digest})"
         )
-    return folder
+    return places[0]
 
 
 def restore(

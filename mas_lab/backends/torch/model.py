@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
@@ -72,9 +71,6 @@ class Options:
     optimizer: str | Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] = "adamw"
     """"adamw", plain "sgd", or a function that makes an optimizer of parameters; its rate is the policy's `lr`. The
     step of SGD grows with the gradient; AdamW divides this size out."""
-    weight_decay: float = 0.0
-    betas: tuple[float, float] = (0.9, 0.999)
-    """Decay rates of AdamW's two moment estimates."""
     alpha: float = 2.0
     """Scale of a LoRA adapter's output (PEFT's lora_alpha / rank)."""
     plain: bool = False
@@ -184,8 +180,7 @@ class TorchModel:
             return True
         raise PolicyError(
             f"policy {policy!r}: {prompt} prompt tokens and up to {more} more cross {self.switch} tokens, where this "
-            f"model changes its rotary factors (LongRoPE), and with them the probability of earlier tokens; lower "
-            f"max_tokens to {self.switch - prompt}, or use prompts of more than {self.switch} tokens"
+            f"model changes its rotary factors; lower max_tokens to {self.switch - prompt}, or use longer prompts"
         )
 
     def class_of(self, sample: Sample) -> int:
@@ -202,13 +197,8 @@ class TorchModel:
         chosen = self.options.checkpointing
         if not (self.net.num_parameters() > CHECKPOINTED if chosen is None else chosen):
             return []
-        found = [layer for layer in self.net.modules() if isinstance(layer, GradientCheckpointingLayer)]
-        if not found and chosen:
-            raise PolicyError(f"checkpointing=True: {self.source.name} has no layers that can be checkpointed")
-        for layer in found:
-            layer.gradient_checkpointing = True
-            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)
-        return found
+        self.net.gradient_checkpointing_enable({"use_reentrant": False})
+        return [layer for layer in self.net.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
     @contextmanager
     def checkpointing(self) -> Iterator[None]:
@@ -317,10 +307,8 @@ class TorchModel:
                 f"they have grown too large for {self.dtype}, or the temperature is too low for them; {BACK}"
             )
 
-    def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError, naming the policy, if no forward-mode derivative of this model was tested."""
-        if not self.ways.padded:
-            raise PolicyError(f"policy {policy!r}: no forward-mode derivative was tested for its architecture")
+    has_forward_mode = property(lambda self: self.ways.padded)
+    """True if a forward-mode derivative of this model was tested."""
 
     @contextmanager
     def reference(self) -> Iterator[Any]:

@@ -17,7 +17,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers.generation.logits_process import TopKLogitsWarper, TopPLogitsWarper
 
-from mas_lab.policy import Completion, PolicyError, PolicyRequest, Request, Sample, WaveEngine
+from mas_lab.policy import Completion, PolicyRequest, Request, Sample, WaveEngine
 
 Item = TypeVar("Item")
 LARGE_LOGITS = 2**25
@@ -30,6 +30,9 @@ DRAWN_AT_ONCE = 4
 
 class PaddedEngine(WaveEngine):
     """An engine that samples the requests of one adapter at a time, one padded row per request."""
+
+    mixes = False
+    """True if a batch has requests of several adapters, and those of one prompt compute it once."""
 
     def __init__(self, model):
         super().__init__()
@@ -46,17 +49,23 @@ class PaddedEngine(WaveEngine):
         return [found[place] for place in range(len(requests))]
 
     def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
-        """Yield the places of requests to one adapter, about `sample_tokens` tokens with padding at a time."""
-
-        def size(place: int) -> int:
-            return len(requests[place][1].prompt_ids) + requests[place][1].max_tokens
-
-        def fits(batch: list[int], place: int) -> bool:
-            is_full = size(batch[0]) * (len(batch) + 1) > self.model.options.sample_tokens
-            return kinds[place] == kinds[batch[0]] and not is_full
-
-        kinds = [(one[0].adapter or "", self.batch_class(one)) for one in requests]
-        return filled(sorted(range(len(requests)), key=lambda place: (*kinds[place], -size(place))), fits)
+        """Yield the places of requests by batch class, adapter and prompt length, about `sample_tokens` at a time."""
+        most = DRAWN_AT_ONCE * LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
+        groups: dict[tuple, list[int]] = {}
+        for place, one in enumerate(requests):
+            key = self.batch_class(one), *prompt_key(one), 0 if self.mixes else place
+            groups.setdefault(key, []).append(place)
+        batch, tokens, last = [], 0, None
+        for key, own in sorted(groups.items(), key=lambda group: (*group[0][:2], len(group[0][2]))):
+            kind = key[:1] if self.mixes else key[:2]
+            size = len(key[2]) + sum(requests[place][1].max_tokens for place in own)
+            full = tokens + size > self.model.options.sample_tokens or len(batch + own) > most
+            if batch and (full or kind != last):
+                yield batch
+                batch, tokens = [], 0
+            batch, tokens, last = batch + own, tokens + size, kind
+        if batch:
+            yield batch
 
     def batch_class(self, one: PolicyRequest) -> int:
         """Return a number that all requests of a batch must share."""
@@ -141,6 +150,12 @@ class PaddedDecoder:
         self.ids_RL = torch.cat([self.ids_RL, newest_R1], 1)
         self.mask_RL = torch.cat([self.mask_RL, torch.ones_like(newest_R1)], 1)
         return self.prefill()
+
+
+def prompt_key(one: PolicyRequest) -> tuple[str, tuple[int, ...]]:
+    """Return the adapter and the prompt of a request."""
+    policy, request = one
+    return policy.adapter or "", tuple(request.prompt_ids)
 
 
 def ends_in(tokenizer, ids: Sequence[int], stop: Sequence[str]) -> bool:
@@ -250,18 +265,8 @@ class PaddedBatch:
         return logprobs_NV.gather(1, self.ids_BL[self.row_N, self.at_N + 1][:, None])[:, 0], entropy_N
 
 
-def require_trainable(samples: Sequence[Sample]) -> None:
-    """Raise PolicyError if a sample was drawn greedily or has no tokens."""
-    for i, sample in enumerate(samples):
-        if sample.temperature <= 0:
-            raise PolicyError(f"sample {i} was drawn greedily (temperature {sample.temperature}): nothing to train on")
-        if not len(sample.prompt_ids) or not len(sample.completion_ids):
-            raise PolicyError(f"sample {i} has an empty prompt or an empty completion")
-
-
 def padded_batches(samples: Sequence[Sample], model, part: slice, make: type[PaddedBatch]) -> Iterator[PaddedBatch]:
     """Yield the samples, or a part of them, in batches of similar length and at most `train_tokens` tokens, padded."""
-    require_trainable(samples)
     first = np.cumsum([0, *(len(sample.completion_ids) for sample in samples)])
     length = [len(sample.prompt_ids) + len(sample.completion_ids) for sample in samples]
     kind = [model.class_of(sample) for sample in samples]

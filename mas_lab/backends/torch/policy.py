@@ -44,11 +44,10 @@ class TorchPolicy(ChatPolicy):
         )
         if not self.parameters:
             raise PolicyError(f"policy {self.name!r}: the model has no parameters to train")
-        options, make = shared.options, shared.options.optimizer
+        make = shared.options.optimizer
         if not callable(make):
-            own = {"betas": options.betas} if make == "adamw" else {}
             kind = torch.optim.AdamW if make == "adamw" else torch.optim.SGD
-            make = partial(kind, lr=lr, weight_decay=options.weight_decay, fused=True, **own)
+            make = partial(kind, lr=lr, weight_decay=0.0, fused=True)
         self.optimizer = make(self.parameters.values())
 
     model = property(lambda self: self.shared.model)
@@ -169,13 +168,6 @@ class TorchPolicy(ChatPolicy):
 
     def known(self, samples: Sequence[Sample]) -> torch.Tensor:
         """Return (3, N) for the tokens: log-probability when sampled, advantage and weight."""
-        for i, sample in enumerate(samples):
-            tokens, logprobs, advantages = len(sample.completion_ids), len(sample.logprobs), np.size(sample.advantage)
-            if logprobs != tokens or advantages not in (1, tokens):
-                raise PolicyError(
-                    f"policy {self.name!r}: sample {i} has {tokens} tokens, {logprobs} log-probabilities and "
-                    f"{advantages} advantages"
-                )
         old_N = np.concatenate([np.asarray(sample.logprobs, np.float32) for sample in samples])
         advantages_N = np.concatenate([sample.advantages_T for sample in samples])
         weights_N = np.repeat([s.weight for s in samples], [len(s.completion_ids) for s in samples])

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from mas_lab.backends.torch.gguf import digest_of, is_gguf, listed_models, unpacked
-from mas_lab.paths import data_dir
+from mas_lab.backends.torch.gguf import is_gguf, listed_models, unpacked
+from mas_lab.paths import data_dir, digest_of
 from mas_lab.policy import PolicyError
 
 PROVENANCE = "provenance.json"
@@ -181,7 +181,7 @@ class Source:
         A record may come from anybody, and the name in it may be a path. A GGUF file is unpacked at its first use.
         """
         if self.kind in ("listed", "gguf"):
-            with reading(self.name, "its GGUF file, or the folder MAS_LAB_MODELS,"):
+            with reading(self.name, "its GGUF file (the package gguf reads it), or the folder MAS_LAB_MODELS,"):
                 return unpacked(self.name, self.digest)
         if self.kind == "pocket" and self.name not in _families():
             raise PolicyError(f"the kit ships no pocket model {self.name!r:.80}; it ships {', '.join(_families())}")
@@ -198,8 +198,8 @@ class Source:
                 return Source(self.kind, self.name, extract_commit_hash(cached_file(self.name, "config.json"), None))
         sha, folder = hashlib.sha256(), Path(self.location())
         for path in sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin")):
-            with reading(self.name, path.name), path.open("rb") as file:
-                sha.update(hashlib.file_digest(file, "sha256").digest())
+            with reading(self.name, path.name):
+                sha.update(bytes.fromhex(digest_of(path)))
         for path in sorted({path for name in FILES for path in folder.glob(name) if path.is_file()}):
             with reading(self.name, path.name):
                 sha.update(path.name.encode() + path.read_bytes().replace(b"\r\n", b"\n"))
@@ -214,12 +214,11 @@ class Source:
             return self._commit()
         if self.kind in ("hub", "listed", "gguf"):
             return self.location()
-        if not (Path(self.location()) / "config.json").is_file():
-            raise PolicyError(f"the base {self.name!r} ({self.kind}) is no longer at {self.location()}; put it back")
-        if self.digest != (found := Source(self.kind, self.name).pinned().digest):
+        found = Source(self.kind, self.name).pinned().digest
+        if self.digest != found:
             raise PolicyError(
                 f"the weights, config, tokenizer or chat template of the base model at {self.location()} have changed "
-                f"(sha256 {found}, not {self.digest}); put the files back as they were"
+                f"or are no longer there (sha256 {found}, not {self.digest}); put the files back as they were"
             )
         return self.location()
 

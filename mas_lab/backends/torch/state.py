@@ -110,8 +110,6 @@ def load(policy: Any, directory: Path) -> None:
     with reading(directory, "the files in training/"):
         state = load_file(directory / OPTIMIZER)
         first, kept = (load_file(path) if (path := directory / name).is_file() else {} for name in (FIRST, KEPT))
-    if unknown := sorted({key.split("|")[0] for key in state} - policy.parameters.keys()):
-        raise PolicyError(f"policy {policy.name!r}: {directory / OPTIMIZER} names {unknown[0]!r}, which it has not")
     load_weights(policy, directory)
     for key, value in state.items():
         name, field = key.split("|")

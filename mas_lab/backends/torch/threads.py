@@ -74,13 +74,10 @@ def settle_dtype(weights: int) -> torch.dtype:
     global _speedup
     if weights <= LARGE:
         return torch.float32
-    if first := _speedup is None:
+    if _speedup is None:
         _speedup = probe_bfloat16()
-    dtype = torch.bfloat16 if _speedup >= FASTER else torch.float32
-    if first:
-        name = str(dtype).removeprefix("torch.")
-        _print(f"large models compute in {name} (bfloat16 is {_speedup:.1f} times as fast here); dtype= sets another")
-    return dtype
+        _print(f"large models compute in bfloat16 if it is {FASTER} times as fast (here {_speedup:.1f}); see dtype=")
+    return torch.bfloat16 if _speedup >= FASTER else torch.float32
 
 
 def take_threads(n: int, run: str) -> None:

@@ -129,13 +129,7 @@ class UnslothModel(TorchModel):
             return super().computing()
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
-    def refuse_forward_mode(self, policy: str) -> None:
-        """Raise PolicyError if the kernels have no forward-mode derivative, which is everywhere but on a CPU."""
-        if self.device.type != "cpu":
-            raise PolicyError(
-                f"policy {policy!r}: the exact shares of a gradient need a forward-mode derivative, which Unsloth's "
-                'kernels do not have; attribute a copy of the policy under backend="torch"'
-            )
+    has_forward_mode = property(lambda self: self.device.type == "cpu")
 
 
 class UnslothEngine(PaddedEngine):

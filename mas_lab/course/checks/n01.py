@@ -60,8 +60,6 @@ def draw(answer: StudentCode):
         same(logprobs, right_TV[range(12), ids], f"log-probability at temperature {temperature:g}", "token {}".format)
         least = len(prompt) + 11
         need(counted.read == least, f"the model read {counted.read} tokens; with a cache it reads {least}")
-        likeliest = right_TV.argmax(-1).tolist()
-        need(temperature > 0.01 or ids == likeliest, "at temperature 0.001, draw the likeliest token nearly always")
     many = [result_of(answer, model, prompt, 1, 2.0, drawn)[0][0] for _ in range(300)]
     with torch.no_grad():
         p_V = model(torch.tensor([prompt])).logits[0, -1].float().div(2.0).softmax(-1)

@@ -7,7 +7,7 @@ import pandas as pd
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
 from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import designed, explored, names, need, place_of, result_of, same_groups, same_rows, tables
+from mas_lab.course.compare import designed, explored, names, need, result_of, same_credit, same_groups, tables
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 
 METHODS = {
@@ -42,7 +42,7 @@ def thrifty(credit: StudentCode):
         for table in tables(6):
             calls = table.groupby(["episode", "agent"])["turn"].transform("count")
             yours = result_of(result_of(credit, cost), table)
-            same_rows(yours, episode_return()(table) - cost * calls, table, what=f"credit at cost={cost}")
+            same_credit(yours, table, lambda credit, paid=cost * calls: credit - paid)
 
 
 @exercise("02.4")
@@ -52,12 +52,9 @@ def praised_and_blamed(rewards, called):
         normalize(group(table, by, lambda turns: turns["earned"])).query("agent == 'helper'")["advantage"]
         for by in (("task",), ("task", "agent"))
     )
-    both = (praise > 0.3) & (blame < -0.3)
     pairs = ", ".join(f"{one:+.2f} and {other:+.2f}" for one, other in zip(praise, blame, strict=True))
-    need(both.any(), f"advantages of the helper's calls, by task and by agent: {pairs}")
-    best = praise.where(both).idxmax()
-    values = f"{praise[best]:+.2f} by task, {blame[best]:+.2f} by its own mean"
-    return f"in episode {table['episode'][best]} its advantage is {values}"
+    need(((praise > 0.3) & (blame < -0.3)).any(), f"advantages of the helper's calls, by task and by agent: {pairs}")
+    return f"advantages of its calls, by task and by agent: {pairs}"
 
 
 @exercise("02.5")
@@ -69,7 +66,7 @@ def cell(answer):
         right = isinstance(yours, pd.DataFrame) and {"credit", "group"} <= set(yours) and len(yours) == len(table)
         need(right, "return the table with the columns `credit` and `group`, and all of its rows")
         yours = yours.reindex(table.index) if set(yours.index) == set(table.index) else yours
-        same_rows(yours["credit"], episode_return()(table), table, "credit")
+        same_credit(yours["credit"], table)
         labels = pd.Series(list(map(str, yours["group"]))).groupby(table.groupby(list(by)).ngroup().to_numpy())
         need((labels.nunique() == 1).all(), f"by={by}: rows that agree in all columns have two labels")
         need(labels.first().is_unique, f"by={by}: rows that differ in a column have one label")
@@ -79,4 +76,4 @@ def cell(answer):
             answer(other, by, episode_return(), True)
         except ValueError:
             continue
-        need(False, f"by={by}: {place_of(table, 0)} answers another prompt than its group, and nothing was raised")
+        need(False, f"by={by}: the first row answers another prompt than its group, and nothing was raised")

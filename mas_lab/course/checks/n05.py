@@ -1,9 +1,11 @@
 """Exercises of notebook 05: F and signal, advantages of wrong answers, rewards by hand, a token's norm."""
 
+from functools import partial
+
 import numpy as np
 
 from mas_lab.backends.loading import load_policy
-from mas_lab.course.compare import agrees, critic_statistics, entries, need, result_of, same, same_names
+from mas_lab.course.compare import DDOF, agrees, critic_statistics, entries, need, result_of, same, same_names
 from mas_lab.course.exercises import NotebookData, exercise
 
 N = 8
@@ -11,15 +13,15 @@ N = 8
 
 @exercise("05.1")
 def large_and_signal(answer):
-    def right(rewards, own):
-        offset = (own.mean() - rewards.mean()) ** 2
-        return (own.var() + offset) / rewards.var(), own.var() / (own.var() + offset)
+    def right(rewards, own, ddof=0):
+        offset, variance = (own.mean() - rewards.mean()) ** 2, own.var(ddof=ddof)
+        return (variance + offset) / rewards.var(ddof=ddof), variance / (variance + offset)
 
     rng, cases = np.random.default_rng(5), []
     for size in (2, 3, 3, 4, 5, 6):
         rewards = rng.permutation([0, 0, 0.25, 0.25, 0.5, 0.75, 1, 1])
         cases.append((rewards, rewards[rng.choice(N, size, replace=False)]))
-    agrees(answer, right, cases)
+    agrees(answer, right, cases, {DDOF: partial(right, ddof=1)})
 
 
 @exercise("05.2")

@@ -4,14 +4,10 @@ import pandas as pd
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import close, need, result_of, same_names, same_rows, tables
+from mas_lab.course.compare import close, need, result_of, same_advantages, same_names, tables
 from mas_lab.course.exercises import NotebookData, StudentCode, exercise
 from mas_lab.explain.moments import inflation, pooled_inflation
 from mas_lab.paths import data_dir
-
-NEAR = 0.02
-"""Tolerance around one half for a signal."""
 
 
 @exercise("07.1")
@@ -32,7 +28,7 @@ def pay_for_half_signal(turns: NotebookData, pay):
     by_agent = pooled_inflation(inflation(group(paid, "task", episode_return()))).set_index("agent")
     found = by_agent.loc["helper", "signal"]
     message = f"at a pay of {pay:.2f} the helper's signal is {found:.2f}"
-    need(abs(found - 0.5) <= NEAR, message)
+    need(abs(found - 0.5) <= 0.02, message)
     return message
 
 
@@ -49,9 +45,9 @@ def who_learns_more(answer):
 @exercise("07.4")
 def own_by_episode(answer):
     for table in tables():
-        compared = normalize(group(table, ("task", "agent"), episode_return(invalid=0.1)), once_per="episode")
-        rows = compared[["task", "episode", "agent", "turn", "credit"]]
-        same_rows(result_of(answer, rows), compared["advantage"], rows)
+        compared = group(table, ("task", "agent"), episode_return(invalid=0.1))
+        yours = result_of(answer, compared[["task", "episode", "agent", "turn", "credit"]])
+        same_advantages(yours, compared, once_per="episode")
 
 
 @exercise("07.5")

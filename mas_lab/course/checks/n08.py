@@ -4,8 +4,7 @@ from itertools import pairwise
 
 from mas_lab.cells.credits import episode_return
 from mas_lab.cells.grouping import group
-from mas_lab.cells.normalization import normalize
-from mas_lab.course.compare import agrees, close, entries, need, result_of, same_rows, tables
+from mas_lab.course.compare import CREDIT, agrees, close, entries, need, result_of, same_advantages, tables
 from mas_lab.course.exercises import exercise
 from mas_lab.tasks import make_env
 from mas_lab.tasks.shared.wording import content, words
@@ -26,13 +25,14 @@ ENOUGH, ENOUGH_OURS = 2.5, 2.4
 def joint_by_hand(advantages):
     for agent in AGENTS:
         for expected, yours in zip(RETURNS, entries(advantages[agent], len(RETURNS), agent), strict=True):
-            close(yours, expected - sum(RETURNS) / len(RETURNS), f"{agent}, the joint action of return {expected}")
+            what = f"{agent}, the joint action of return {expected}"
+            close(yours, expected - sum(RETURNS) / len(RETURNS), what, wrong={CREDIT: expected})
 
 
 @exercise("08.2")
 def leave_one_out(marloo):
     for table in (group(one, ("task", "agent"), episode_return()) for one in tables()):
-        same_rows(result_of(marloo, table), normalize(table, center="loo", scale="none")["advantage"], table)
+        same_advantages(result_of(marloo, table), table, center="loo", scale="none")
 
 
 @exercise("08.3")

@@ -2,15 +2,11 @@
 
 import random
 
-from mas_lab.cells.credits import episode_return
 from mas_lab.cells.episode import EpisodeState, Generation, StepEnv
 from mas_lab.check import check_env
-from mas_lab.course.compare import close, need, result_of, same_loss, same_rows, tables
+from mas_lab.course.compare import close, need, result_of, same_credit, same_loss, tables
 from mas_lab.course.exercises import NotYet, StudentCode, exercise
 from mas_lab.tasks import make_env
-
-PULL = 0.5
-"""Weight of the penalty in 09.4."""
 
 
 @exercise("09.1")
@@ -71,13 +67,13 @@ def asks_twice(plan: StudentCode):
 def shared_by_turns(credit: StudentCode):
     for table in tables():
         calls = table.groupby("episode")["episode"].transform("size")
-        same_rows(result_of(credit, table), episode_return()(table) / calls, table, "credit")
+        same_credit(result_of(credit, table), table, lambda credit, calls=calls: credit / calls)
 
 
 @exercise("09.4")
 def a_spring(loss: StudentCode):
     def ours(now, old, advantages, row):
-        return -(now - old).exp() * advantages + PULL / 2 * (now - old) ** 2
+        return -(now - old).exp() * advantages + 0.5 / 2 * (now - old) ** 2
 
     same_loss(lambda *arguments: result_of(loss, *arguments), ours)
 
@@ -87,7 +83,6 @@ def an_env_of_ones_own(env: StudentCode):
     check_env(env, tasks=4)
     own = len(env.agents) > 1 and tuple(env.agents) not in (("ann", "ben"), ("left", "right"))
     need(own, f"agents are {env.agents}; use two or more roles that this notebook does not have")
-    need(hasattr(env, "demonstrate"), "it has no `demonstrate`, so `make_pocket` cannot make a model for it")
     won, rng = [], random.Random(0)
     for task in env.tasks(8, "train", 0) * 12:
         state, done = env.start(task), False

@@ -1,16 +1,16 @@
 """Exercises of notebook 13: the defects of five runs, and where they show."""
 
 import numpy as np
-import pandas as pd
 
 from mas_lab.course.compare import close, need, place_of, result_of
 from mas_lab.course.exercises import NotebookData, exercise
 
-KNOWN = ("best of K", "group key", "lone row", "padding", "stale weights")
+DEFECTS = {"A": "stale weights", "B": "lone row", "C": "best of K", "D": "padding", "E": "group key"}
+"""Defects by the names of the runs; the mended ones have other names."""
 
 
 def _named(defect, right):
-    need(defect == right, f"{defect!r} is not the defect; choose from {', '.join(map(repr, KNOWN))}")
+    need(defect == right, f"{defect!r} is not the defect; choose from {', '.join(map(repr, sorted(DEFECTS.values())))}")
 
 
 @exercise("13.1")
@@ -54,8 +54,7 @@ def padding(run: NotebookData, defect, row, tokens):
 def mixed_up(run: NotebookData, defect, first, second):
     _named(defect, "group key")
     one, other = run.turns.iloc[first], run.turns.iloc[second]
-    same_group = one["group"] == other["group"]
-    need(same_group, f"rows {first} and {second} are in two groups, {one['group']} and {other['group']}")
+    need(one["group"] == other["group"], f"rows {first} and {second} have two groups, {one['group']}, {other['group']}")
     same_question = (one["task"], one["agent"]) == (other["task"], other["agent"])
     need(not same_question, f"rows {first} and {second} are of one agent and one task, so they may be compared")
     return f"{one['agent']} on task {one['task']} was compared with {other['agent']} on task {other['task']}"
@@ -64,20 +63,8 @@ def mixed_up(run: NotebookData, defect, first, second):
 @exercise("13.6")
 def guard(answer, runs: NotebookData):
     for name, run in runs.items():
-        verdict, ours = result_of(answer, run.turns, run.stats), found(run.turns, run.stats)
+        verdict, ours = result_of(answer, run.turns, run.stats), DEFECTS.get(name, "fine")
         need(verdict == ours, f"run {name}: your guard says {verdict!r}{', but nothing is wrong' * (ours == 'fine')}")
-
-
-def found(turns: pd.DataFrame, stats: pd.DataFrame) -> str:
-    """Return the name of the defect in these tables, or "fine"."""
-    groups = turns.groupby("group")
-    if turns["completion_ids"].map(_behind_the_end).any():
-        return "padding"
-    if stats["mismatch"].max() > 1e-3:
-        return "stale weights"
-    if ((groups["group"].transform("size") == 1) & (turns["advantage"] != 0)).any():
-        return "lone row"
-    return "group key" if (groups[["task", "agent"]].nunique() > 1).any(axis=None) else "fine"
 
 
 def _behind_the_end(ids) -> int:

@@ -24,11 +24,10 @@ def run(answer):
 
 
 def _rows(seed: int) -> pd.DataFrame:
-    """Return rows of two agents with statuses and token ids; the agents differ in their share of malformed calls."""
+    """Return rows of two agents with statuses and token ids."""
     rng = np.random.default_rng(seed)
     agents = rng.permutation(["opener", "closer"] * int(rng.integers(20, 40)))
-    wrong = {"opener": 0.05, "closer": 0.1}
-    drawn = [rng.choice(STATUSES, p=[0.4, 0.6 - 4 * wrong[agent], *[wrong[agent]] * 4]) for agent in agents]
+    drawn = rng.choice(STATUSES, len(agents), p=[0.4, 0.3, *[0.075] * 4])
     ids = {
         column: [rng.integers(0, 50, rng.integers(*lengths)).tolist() for _ in agents]
         for column, lengths in (("prompt_ids", (20, 70)), ("completion_ids", (1, 30)))

@@ -36,7 +36,8 @@ function movesOf(move) { // the buttons of the four moves, with where one is in 
     back.setAttribute("aria-disabled", String(!before));
     on.setAttribute("aria-disabled", String(!after));
   }
-  return { part: h("div.moves", [...parts.values()].map(({ part }) => part)), set };
+  const [path, ...others] = [...parts.values()].map(({ part }) => part);
+  return { path, others: h("div.moves", others), set };
 }
 
 function keysDialog() {
@@ -90,11 +91,14 @@ class Viewer {
     const select = h("select", { "aria-label": "Shade tokens by", onchange: () => this.setShade(select.value) },
       shades.map((name) => h("option", { value: name, selected: name === this.shade }, name)));
     this.lists = button("all episodes", () => this.list(), { class: "lists", "aria-expanded": "false" });
-    const does = h("div.does", this.lists, button("next failure", () => this.failure(), { title: "key f" }), this.both,
+    const more = h("details.more", h("summary", "more"), this.moves.others, h("div.does", this.both,
+      shades.length ? h("label.quiet", "tokens by ", select) : "",
       button("link", () => this.copyLink(), { title: "copy a link to this spot" }), this.star, this.note, this.saving,
-      button("?", () => this.dialog.showModal(), { "aria-label": "Keys", title: "Keys" }));
-    this.pane = h("section.pane", { "aria-label": "Episode" }, h("div.head", does, this.moves.part, this.live),
-      shades.length ? h("div.shading", h("label.quiet", "tokens by ", select), this.legend) : "", this.columns);
+      button("keys", () => this.dialog.showModal(), { title: "key ?" })));
+    this.bar = h("div.does.first", this.lists, this.moves.path,
+      button("next failure", () => this.failure(), { title: "key f" }), more);
+    this.pane = h("section.pane", { "aria-label": "Episode" }, h("div.head", this.bar, this.live),
+      shades.length ? h("div.shading", this.legend) : "", this.columns);
     return this.pane;
   }
 
@@ -147,10 +151,10 @@ class Viewer {
   }
 
   reveal(part = this.part) {
-    const [node, candidate] = part.mark(part.spot), at = part.episode.nodes[part.spot.place], { part: moves } = this.moves;
+    const [node, candidate] = part.mark(part.spot), at = part.episode.nodes[part.spot.place], { bar } = this;
     const isTall = candidate.getBoundingClientRect().bottom - node.getBoundingClientRect().top > part.part.clientHeight;
     const isFirst = cardOf(at, part.spot.candidate) === cardsOf(at)[0];
-    const under = getComputedStyle(moves).position === "sticky" ? moves.offsetHeight + 8 : 0;
+    const under = getComputedStyle(bar).position === "sticky" ? bar.offsetHeight + 8 : 0;
     reveal(part.part, isTall && !isFirst ? candidate : node, under, candidate);
   }
 

@@ -110,7 +110,7 @@ function mostOf(episodes, shade) { // the largest size of a number, over all tok
 function legendOf(shade, most) {
   const { says, unit, tell, both } = SHADES[shade];
   const ramp = h(both ? "span.ramp.both" : "span.ramp", { "aria-hidden": "true" });
-  return [h("span.ends", h("span", both ? tell(-most) : "0"), ramp, h("span", tell(most) + unit)), h("span.says", says)];
+  return [h("span.quiet", `tokens by ${shade}`), h("span.ends", h("span", both ? tell(-most) : "0"), ramp, h("span", tell(most) + unit)), h("span.says", says)];
 }
 
 const shadesOfToken = ({ shades, ids }, t) =>
@@ -135,7 +135,7 @@ function shadeStrip(made, shade, most) {
 
 const SIZE = { dot: 8, row: 21, head: 17, gap: 12, edge: 12 };
 const READS = "Circle: a candidate, its number how many are alike; thick: kept; yellow: advantage above 0, grey: below.";
-const shortened = (name, most = 11) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
+const shortened = (name, most = 14) => (name.length > most ? name.slice(0, most - 1) + "…" : name);
 const labelOf = (node) => `${shortened(node.agent)} ${node.turn}`;
 const candidatesIn = (node) => counted(node.candidates.length, "candidate")
   + (cardsOf(node).length < node.candidates.length ? `, ${cardsOf(node).length} different` : "");
@@ -144,7 +144,7 @@ function placedTree({ nodes }) { // x by depth, one below another where several 
   const slot = (node, at) => nodes.slice(0, at).filter((one) => one.node === node.node).length;
   const columns = nodes.map((node, at) => node.depth * 1000 + slot(node, at)); // who acts at the same time stands side by side
   const depths = [...new Set(columns)].sort((one, other) => one - other), heights = new Map();
-  const step = Math.max(62, Math.min(104, Math.max(...nodes.map((node) => labelOf(node).length)) * 6.6 + 14));
+  const step = Math.max(62, Math.min(124, Math.max(...nodes.map((node) => labelOf(node).length)) * 6.6 + 14));
   const blocks = nodes.map((node, place) => {
     const at = columns[place], y = heights.get(at) || 0, cards = cardsOf(node);
     heights.set(at, y + SIZE.head + cards.length * SIZE.row + SIZE.gap);
@@ -312,13 +312,11 @@ function scrollable(pane) { // what scrolls by itself can be reached by keyboard
   }
 }
 
-// A node: what the agent heard, the state, its candidates.
+// A node: what the agent heard, its candidates.
 
-function stateOf(node) {
-  if (!node.state) return "";
-  const label = new DOMParser().parseFromString(node.state, "image/svg+xml").documentElement.getAttribute("aria-label");
-  const alt = `The state before ${node.agent}'s turn ${node.turn}, environment step ${node.depth}. ${label || ""}`.trim();
-  return h("img.state", { src: `data:image/svg+xml;charset=utf-8,${encodeURIComponent(node.state)}`, alt });
+function workedOf({ worked }) { // a chain of digits, as its task reads it
+  return worked.length ? h("p.quiet", "Read from left to right, each result modulo 10 (its last digit): ",
+    worked.slice(0, -1).join(" → "), " → ", h("b", String(worked.at(-1)))) : "";
 }
 
 function nodeOf(context, episode, node, place) {
@@ -328,7 +326,7 @@ function nodeOf(context, episode, node, place) {
   const made = h("article.node", { tabindex: "-1", "data-place": place },
     h("div.title", h("h3", swatch(color), node.agent, h("span.quiet", ` turn ${node.turn}`)),
       h("span.quiet", `environment step ${node.depth}, ${candidatesIn(node)}`)),
-    h(node.state ? "div.given.drawn" : "div.given", heard, stateOf(node)),
+    h("div.given", heard, workedOf(node)),
     cardsOf(node).map((card) => candidateOf(context, episode, node, place, card)));
   made.style.setProperty("--agent", color || "var(--quiet)");
   return made;

@@ -1,18 +1,12 @@
 "use strict";
 // The index: a table of the episodes, sorted by any column, filtered by a line of words.
 const COLUMNS = [
-  { name: "success", head: "", says: "outcome", width: 40 }, { name: "run", head: "run", width: 42 },
-  { name: "step", head: "step", width: 46 }, { name: "task", head: "task", width: 142, text: true },
-  { name: "return", head: "return", width: 58 }, { name: "advantage", head: "advantage", width: 106 },
-  { name: "surprise", head: "surprise", width: 66 }, { name: "tokens", head: "tokens", width: 58 },
-  { name: "truncated", head: "cut off", width: 56 }, { name: "invalid", head: "invalid", width: 56 },
-  { name: "lone", head: "lone", width: 46 },
-  { name: "reinforced", head: "reinforced although wrong", width: 86 }, { name: "telling", head: "telling", width: 58 },
-  { name: "agents", head: "agents", width: 78, text: true }, { name: "rows", head: "rows", width: 48 },
-  { name: "episode", head: "episode", width: 190, text: true },
+  { name: "success", head: "", says: "outcome", width: 44 }, { name: "run", head: "run", width: 42 },
+  { name: "step", head: "step", width: 52 }, { name: "task", head: "task", width: 142, text: true },
+  { name: "advantage", head: "advantage", width: 112 }, { name: "telling", head: "telling", width: 78 },
 ];
-const CHIPS = FLAGS.filter((flag) => flag !== "succeeded");
-const HELP = "words, “quoted words”, agent:NAME, task:TEXT, step:10-20; a − before any negates";
+const HELP = "Words, “quoted words”, agent:NAME, task:TEXT, step:10-20, failed, reinforced (although wrong), lone, invalid, "
+  + "truncated, marked. A − before any negates.";
 
 function commonStart(texts) { // what all names begin with, up to a mark between words: shown once is enough
   let start = texts[0] || "";
@@ -23,19 +17,14 @@ function commonStart(texts) { // what all names begin with, up to a mark between
 function cellsOf({ data, marks, follow }) { // a function from a row and a column to a cell
   const largest = (data.index.advantage || []).reduce((most, value) => Math.max(most, Math.abs(value) || 0), 0);
   const common = commonStart(data.index.task);
-  const sparse = (value) => (value ? rounded(value) : h("span.none", "·"));
   const star = (key) => marks.has(key) && h("span.star", { title: marks.note(key) || "marked" }, "★");
   const nameOf = ({ task, episode }) => (task.startsWith(common) && task.slice(common.length)) || task || episode;
   const copyOf = ({ task, episode }) => task && episode !== task && episode.startsWith(task) && episode.slice(task.length);
-  const each = (names, cell) => Object.fromEntries(names.map((name) => [name, (row) => cell(row[name])]));
   const CELLS = {
-    ...each(["return", "surprise", "telling"], decimal), ...each(["truncated", "invalid", "lone", "reinforced"], sparse),
+    telling: (row) => decimal(row.telling),
     success: (row) => h("span", { class: row.success === false ? "missed" : "quiet", title: outcome(row.success) },
       tick(row.success), star(keyOf(row)) || ""),
     advantage: (row) => h("span.leaning", leaning(row.advantage, largest), h("span", signed(row.advantage))),
-    agents: (row) => h("span.swatches", { title: row.agents }, h("span.unseen", row.agents),
-      row.agents.split(", ").map((agent) => swatch(data.agents[agent]))),
-    episode: (row) => h("span", { title: row.episode }, row.episode),
     task: (row) => h("a", { href: address(row), title: row.task, tabindex: "-1",
       onclick: (event) => follow(event, row) }, h("span.name", nameOf(row)), copyOf(row) ? h("span.copy", copyOf(row)) : ""),
   };
@@ -55,8 +44,6 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
       clearTimeout(timer);
       timer = setTimeout(() => source.ask({ filter: search.value }), 90);
     } });
-  const labelOf = (flag) => (flag === "reinforced" ? "reinforced although wrong" : flag);
-  const chips = CHIPS.map((flag) => button(labelOf(flag), () => chip(flag), { class: "chip", "aria-pressed": "false" }));
   const count = h("p.count.quiet", { role: "status" }), more = h("p.more.quiet");
   const heads = columns.map((column) => h("th", { scope: "col", class: column.text ? "text" : null, title: says(column) },
     button(column.head || "✓", () => sortBy(column.name), { "aria-label": column.head ? null : column.says })));
@@ -67,16 +54,11 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
   table.style.minWidth = `${columns.reduce((sum, { width }) => sum + width, 0)}px`;
   const scroller = h("div.rows", table);
   const part = h("nav.index", { "aria-label": "Index of episodes" },
-    h("div.tools", search, h("div.chips", chips), h("p.help.quiet", HELP), count, more), scroller);
+    h("div.tools", search, h("details.help", h("summary", "what the filter takes"), h("p.quiet", HELP)), count, more), scroller);
 
   function setFilter(text) {
     search.value = text;
     source.ask({ filter: text });
-  }
-
-  function chip(flag) {
-    const words = search.value.split(/\s+/).filter(Boolean);
-    setFilter((words.includes(flag) ? words.filter((word) => word !== flag) : [...words, flag]).join(" "));
   }
 
   function sortBy(name) {
@@ -110,12 +92,11 @@ function indexOf(context) { // `context`: data, source, marks, and what a click 
 
   function changed(top = true, marked = "") { // another view: sorted or filtered; `marked`: the row to make again
     lines.delete(marked);
-    const { sort, descending } = source.query, words = search.value.split(/\s+/), all = source.found();
+    const { sort, descending } = source.query, all = source.found();
     heads.forEach((head, at) => {
       if (columns[at].name === sort) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    chips.forEach((one, at) => pressed(one, words.includes(CHIPS[at])));
     if (top) scroller.scrollTop = 0;
     draw();
     const within = source.onPage, away = data.left_out || 0;

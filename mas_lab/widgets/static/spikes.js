@@ -210,7 +210,7 @@ function inspectSpikes(root, data) {
     });
   });
   if (data.spikes.length) show(data.first, false);
-  else panel.append(h("h2", { id: "opened" }, "What norms are made of was not recorded"), h("p", data.empty));
+  else panel.append(h("p.quiet", { id: "opened" }, `What these norms are made of was not recorded. ${data.empty}`));
 }
 
 inspectSpikes(document.getElementById("spikes"), JSON.parse(document.getElementById("data").textContent));

@@ -82,10 +82,10 @@ def test_a_base_that_vanished_or_changed_is_said(qwen3, tmp_path, kind):
         torch.save(other.model.state_dict(), moved / "pytorch_model.bin")
     else:
         other.save(moved)
-    with pytest.raises(PolicyError, match=r"have changed \(sha256"):
+    with pytest.raises(PolicyError, match=r"have changed or .* \(sha256"):
         restore_policy(tmp_path / "kept")
     shutil.rmtree(moved)
-    with pytest.raises(PolicyError, match=r"no longer at .*model"):
+    with pytest.raises(PolicyError, match=r"no longer there"):
         restore_policy(tmp_path / "kept")
 
 
@@ -100,7 +100,7 @@ def test_the_reference_of_restored_full_weights_is_their_source(qwen3, tmp_path)
     shutil.rmtree(moved)
     again = restore_policy(tmp_path / "kept")
     assert same(weights(again), weights(policy))
-    with pytest.raises(PolicyError, match="no longer at"):
+    with pytest.raises(PolicyError, match="no longer there"):
         again.forward_backward([SAMPLE], TO_REFERENCE)
 
 

@@ -28,7 +28,11 @@ def directional_derivatives(
     pass through the loss alone. This costs about one forward and backward pass. Raises PolicyError if the back end's
     kernels have no such derivative.
     """
-    policy.shared.refuse_forward_mode(policy.name)
+    if not policy.shared.has_forward_mode:
+        raise PolicyError(
+            f"policy {policy.name!r}: no forward-mode derivative was tested for its model here; attribute a copy of it "
+            'under backend="torch", if its architecture is in docs/gpus.md'
+        )
     known_3N = policy.known(samples)
     slopes_N = torch.zeros(known_3N.shape[1], device=policy.device)
     policy.activate()

@@ -21,12 +21,11 @@ import numpy as np
 import torch
 from peft.tuners.lora import LoraLayer
 
-from mas_lab.backends.torch import padded
 from mas_lab.backends.torch.fast.fused import FusedForward
 from mas_lab.backends.torch.fast.packing import Cost
 from mas_lab.backends.torch.fast.tree_attention import Layout, Store, Trie, laid_out, merge_prefixes
 from mas_lab.backends.torch.fast.tree_attention import forward as tree_forward
-from mas_lab.backends.torch.padded import PaddedEngine
+from mas_lab.backends.torch.padded import PaddedEngine, prompt_key
 from mas_lab.policy import Completion, PolicyRequest
 
 Forward = Callable[[torch.Tensor, torch.Tensor, Layout, torch.Tensor], torch.Tensor]
@@ -159,47 +158,20 @@ class TreeDecoder:
 class TreeEngine(PaddedEngine):
     """An engine that answers the requests of all adapters together, in batches of about `sample_tokens` tokens."""
 
+    mixes = True
     _fused: FusedForward | None = None
-
-    def _batches(self, requests: Sequence[PolicyRequest]) -> Iterator[list[int]]:
-        """Yield the places of requests by adapter and prompt, sorted by batch class, adapter and prompt length."""
-        most = padded.DRAWN_AT_ONCE * padded.LARGE_LOGITS // self.model.net.config.get_text_config().vocab_size
-        groups: dict[tuple, list[int]] = {}
-        for place, one in enumerate(requests):
-            groups.setdefault((self.batch_class(one), *_key(one)), []).append(place)
-        batch, tokens, last = [], 0, None
-        for key, own in sorted(groups.items(), key=lambda group: (*group[0][:2], len(group[0][2]))):
-            size = len(key[2]) + sum(requests[place][1].max_tokens for place in own)
-            full = tokens + size > self.model.options.sample_tokens or len(batch + own) > most
-            if batch and (full or key[0] != last):
-                yield batch
-                batch, tokens = [], 0
-            batch, tokens, last = batch + own, tokens + size, key[0]
-        if batch:
-            yield batch
 
     def _sample(self, requests: Sequence[PolicyRequest]) -> list[Completion]:
         model = self.model
         slices = None if model.peft is None else Slices()
-        prompts = {key: number for number, key in enumerate(dict.fromkeys(map(_key, requests)))}
-        prompt_R = np.array([prompts[_key(one)] for one in requests])
+        prompts = {key: number for number, key in enumerate(dict.fromkeys(map(prompt_key, requests)))}
+        prompt_R = np.array([prompts[prompt_key(one)] for one in requests])
         room = int(np.bincount(prompt_R, [request.max_tokens for _, request in requests]).max())
         adapters, ids = zip(*prompts, strict=True)
-        fused = self._joined(slices) if model.ways.fused else None
+        fused = (self._fused or FusedForward(model.net, model.dtype)) if model.ways.fused else None
+        if fused and slices:  # the joined matrices of an adapters' base are made once
+            self._fused, fused.slices = fused, slices
         with model.computing(), nullcontext() if fused or slices is None else mixing(model.net, slices):
             forward = fused or partial(tree_forward, model.net, model.net.config)
             decoder = TreeDecoder(forward, ids, adapters, slices, room, model.cost, model.device)
             return self.decoded(decoder, requests, prompt_R)
-
-    def _joined(self, slices: Slices | None) -> FusedForward:
-        """Return the fused pass with the weights of now. The joined matrices of an adapters' base are made once."""
-        forward = self._fused or FusedForward(self.model.net, self.model.dtype)
-        if slices is not None:
-            self._fused, forward.slices = forward, slices
-        return forward
-
-
-def _key(one: PolicyRequest) -> tuple[str, tuple[int, ...]]:
-    """Return the adapter and the prompt of a request."""
-    policy, request = one
-    return policy.adapter or "", tuple(request.prompt_ids)

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import MoeModelOutputWithPast
 
 from mas_lab.backends.torch.fast import tree_attention
 from mas_lab.backends.torch.fast.tree_attention import Trie, in_forward_mode, merge_prefixes
-from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, PaddedBatch, filled, require_trainable
+from mas_lab.backends.torch.padded import CACHED_LOGITS, LARGE_LOGITS, PaddedBatch, filled
 from mas_lab.backends.torch.source import head_size, shape
 from mas_lab.policy import Sample
 
@@ -74,7 +74,6 @@ def pack_prefix_trees(
     Several prompts that begin alike share a tree if that is no more expensive than a tree for each. Only samples of
     one class share a tree (`TorchModel.class_of`).
     """
-    require_trainable(samples)
     ends = np.cumsum([len(s.completion_ids) for s in samples])
     groups: dict[tuple, list[int]] = {}
     for i, sample in enumerate(samples):

@@ -1,15 +1,12 @@
-"""Describe the design of a pocket model: forms of an env, stages of a warm start, sizes.
+"""Describe the design of a pocket model: stages of a warm start, and sizes.
 
-The design of a shipped model stands in its folder, `data/pocket/<family>/provenance.json`, under `recipe`; another
-seed, or a changed design, is built from there. Leaves out: how a model is made from it (`build`).
+The design of a shipped model stands in its folder, `data/pocket/<family>/provenance.json`, under `recipe`. Leaves out:
+how a model is made from it (`build`).
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from mas_lab.paths import data_dir
 
 
 @dataclass(frozen=True)
@@ -49,22 +46,3 @@ class Design:
     """Number of tasks of the `test` split on which a build is scored."""
     repeats: int = 1
     """Episodes per held-out task."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family(Design):
-    """The design of a shipped pocket model."""
-
-    env: str
-    forms: tuple[tuple[float, Mapping[str, Any]], ...]
-    """(share of the demonstrations, options of `make_env`) for each form of the env that the model should play."""
-
-
-def families() -> dict[str, Family]:
-    """Return the designs of the shipped models by name."""
-    found = {}
-    for file in sorted((data_dir() / "pocket").glob("*/provenance.json")):
-        recipe = json.loads(file.read_text(encoding="utf-8"))["recipe"]
-        recipe |= {"stages": tuple(Stage(**one) for one in recipe["stages"]), "marks": tuple(recipe["marks"])}
-        found[file.parent.name] = Family(**recipe)
-    return found
