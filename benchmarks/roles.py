@@ -4,7 +4,7 @@ these put together, and each in the other's role.
     MAS_LAB_THREADS=1 .venv/bin/python benchmarks/roles.py
 
 AT-GRPO (arXiv 2510.11062) asks whether roles that learned apart make a team. Held equal: sampled tokens of a training;
-those who learn alone have them for themselves. Leaves out: what the record says (`docs/findings.md`).
+those who learn alone have them for themselves. Leaves out: what the record says (`data/results/roles/README.md`).
 """
 
 import argparse

@@ -299,6 +299,74 @@ def carries() -> None:
     draw(figure, "carries.png", 560)
 
 
+def gain() -> None:
+    """What leaving out rows without a peer and an agent's own mean gain by size, at one rate: seeds and their mean."""
+    from findings_of_size import found, scores
+
+    sizes = [*dict.fromkeys(found("asked")["size"]), "0.5B"]
+    settings = {"paid_help": "paid help", "finisher": "finisher", "ladder": "ladder", "spot_check": "spot check"}
+    shades = {"grpo_masked": "#777777", "own_pooled": "#0072b2"}
+    figure = make_subplots(1, len(settings), shared_yaxes=True, horizontal_spacing=0.02,
+                           column_titles=[*settings.values()])  # fmt: skip
+    for (column, setting), (shift, arm) in itertools.product(enumerate(settings, 1), enumerate(shades)):
+        for size in sizes if setting == "paid_help" else sizes[:-1]:
+            by_seed = scores(size, setting).pivot(index="seed", columns="arm", values="asked")
+            apart = (by_seed[arm] - by_seed["grpo"]).dropna()
+            x = sizes.index(size) + 0.3 * (shift - 0.5)
+            look = {"color": shades[arm]}
+            where = {"row": 1, "col": column, "showlegend": False}
+            figure.add_scatter(x=[x] * len(apart), y=apart, mode="markers", opacity=0.55,
+                               marker={"size": 8, **look}, **where)  # fmt: skip
+            where["showlegend"] = column == 1 and size == sizes[0]
+            figure.add_scatter(x=[x - 0.13, x + 0.13], y=[apart.mean()] * 2, mode="lines", line={"width": 4, **look},
+                               name=arm, **where)  # fmt: skip
+    figure.update_xaxes(tickvals=[*range(len(sizes))], ticktext=sizes, tickangle=-50, range=[-0.5, len(sizes) - 0.5])
+    figure.update_yaxes(zeroline=True, zerolinecolor="#555")
+    figure.update_yaxes(title_text="right when asked, minus grpo", col=1)
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.2})
+    draw(figure, "gain.png", 460)
+
+
+def shares() -> None:
+    """Which share of wrong answers is reinforced, and of right ones punished, under each recipe by size."""
+    from findings_of_size import answers
+
+    table = answers()
+    table = table[table["said"] != "paid help: wrong answers reinforced"]
+    shades = {"grpo": "#d55e00", "grpo_masked": "#777777", "own_pooled": "#0072b2"}
+    titles = [one.replace(": ", ":<br>") for one in dict.fromkeys(table["said"])]
+    figure = make_subplots(1, len(titles), shared_yaxes=True, horizontal_spacing=0.03, column_titles=titles)
+    for column, (_, own) in enumerate(table.groupby("said", sort=False), 1):
+        for arm, color in shades.items():
+            labels = [f"{share:.2f}".lstrip("0") if share else "0" for share in own[arm]]
+            figure.add_bar(x=own["size"], y=own[arm], name=f"{arm} (and dr_mas)" * (arm == "own_pooled") or arm,
+                           marker_color=color, text=labels, textposition="outside", textangle=0, row=1, col=column,
+                           textfont_size=13, legendgroup=arm, showlegend=column == 1)  # fmt: skip
+    figure.update_yaxes(range=[0, 1.12], tickvals=[0, 0.5, 1])
+    figure.update_yaxes(title_text="share of answers", col=1)
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.35}, margin_t=120)
+    draw(figure, "shares.png", 460)
+
+
+def cosine() -> None:
+    """The difference of cosines before training against what came of it, for all agents of the fixed test."""
+    agents = pd.read_csv(RESULTS / "uphill/agents.csv").query("contrast == 'own_robust - grpo'")
+    sure = agents["p"] < 0.05
+    figure = go.Figure()
+    for which, color, name in ((~sure, "#bbbbbb", "not sure over six seeds"), (sure, "#0072b2", "sure")):
+        own = agents[which]
+        figure.add_scatter(
+            x=own["cos_own"], y=own["own"], mode="markers", marker={"size": 9, "color": color}, name=name
+        )
+    for bound in (-0.1, 0.1):
+        figure.add_vline(bound, line={"dash": "dot", "width": 1, "color": "#555"})
+    figure.update_xaxes(title_text="cosine before training, own_robust minus grpo (it speaks beyond the dotted lines)")
+    figure.update_yaxes(title_text="own reward after training,<br>own_robust minus grpo", zeroline=True)
+    figure.update_xaxes(zeroline=True, zerolinecolor="#555").update_yaxes(zerolinecolor="#555")
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.12})
+    draw(figure, "cosine.png", 480)
+
+
 def board() -> None:
     """Every seed a dot: a task where the recipe matters, and two teams that per-agent normalisation does not help."""
     mazes, math = (pd.read_csv(RESULTS / name) for name in ("quickstart/curves.csv", "gradient_spikes/scores.csv"))
@@ -327,7 +395,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "whose_baseline": baselines_study, "maze": maze,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "staleness": staleness, "carries": carries,
+    "staleness": staleness, "carries": carries, "gain": gain, "shares": shares, "cosine": cosine,
 }  # fmt: skip
 
 

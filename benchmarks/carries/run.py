@@ -25,7 +25,7 @@ import mas_lab as lab
 from mas_lab.policy import Policy
 from mas_lab.study.record import Recorded, is_record, ship
 
-sys.path.insert(0, "benchmarks/studies")
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
 from settings import Quiz
 
 OUT, RUNS = Path("data/results/carries"), Path("runs/carries")

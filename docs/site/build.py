@@ -26,8 +26,8 @@ import nbformat  # noqa: E402
 import pages as notebook_pages  # noqa: E402
 import public_names  # noqa: E402
 
-PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/README.md", "data/foreign/README.md",
-         "benchmarks/README.md")  # fmt: skip
+PAGES = ("docs/*.md", "CONTRIBUTING.md", "CHANGELOG.md", "data/results/**/README.md", "data/foreign/README.md",
+         "benchmarks/README.md", "benchmarks/*/README.md")  # fmt: skip
 FILES = ("docs/*.png", "LICENSE", "CITATION.cff")
 INTRO = """
 What students open, as it runs from top to bottom; exercises say "not yet". Live instruments stand here in their static

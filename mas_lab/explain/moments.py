@@ -61,7 +61,7 @@ def inflation(turns: pd.DataFrame, once_per: str | None = "episode") -> pd.DataF
 
     `F_k` is the size of the global advantages, and `signal` is the part of it that is information. The offset mu_k - mu
     is the same in all of the agent's rows and teaches nothing. A small signal harms under Adam too, where a large norm
-    need not. Neither number foretold which agents an own mean helps (docs/findings.md).
+    need not. Neither number foretold which agents an own mean helps (data/results/foretold).
 
     Args:
         turns: Table with the columns `task`, `agent` and `credit`, and `episode` for the default of `once_per`.

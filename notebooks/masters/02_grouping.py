@@ -217,7 +217,7 @@ followed = followed.assign(mixed=lab.mixed()(followed), counterfactual=lab.count
 followed[["episode", "parent", "agent", "candidate", "probe", "team_reward", "mixed", "counterfactual"]]
 
 # %% [markdown]
-# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Each continuation names in `parent` the candidate that it follows. Played on, the first proposal is worth (1 + 0.5)/2 = 0.75, and the second (0.5 + 0)/2 = 0.25. `counterfactual` is the only one of the five that costs model calls. In the kit's own study they did not pay. At 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `docs/findings.md`).
+# A proposal moves nobody, so `mixed` without local rewards sees 0 and 0. Each continuation names in `parent` the candidate that it follows. Played on, the first proposal is worth (1 + 0.5)/2 = 0.75, and the second (0.5 + 0)/2 = 0.25. `counterfactual` is the only one of the five that costs model calls. In the kit's own study they did not pay. At 60,000 sampled tokens, continuations included, a maze team ended at 0.53 with it and at 0.64 with the plain return (ten seeds, `data/results/studies/credit`).
 #
 # ## What each method compares
 #

@@ -526,7 +526,7 @@ dots("paid_help")
 # %% [markdown]
 # At a pay of 0.2, `grpo` ends between 0.77 and 0.84 and `dr_mas` between 0.95 and 0.98. At 1.0, `grpo` ends between 0.94 and 0.96 and `dr_mas` between 0.95 and 0.98.
 #
-# **The fair comparison.** All of these ran at one learning rate, 3e-4. A noisy gradient needs a lower one. So the study behind `docs/findings.md` first gave each arm the best of four rates. Then it ran ten seeds, each with its own first weights. `global` is `grpo`, and `own` is `dr_mas`. Pays other than 0.2 and 1.0 explore, with three seeds:
+# **The fair comparison.** All of these ran at one learning rate, 3e-4. A noisy gradient needs a lower one. So the study in `data/results/studies/baselines` first gave each arm the best of four rates. Then it ran ten seeds, each with its own first weights. `global` is `grpo`, and `own` is `dr_mas`. Pays other than 0.2 and 1.0 explore, with three seeds:
 
 # %%
 study = RECORDS / "studies" / "paid_help"
@@ -629,7 +629,7 @@ helper.groupby("arm", sort=False)[["quiz_before", "quiz_after"]].mean().round(2)
 #
 # - **One set of weights for all eight**: then `grpo` climbs as well (three seeds: 0.71, 0.62 and 0.13, own 0.73, 0.65 and 0.19). What stage 1 learns also helps stage 8, and one gradient contains the offsets of low and high stages.
 # - **Agents that speak about equally often** (solver and verifier of `math`, the three agents of `search`): with ten seeds we could not detect a difference.
-# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. Rewards alone do not tell which agents these are: `docs/findings.md` lists every agent on which such a rule was tried. `lab.uphill` (notebook 07) measures gradients before training, and passed its test.
+# - So an own mean is for *separate* policies that are called *rarely* and *on a condition that shifts their rewards*. Rewards alone do not tell which agents these are: `data/results/foretold` lists every agent on which such a rule was tried. `lab.uphill` (notebook 07) measures gradients before training, and passed its test.
 #
 # ## Your turn, once more
 #
@@ -676,6 +676,6 @@ lab.course.progress("03")
 # - Look at `signal`, not at the norm: it says how much of the advantages is noise. It does not tell who will learn more. The scale and the rows without a peer matter as well.
 # - An own baseline has a cost: fewer rows, and lone and flat groups. If no agent is called rarely, it changes nothing.
 #
-# GRPO: arXiv 2402.03300, section 4.1. Dr. MAS: arXiv 2602.08847, equations 4 to 6. RLOO: arXiv 2402.14740. `docs/findings.md` has all runs and intervals.
+# GRPO: arXiv 2402.03300, section 4.1. Dr. MAS: arXiv 2602.08847, equations 4 to 6. RLOO: arXiv 2402.14740. `data/results/studies/baselines` has all runs and intervals.
 #
 # Next: `04_update` goes from an advantage to an optimizer step.

@@ -374,6 +374,6 @@ lab.course.progress("06")
 # 2. In the maze most of the gain comes from each row's own reward. The tree adds the rest by following the best, and grouping alone adds nothing. In sokoban most of the gain comes from the tree.
 # 3. A best of K is no success rate. Measure on held-out episodes.
 #
-# Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has the studies, with every run.
+# Papers: AT-GRPO, [arXiv 2510.11062](https://arxiv.org/abs/2510.11062), section 4.2 (mixed reward), equation 3 (groups and advantages), Algorithm 1 (the tree); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `data/results/studies/at_grpo` has the studies, with every run.
 #
 # Next: `07_dr_mas` samples no trees. It asks by whose mean an agent is judged.

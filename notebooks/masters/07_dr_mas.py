@@ -269,9 +269,9 @@ found.round(2)
 uphill_dots(found)
 
 # %% [markdown]
-# *Explain:* `dr_mas` points **downhill**: its cosine is −0.4. Divided by its deviation, a word's cost weighs as much as a right answer, so the helper is pushed towards short answers, which are wrong. `own_pooled` points uphill, at +0.5. `grpo` points hardly anywhere: nearly all of its gradient is the offset. Training agrees (notebook 03, and `docs/findings.md`): the helper's right answers went from 0.35 to 0.42 under `grpo`, to 0.19 under `dr_mas`, and to 0.63 under `own_pooled`. This is one setting, and it was known before the instrument was written.
+# *Explain:* `dr_mas` points **downhill**: its cosine is −0.4. Divided by its deviation, a word's cost weighs as much as a right answer, so the helper is pushed towards short answers, which are wrong. `own_pooled` points uphill, at +0.5. `grpo` points hardly anywhere: nearly all of its gradient is the offset. Training agrees (notebook 03, and `data/results/studies/baselines`): the helper's right answers went from 0.35 to 0.42 under `grpo`, to 0.19 under `dr_mas`, and to 0.63 under `own_pooled`. This is one setting, and it was known before the instrument was written.
 #
-# So `uphill` had to pass a test that was fixed before its trainings (`benchmarks/uphill`): forty teams drawn at random, six seeds. Over 153 agents, the difference of two cosines, `own_robust` minus `grpo`, has a rank correlation of 0.46 (95 % interval 0.23 to 0.62) with the later difference of the agents' own rewards. Where it speaks and the outcome is decided, 11 of 12 signs are right. A rule from rewards alone, the *gain* of an own mean in signal-to-noise ratio, failed twice: −0.09 (−0.30 to +0.13) in this test, +0.20 (−0.14 to +0.51) in an earlier one.
+# So `uphill` had to pass a test that was fixed before its trainings (`benchmarks/uphill`): forty teams drawn at random, six seeds. Over 153 agents, the difference of two cosines, `own_robust` minus `grpo`, has a rank correlation of 0.46 (95 % interval 0.23 to 0.62) with the later difference of the agents' own rewards. Where it speaks, 33 of 40 signs are right. Only 12 of these differences are sure over six seeds, and they come from six teams. A rule from rewards alone, the *gain* of an own mean in signal-to-noise ratio, failed twice: −0.09 (−0.30 to +0.13) in this test, +0.20 (−0.14 to +0.51) in an earlier one.
 #
 # **07.3** (8 minutes, medium) Predict as the test did. Here are two of its teams, measured before training. `grpo` and `own_robust` are the cosines with each agent's own reward; every agent has more than ten rows. Which agents will learn more under `own_robust`? Name those whose cosine is higher by 0.1 or more.
 
@@ -411,6 +411,6 @@ lab.course.progress("07")
 # 3. `lab.uphill(team, env)` measures before training, recipe by recipe, which way the gradient points. In a test that was fixed beforehand, this did foretell it.
 # 4. We found differences for agents with separate weights that are called rarely, on a condition that shifts the rewards. Elsewhere we could not detect one.
 #
-# Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `docs/findings.md` has all runs, and says what would change the answer.
+# Papers: Dr. MAS, [arXiv 2602.08847](https://arxiv.org/abs/2602.08847), equations 4 to 6 (the advantages); GRPO, [arXiv 2402.03300](https://arxiv.org/abs/2402.03300), equation 3. `data/results/studies` has all runs, and says what would change the answer.
 #
 # Next: in `08_magrpo` agents act at the same time, unseen by each other, for one joint reward.

@@ -474,6 +474,6 @@ pd.DataFrame({"untrained": neighbours(fresh), "trained": neighbours(team)}).roun
 #
 # **To remember.** Agents that act at once are compared by joint action. They share one advantage: the return minus the node's mean. Crossing candidates removes the partner's luck, and costs $G^n$ steps of the environment. A reward says what is counted, never what was meant.
 #
-# *Papers:* MAGRPO, arXiv 2508.04652 (section 4, equation 4); RLOO, arXiv 2402.14740. The docstrings of `lab.ENVS["tldr"]` and `lab.ENVS["code_pair"]` say how the rewards differ from the published ones. The recorded studies are in `docs/findings.md`.
+# *Papers:* MAGRPO, arXiv 2508.04652 (section 4, equation 4); RLOO, arXiv 2402.14740. The docstrings of `lab.ENVS["tldr"]` and `lab.ENVS["code_pair"]` say how the rewards differ from the published ones. The recorded studies are in `data/results/studies/magrpo`.
 #
 # Next: `09_your_own_team`, with a task, a plan, a credit and a loss of your own.

@@ -34,7 +34,7 @@ from mas_lab.tasks.shared.pair_reward import BEST
 from mas_lab.tasks.tldr import POCKET
 
 ROOT = Path(__file__).resolve().parents[2]
-FINDINGS = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+CREDIT = (RESULTS / "studies" / "credit" / "README.md").read_text(encoding="utf-8")
 ARMS = ["global", "own"]
 
 
@@ -114,7 +114,7 @@ def test_02_groups_are_as_told():
         lab.group(whole[whole["agent"] == "executor"], ("task", "agent", "turn"), lab.mixed(), same_prompt=True)
     turns = grouping("tree").groupby("prompt")["turn"].nunique()
     assert (turns == 2).sum() == 1 and turns.idxmax().endswith("planner")
-    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", FINDINGS))
+    ends = dict(re.findall(r"\| (return, global|counterfactual) \| [^|]+ \| ([\d.]+) \(.+?\), 10 seeds", CREDIT))
     says("02", "ended at {} with it and at {} with the plain return", ends["counterfactual"], ends["return, global"])
 
 
@@ -251,9 +251,11 @@ def test_07_tests_of_the_predictors_are_as_told():
     told = "failed twice: {:+.2f} ({:+.2f} to {:+.2f}) in this test, {:+.2f} ({:+.2f} to {:+.2f}) in an earlier one"
     says("07", told.format(*ends).replace("-", "−"))
     changed = csv("uphill/agents.csv").query("contrast == 'own_robust - grpo'")
-    spoken = changed[(changed["cos_own"].abs() >= 0.1) & (changed["p"] < 0.05)]
-    right = spoken["cos_own"] * spoken["own"] > 0
-    says("07", "{} of {} signs are right", right.sum(), len(right))
+    spoken = changed[changed["cos_own"].abs() >= 0.1]
+    says("07", "{} of {} signs are right", (spoken["cos_own"] * spoken["own"] > 0).sum(), len(spoken))
+    sure = spoken[spoken["p"] < 0.05]
+    assert sure["team"].nunique() == 6
+    says("07", "Only {} of these differences are sure over six seeds, and they come from six teams", len(sure))
 
 
 def test_08_trainings_and_studies_are_as_told():
