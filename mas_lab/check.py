@@ -20,7 +20,6 @@ from typing import Any
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.display.svg_rules import validate_svg
 from mas_lab.env import ROLES, Env, EnvError, Step, Task, env_option, no_message, not_plain, transcript, validate_step
 from mas_lab.tool_calls import as_action
 
@@ -168,7 +167,6 @@ class _Check:
         total, own, steps, done = 0.0, Counter(dict.fromkeys(self.env.agents, 0.0)), 0, False
         while not done:
             self.closely = steps < CLOSELY or steps % THEN_EVERY == 0
-            self.picture(state)
             acting = self.acting(state)
             texts = {agent: self.completion(player, state, agent, rng) for agent in acting}
             actions = {agent: as_action(self.env, agent, text, steps) for agent, text in texts.items()}
@@ -179,7 +177,6 @@ class _Check:
             state, done, total, steps = step.state, step.done, total + step.team_reward, steps + 1
             own.update(step.local_rewards)
             self.turns.update(acting)
-        self.picture(state)
         self.won(step, own) if self.game else self.returned(step.success, total)
 
     def returned(self, success: bool, total: float) -> None:
@@ -198,12 +195,6 @@ class _Check:
         won = own[first] > max(own[other] for other in others) + EPSILON
         problem = f"success is {last.success}, but the agents earned {dict(own)}; it means that {first!r} earned most"
         self.law("success is the first agent's win", last.success == won, problem, **where)
-
-    def picture(self, state: Any) -> None:
-        if hasattr(self.env, "draw"):
-            where = {"task": self.task.id, "state after turns": dict(self.turns)}
-            problem = validate_svg(self.pure("draw", state, lambda: self.env.draw(state), **where))
-            self.law("draw gives a picture", not problem, f"what draw gave {problem}", **where)
 
     def acting(self, state: Any) -> tuple[str, ...]:
         task, turns, agents, most = self.task.id, self.turns, self.env.agents, self.env.max_turns

@@ -87,9 +87,6 @@ class Env(Protocol):
       `function`. `step` runs the tools, and `observe` shows their results as messages of the role "tool". A malformed
       call arrives as plain content, and the column `call_status` names the defect. `demonstrate` writes calls as Qwen3
       does.
-    - `draw(state) -> str`: the state as a small SVG picture, if a picture says more than the prompt. Instruments show
-      it beside each turn. It has `width`, `height`, `viewBox` and a light background of its own, and no script, link or
-      style sheet. `check_env` checks it (`display.svg_rules`).
     - `splits_meet = True`: the env has few tasks, and `train` and `test` share some of them. Scores on `test` then say
       nothing about tasks that were not trained on.
     - `competitive = True`: its agents play against each other. `team_reward` is then always 0, and an agent earns its

@@ -215,26 +215,3 @@ def test_states_without_equality_are_compared_by_content():
     check_env(Plain(), tasks=2)
     with pytest.raises(EnvError, match="step changed its argument"):
         check_env(Impure(), tasks=2)
-
-
-PICTURE = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9" viewBox="0 0 9 9">{}</svg>'
-DRAWN = {
-    "nothing": (None, "is a NoneType"),
-    "long": (PICTURE.format("<g/>" * 30_000), ".* at most 100,000 characters"),
-    "open": (PICTURE.format("<g>"), "is not well-formed XML"),
-    "boxless": ('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9px"/>', r".* lacks \['viewBox'\]"),
-    "script": (PICTURE.format("<script>1</script>"), "holds '<script'"),
-    "handler": (PICTURE.format('<g OnLoad="1"/>'), "holds 'OnLoad='"),
-    "fetch": (PICTURE.format('<g fill="URL (http://a)"/>'), r"holds 'URL \('"),
-}
-
-
-@pytest.mark.parametrize("kind", DRAWN)
-def test_what_an_env_draws_is_a_picture_or_is_refused(kind):
-    class Draws(Count):
-        def draw(self, state):
-            return PICTURE.format("<g/>") if len(state["said"]) < 2 else DRAWN[kind][0]
-
-    place = r"env 'count', task 'train0', state after turns {'one': 1, 'two': 1}: what draw gave "
-    with pytest.raises(EnvError, match=f"^{place}{DRAWN[kind][1]}"):
-        check_env(Draws(), tasks=2)

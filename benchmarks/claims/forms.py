@@ -14,7 +14,7 @@ from typing import Any
 from mas_lab.env import Message, Step
 from mas_lab.tasks.plan_path import PlanPath
 from mas_lab.tasks.shared.bases import chat
-from mas_lab.tasks.shared.maze import NAMED_CELL, Maze, cell_of, in_order, word
+from mas_lab.tasks.shared.maze import NAMED_CELL, Floor, State, cell_of, in_order, word
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Split(PlanPath):
         if agent != "executor":
             return super().observe(state, agent)
         hint = self.phrased(state.hints[-1] or ("none",))
-        return chat(f"hint {hint} at {word(state.at)} executor")
+        return chat(f"hint {hint} at {word(state.place[0])} executor")
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Tool(PlanPath):
             return None
         if marks[2] != marks[1] + 2:
             return None
-        walls = frozenset(map(cell_of, words[1 : marks[1]]))
-        maze = Maze(self.side, walls, cell_of(words[-1]), cell_of(words[-3]))
-        if not (maze.free(maze.start) and maze.free(maze.goal)):
+        walls, goal, at = frozenset(map(cell_of, words[1 : marks[1]])), cell_of(words[-3]), cell_of(words[-1])
+        maze, place = Floor(self.side, walls, frozenset({goal})), (at, frozenset())
+        if not (maze.free(at) and maze.free(goal) and maze.away.get(place)):
             return None
-        moves = replace(self, mistakes=0.0).moves_from(maze, maze.start, random.Random(text))
-        return Program(words, tuple(moves)) if moves else None
+        moves = replace(self, mistakes=0.0).imperfect(State(maze, place, place), random.Random(text))
+        return Program(words, tuple(moves))
 
     def phrased(self, content: Any) -> str:
         return " ".join([*content.words, "hint", *content.moves] if isinstance(content, Program) else content)
@@ -85,8 +85,8 @@ class Tool(PlanPath):
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         """Return a program with a wall left out now and then, or an executor's answer, which copies some outputs."""
         if agent == "planner":
-            walls = [one for one in in_order(state.maze.walls) if rng.random() > self.mistakes / 4]
-            return " ".join(["walls", *walls, "goal", word(state.maze.goal), "at", word(state.at)])
+            walls = [one for one in in_order(state.floor.walls) if rng.random() > self.mistakes / 4]
+            return " ".join(["walls", *walls, "goal", *in_order(state.floor.targets), "at", word(state.place[0])])
         programs = [hint for hint in state.hints if hint]
         copies = programs and rng.random() < self.hints_are_copied
         return " ".join(programs[-1].moves if copies else self.imperfect(state, rng))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from mas_lab.tasks.shared.chains import ChainSequence, ChainState
-from mas_lab.tasks.shared.pictures import ladder
 
 AGENTS = 8
 
@@ -43,11 +42,3 @@ class Ladder(ChainSequence):
         passed, count = state.place + right, len(state.problems)
         after = replace(state, place=passed, done=passed == count or not right)
         return after, passed / count if after.done else 0.0, passed == count
-
-    def draw(self, state: ChainState) -> str:
-        """Draw a rung with its chain for each stage, the first at the bottom, and a disc on the last stage passed."""
-        passed, count = state.place, len(state.problems)
-        equals = " " if self.in_words else " = "
-        rungs = [f"{problem}{equals}{self.value(problem)}" for problem in state.problems]
-        fell = " The next answer was wrong." if state.done and passed < count else ""
-        return ladder(rungs, passed, f"A ladder. {passed} of {count} stages are passed.{fell}", fallen=bool(fell))

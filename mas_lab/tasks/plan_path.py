@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from mas_lab.tasks.shared.bases import numbered
 from mas_lab.tasks.shared.maze import Floor, MovesTask, Place, State, in_order, mazes, word
-from mas_lab.tasks.shared.pictures import floor_plan
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.22
@@ -94,11 +93,6 @@ class PlanPath(MovesTask):
         elif len(moves) >= len(path):
             reward += -0.1 + 0.01 * gaps[-1]
         return reward, reward
-
-    def draw(self, state: State) -> str:
-        """Draw the maze: a disc for the team, a ring around the goal, and a dashed line for the last proposal."""
-        facts = self.facts(state)
-        return floor_plan(state, f"A maze. The team stands at {facts['at']}, the goal is {facts['targets']}.")
 
 
 def walls_of(maze: Floor) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from mas_lab.tasks.shared.maze import MovesTask, Place, State, in_order, layout, rooms, word
-from mas_lab.tasks.shared.pictures import floor_plan
 from mas_lab.tasks.shared.rows import draw
 
 DENSITY = 0.15
@@ -105,9 +104,3 @@ class Sokoban(MovesTask):
         elif len(moves) >= len(path) and away is not None:
             reward += BLOCKED + SHAPING * (GAMMA - 1) * near[-1]
         return reward, reward
-
-    def draw(self, state: State) -> str:
-        """Draw the room: disc for the player, squares for boxes, rings for targets, dashed line for the proposal."""
-        facts = self.facts(state)
-        where = f"Player at {facts['at']}, boxes at {facts['boxes']}, targets {facts['targets']}."
-        return floor_plan(state, f"A room. {where}")

@@ -15,8 +15,7 @@ from typing import Any
 
 from mas_lab.env import EnvError, Task
 from mas_lab.tasks.shared.bases import ProposalState, ProposalTask
-from mas_lab.tasks.shared.maze import cell_of, word
-from mas_lab.tasks.shared.pictures import BLUE, FAINT, RED, board, letters
+from mas_lab.tasks.shared.maze import word
 from mas_lab.tasks.shared.rows import content_id, draw
 
 Grid = tuple[int, ...]
@@ -287,23 +286,6 @@ class Sudoku(ProposalTask):
         missing = [cell for cell, digit in enumerate(state.grid) if digit != right[cell]]
         wrong = {cell: rng.randint(1, self._side) for cell in missing if rng.random() < self.mistakes}
         return {cell: wrong.get(cell, right[cell]) for cell in missing}
-
-    def draw(self, state: State) -> str:
-        """Draw the grid: clues bold, written digits thin, wrong ones struck through, proposed ones in italics."""
-        right, cells = solution(state.clues), [cell_of(name) for name in names(self._side)]
-        written = {cell: digit for cell, digit in enumerate(state.grid) if digit != state.clues[cell]}
-        wrong = {cell: digit for cell, digit in written.items() if digit != right[cell]}
-        (hint,) = state.hints or ({},)
-        hint = {cell: digit for cell, digit in (hint or {}).items() if not state.grid[cell]}
-        kinds = {
-            'font-weight="bold"': {cell: d for cell, d in enumerate(state.clues) if d and cell not in written},
-            f'fill="{BLUE}"': {cell: digit for cell, digit in written.items() if cell not in wrong},
-            f'fill="{RED}" text-decoration="line-through"': wrong,
-            f'fill="{FAINT}" font-style="italic"': hint,
-        }
-        marks = [letters({cells[cell]: str(d) for cell, d in own.items()}, style) for style, own in kinds.items()]
-        description = f"A sudoku. {state.grid.count(0)} cells are open, {len(wrong)} digits are wrong."
-        return board(self._side, marks, description, box=isqrt(self._side))
 
     def phrased(self, digits: Digits) -> str:
         """Return digits as text, such as `a1=3 c2=1`."""
