@@ -70,6 +70,9 @@ class Tool(PlanPath):
         moves = replace(self, mistakes=0.0).moves_from(maze, maze.start, random.Random(text))
         return Program(words, tuple(moves)) if moves else None
 
+    def draw(self, state: Any) -> str:
+        return super().draw(replace(state, hints=()))
+
     def phrased(self, content: Any) -> str:
         return " ".join([*content.words, "hint", *content.moves] if isinstance(content, Program) else content)
 
