@@ -84,7 +84,7 @@ def maze(workers: int) -> None:
     """Train one agent and three forms of a team in the maze, under two methods."""
     start = maze_start()
     at_grpo = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
-    grpo = {"name": "grpo", "plan": {"is": "episodes", "k": 4}}
+    grpo = {"name": "grpo", "plan": {"is": "episodes", "n": 4}}
     team = {"grpo": {"recipe": grpo}, "at_grpo": {"recipe": at_grpo},
             "at_grpo, weights per role": {"recipe": at_grpo, "team": {"weights": "per_agent"}}}  # fmt: skip
     solo = {arm: team[arm] for arm in ("grpo", "at_grpo")}
