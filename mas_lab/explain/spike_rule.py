@@ -135,6 +135,7 @@ class SpikeWatch:
         self.spikes: list[dict[str, Any]] = []
         self.tallest: dict[str, Any] | None = None
         self._calls: dict[str, int] = {}
+        self._other: Mapping[str, Any] | None = None
         self._before: dict[str, list[float]] = {"policies": [], "agents": []}
 
     def __repr__(self) -> str:
@@ -185,6 +186,8 @@ class SpikeWatch:
 
     def state(self) -> dict[str, Any]:
         """Return all that the watch remembers, as plain data."""
+        if self._other is not None:
+            return dict(self._other)
         return {
             "rule": asdict(self.rule), "calls": dict(self._calls), "before": self._before, "spikes": self.spikes,
             "tallest": self.tallest,
@@ -196,6 +199,9 @@ class SpikeWatch:
         Args:
             state: A result of `state()`.
         """
+        if "rule" not in state:  # of another watch, which this call was not given; it is kept for the next one
+            self._other = state
+            return
         self._calls = dict(state["calls"])
         self._before = copy.deepcopy(dict(state["before"]))
         self.spikes = [dict(spike) for spike in state["spikes"]]

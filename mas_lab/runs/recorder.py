@@ -118,9 +118,13 @@ class Recorder(Run):
         return checkpoint.step, state["memory"]
 
     def _remind(self, watch: Any, run: Run) -> None:
-        """Restore the state of an earlier watch; every watch counts all steps, even if it joins late."""
-        if hasattr(watch, "load_state") and self._remembered is not None:
-            watch.load_state(self._remembered)
+        """Restore the state of an earlier watch; every watch counts all steps, even if it joins late.
+
+        The records of the `SpikeWatch` that a kept run has by default are no state of another watch.
+        """
+        remembered = self._remembered or {}
+        if hasattr(watch, "load_state") and remembered and ("rule" not in remembered or hasattr(watch, "rule")):
+            watch.load_state(remembered)
         if hasattr(watch, "join") and run.steps:
             watch.join(run.stats)
 

@@ -36,7 +36,8 @@ def check_training(now: Progress, run: str | Path | None, fork: str | Path | Non
     for name, given in CALLS.items():
         if part := getattr(recipe, name):
             try:
-                signature(part).bind(*given)
+                takes = signature(part)
+                takes.bind(*given, **{name: None for name in ("team",) if name in takes.parameters})
             except TypeError as error:
                 called = f"{name}({', '.join(given)})"
                 raise TypeError(f"train: {name} {part_name(part)} cannot be called as {called}: {error}") from None
