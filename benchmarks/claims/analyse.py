@@ -1,0 +1,124 @@
+"""Print what came of the predictions of `README.md`.
+
+    python benchmarks/claims/analyse.py
+
+Reads `data/results/claims/` and, for the first seeds, `data/results/carries/`. A part whose record is missing is left
+out. Leaves out: the trainings (`run`).
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+sys.path.insert(0, "benchmarks/carries")
+import analyse as carries
+
+from mas_lab.study.intervals import t_test
+from mas_lab.study.record import Recorded, is_record
+
+OUT = Path("data/results/claims")
+PREDICTED = {
+    ("10M", "paid_help", "grpo_masked"): (0.07, -0.03, 0.17), ("10M", "paid_help", "own_pooled"): (0.17, 0.07, 0.27),
+    ("10M", "finisher", "grpo_masked"): (0.0, -0.05, 0.05), ("10M", "finisher", "own_pooled"): (0.20, 0.10, 0.30),
+    ("10M", "ladder", "grpo_masked"): (0.14, 0.08, 0.20), ("10M", "ladder", "own_pooled"): (0.21, 0.12, 0.30),
+    ("135M", "paid_help", "grpo_masked"): (0.0, -0.10, 0.10), ("135M", "paid_help", "own_pooled"): (0.10, 0.03, 0.17),
+    ("135M", "finisher", "grpo_masked"): (0.03, -0.03, 0.09), ("135M", "finisher", "own_pooled"): (0.09, 0.03, 0.15),
+    ("135M", "ladder", "grpo_masked"): (0.03, -0.03, 0.09), ("135M", "ladder", "own_pooled"): (0.05, -0.01, 0.11),
+}  # fmt: skip
+"""Right when asked, minus `grpo`: the prediction and its 80 % interval."""
+REGISTERED = {"10M": (0.10, -0.01, 0.21), "135M": (0.10, 0.0, 0.20)}
+SOLO, WALKERS, SPLIT, TOOL, AT = "one_agent", "two_walkers", "split_view", "tool", "at_grpo"
+ROLES = "at_grpo, weights per role"
+MAZE = {
+    "one agent, `at_grpo` minus `grpo`": ((SOLO, AT), (SOLO, "grpo"), (0.06, 0.0, 0.12)),
+    "two walkers, `at_grpo` minus one agent, `grpo`": ((WALKERS, AT), (SOLO, "grpo"), (0.04, -0.02, 0.10)),
+    "two walkers, `at_grpo` minus one agent, `at_grpo`": ((WALKERS, AT), (SOLO, AT), (-0.02, -0.07, 0.03)),
+    "split view, `at_grpo` minus one agent, `at_grpo`": ((SPLIT, AT), (SOLO, AT), (-0.15, -0.30, -0.03)),
+    "tool, `at_grpo` minus one agent, `grpo`": ((TOOL, AT), (SOLO, "grpo"), (0.08, 0.0, 0.15)),
+    "tool, `at_grpo` minus one agent, `at_grpo`": ((TOOL, AT), (SOLO, AT), (0.03, -0.04, 0.09)),
+    "two walkers, weights per role minus one set": ((WALKERS, ROLES), (WALKERS, AT), (0.0, -0.06, 0.06)),
+    "split view, weights per role minus one set": ((SPLIT, ROLES), (SPLIT, AT), (0.03, -0.03, 0.09)),
+    "tool, weights per role minus one set": ((TOOL, ROLES), (TOOL, AT), (0.02, -0.04, 0.08)),
+    "tool, `at_grpo` minus `grpo`": ((TOOL, AT), (TOOL, "grpo"), (0.10, 0.02, 0.25)),
+}  # fmt: skip
+
+
+def row(said: str, differences: np.ndarray, predicted: tuple[float, float, float] | None) -> str:
+    """Return a row of a table: the difference with its interval and p, and whether the prediction held."""
+    p, low, high = t_test(differences)
+    mean, above = differences.mean(), (differences > 0).sum()
+    told = f"| {said} | {mean:+.3f} | {low:+.2f} to {high:+.2f} | {p:.3f} | {above} of {len(differences)} |"
+    if predicted is None:
+        return f"{told} |"
+    value, least, most = predicted
+    missed = "" if least <= mean <= most else ", missed"
+    return f"{told} {value:+.2f} ({least:+.2f} to {most:+.2f}){missed} |"
+
+
+def asked(folder: Path, setting: str) -> pd.DataFrame:
+    """Return right when asked after training, averaged over the called agents: a row per seed, a column per arm."""
+    agents = Recorded(folder).agents.query("window == 'end'")
+    agents = agents[agents["agent"].isin(carries.CALLED[setting])]
+    return agents.groupby(["seed", "arm"])["quiz_after"].mean().unstack()
+
+
+def fresh() -> None:
+    for size in ("10M", "135M"):
+        for setting in ("paid_help", "finisher", "ladder"):
+            if not is_record(folder := OUT / "fresh" / size / setting):
+                continue
+            new, old = asked(folder, setting), asked(carries.OUT / size / setting, setting)
+            both = pd.concat([old, new])
+            print(f"\n{size}, {setting}, right when asked; seeds {[*new.index]}\n")
+            print("| contrast | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+            for arm in ("grpo_masked", "own_pooled"):
+                predicted = PREDICTED[size, setting, arm]
+                print(row(f"`{arm}` minus `grpo`, fresh", (new[arm] - new["grpo"]).to_numpy(), predicted))
+                print(row(f"`{arm}` minus `grpo`, all ten", (both[arm] - both["grpo"]).to_numpy(), None))
+            told = REGISTERED[size] if setting == "paid_help" else None
+            for name, table, predicted in (("fresh", new, told), ("all ten", both, None)):
+                by_seed = (table["own_pooled"] - table["grpo_masked"]).to_numpy()
+                print(row(f"`own_pooled` minus `grpo_masked`, {name}", by_seed, predicted))
+
+
+def maze() -> None:
+    records = {
+        name: Recorded(OUT / "maze" / name) for name in (SOLO, WALKERS, SPLIT, TOOL) if is_record(OUT / "maze" / name)
+    }
+    ends, at_steps, copied = {}, {}, []
+    curves = {}
+    for name, record in records.items():
+        table = record.table[record.table["phase"] == "compare"]
+        for arm, own in table.groupby("arm"):
+            ends[name, arm] = own.set_index("seed")["final"]
+        copied.append(pd.read_csv(OUT / "maze" / name / "copying.csv").assign(form=name))
+        curves |= {(name, *key): own for key, own in record.curves.groupby(["arm", "seed"])}
+    if not ends:
+        return
+    least = min(own["optimizer_steps"].max() for own in curves.values())
+    for (name, arm, seed), own in curves.items():
+        at_steps.setdefault((name, arm), {})[seed] = np.interp(least, own["optimizer_steps"], own["success"])
+    measured = pd.concat(copied).groupby(["form", "arm"])[["copied", "flat", "distinct"]].mean()
+    steps = {key[:2]: own["optimizer_steps"].max() for key, own in curves.items()}
+    print(f"\nThe maze: success at equal tokens, and at {least} optimizer steps\n")
+    print("| form | arm | at 60,000 tokens | at equal steps | steps | copied | flat | distinct |\n" + "|---" * 8 + "|")
+    for key, own in ends.items():
+        told = " | ".join("" if pd.isna(one) else f"{one:.2f}" for one in measured.loc[key])
+        equal = np.mean([*at_steps[key].values()])
+        print(f"| {key[0]} | {key[1]} | {own.mean():.3f} | {equal:.3f} | {steps[key]} | {told} |")
+    for what, found in (
+        ("equal tokens", ends),
+        ("equal steps", {key: pd.Series(own) for key, own in at_steps.items()}),
+    ):
+        print(f"\n| at {what} | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+        for said, (first, second, predicted) in MAZE.items():
+            if first in found and second in found:
+                by_seed = (found[first] - found[second]).to_numpy()
+                print(row(said, by_seed, predicted if what == "equal tokens" else None))
+
+
+if __name__ == "__main__":
+    fresh()
+    maze()
