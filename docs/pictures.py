@@ -26,7 +26,7 @@ from mas_lab.demo import trials as demo
 from mas_lab.paths import data_dir
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded
-from mas_lab.widgets.figures import LAYOUT, colors, dialogue, mazes, recipe_colors
+from mas_lab.widgets.figures import LAYOUT, colors, recipe_colors
 from mas_lab.widgets.rewards import two_baselines
 
 HERE, RESULTS = Path(__file__).parent, data_dir() / "results"
@@ -172,24 +172,6 @@ def baselines_study() -> None:
     """The README's picture of the study of baselines: what each arm is better or worse than `grpo`, by seed."""
     figure, height = forest("baselines", ["grpo_masked", "dr_mas", "own_pooled"], paired=True)
     draw(figure, "whose_baseline.png", height)
-
-
-def maze() -> None:
-    """One maze before and after, with the dialogue. Letters are large: a telephone shows it at half of its size."""
-    env = lab.make_env(demo.ENV)
-    task, before, after = demo.learn(demo.maze(demo.METHOD, SEED, demo.STEPS)).example
-    figure = mazes(env, task, {"before": before, "after": after})
-    figure.update_layout(margin={"l": 34, "r": 6, "t": 44, "b": 34}, font_size=20, title_font_size=24)
-    figure.update_annotations(font_size=19)
-    with tempfile.TemporaryDirectory() as scratch:
-        drawn = Path(scratch) / "maze.png"
-        figure.write_image(drawn, width=840, height=430, scale=2)
-        talks = "".join(
-            f'<td style="width:403px;padding-left:34px;border:0;font-size:20px">{talk(env, turns)}</td>'
-            for turns in (before, after)
-        )
-        image = f'<img src="{drawn.as_uri()}" width="840">'
-        photograph(f"{image}<table style='table-layout:fixed'><tr>{talks}</tr></table>", "quickstart_maze.png", 1000)
 
 
 def spike() -> None:
@@ -375,25 +357,12 @@ def board() -> None:
     draw(lab.AblationBoard(pd.concat(curves, ignore_index=True), baseline="grpo").figure(), "board.png", 440)
 
 
-def talk(env, turns: pd.DataFrame) -> str:
-    """Who said what in one episode, each in its colour."""
-    said = dialogue(turns, turns["episode"].iloc[0])
-    shades = colors(env.agents)
-    lines = [
-        f'<div class="said"><b style="color:{shades[row.agent]}">{html.escape(row.agent)}</b> '
-        f"{html.escape(row.says)}</div>"
-        for row in said.itertuples()
-    ]
-    ended = "reached the goal" if said["success"].iloc[-1] else "did not arrive"
-    return f"{''.join(lines)}<div style='color:#555'>{ended}</div>"
-
-
 FORESTS = {
     "baselines": "study_baselines.png", "ladder": "study_ladder.png", "paid_help": "study_paid_help.png",
     "at_grpo": "study_at_grpo.png", "magrpo": "study_magrpo.png",
 }  # fmt: skip
 PICTURES = {
-    "cells": cells, "baselines": baselines, "whose_baseline": baselines_study, "maze": maze,
+    "cells": cells, "baselines": baselines, "whose_baseline": baselines_study,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
     "staleness": staleness, "carries": carries, "gain": gain, "shares": shares, "cosine": cosine,
 }  # fmt: skip
