@@ -119,7 +119,7 @@ def notebook(master: Path, form: Form) -> dict:
                 source = source.replace('SOURCE = ""', f'SOURCE = "git+https://github.com/{home}"')
         elif cell.cell_type == "code":
             source = "\n".join(_lines(source.splitlines(), form))
-        if number == 0 and home and form != "page":  # the site asks no other place for pictures
+        if number == 0 and home and form == "release":  # the site asks no other place for pictures
             source = (
                 badges(f"notebooks/{master.stem}.ipynb", home) + f"{UNKNOWN * home.startswith(PLACEHOLDER)}\n\n{source}"
             )
