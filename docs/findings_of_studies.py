@@ -4,6 +4,7 @@ import importlib.util
 import json
 import sys
 from functools import cache, partial
+from pathlib import Path
 from types import ModuleType
 
 import pandas as pd
@@ -15,7 +16,7 @@ from mas_lab.study.intervals import bootstrap_interval, holm, iqm, t_test
 from mas_lab.study.record import Recorded
 
 RESULTS = data_dir() / "results"
-STUDIES, BENCHMARKS = RESULTS / "studies", data_dir().parent / "benchmarks"
+STUDIES, BENCHMARKS = RESULTS / "studies", Path(__file__).resolve().parents[1] / "benchmarks"
 
 
 @cache

@@ -25,8 +25,9 @@ FORMER = "asynchronous"
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = [one for one in (DOCS / "findings.md", *sorted((data_dir() / "results").rglob("README.md")))
          if one.is_file() and "<!-- /" in one.read_text(encoding="utf-8")]  # fmt: skip
-FORMER_RECIPES = ("critics", "lengths", "robust_trials")
-"""Studies whose recipes `iac`, `maac` and `own_optimal` the kit has no more: they are read, and not trained again."""
+FORMER_RECIPES = ("asynchronous", "critics", "lengths", "robust_trials")
+"""Studies of which the kit has a recipe (`iac`, `maac`, `own_optimal`) or setting (`overlap`) no more: they are read,
+and not trained again."""
 
 
 def design_of(record):
