@@ -54,7 +54,7 @@ def test_what_students_open_follows_from_the_master_and_holds_no_solution(master
 @each
 def test_it_says_level_reading_compute_and_where_to_go_next(master):
     texts = [source for kind, _, source in cells(master) if kind == "markdown"]
-    assert texts[0].startswith("[![Open in Colab]") and "\n\n# " in texts[0] and cells(master)[0][2] == texts[0]
+    assert texts[0].startswith("# ") and cells(master)[0][2] == texts[0]
     assert re.search(r"^\*Level: .+\. Reading: \d+ minutes\. Compute: .+\.\*$", texts[0], flags=re.M)
     assert master == MASTERS[-1] or re.search(r"^Next: ", "\n".join(texts), flags=re.M)
 
