@@ -139,14 +139,14 @@ def check_normalize(
 ) -> None:
     """Raise `ValueError` if an argument of `normalize` has no meaning; this needs no table."""
     check_arguments(check_normalize, locals(), "normalize", eps=0)
-    parts, given = {"center": center, "scale": scale}, {"center": center, "scale": scale, "lone": lone}
+    parts, choices = {"center": center, "scale": scale}, {"center": center, "scale": scale, "lone": lone}
     grouped = [part for part, choice in parts.items() if choice != "none" and not callable(choice)]
     refused = [
         (ddof not in (0, 1), f"ddof is 0 (population) or 1 (sample), not {ddof!r}"),
         (isinstance(once_per, Mapping) and not set(once_per) <= set(parts),
          f"once_per has the keys {list(once_per or ())}; known are 'center' and 'scale'"),
-        *((isinstance(given[part], str) and given[part] not in words,
-           f"{part}={given[part]!r}; known are {', '.join(map(repr, words))}, or a tuple such as ('task', 'agent')")
+        *((isinstance(choices[part], str) and choices[part] not in words,
+           f"{part}={choices[part]!r}; known are {', '.join(map(repr, words))}, or a tuple such as ('task', 'agent')")
           for part, words in WORDS.items()),
         *((callable(choice) and _unit(once_per, part) is not None,
            f"once_per counts units of a {part} group, and {choice!r} has no groups; pass once_per={{'center': ...}} or "

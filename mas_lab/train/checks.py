@@ -33,13 +33,13 @@ def check_training(now: Progress, run: str | Path | None, fork: str | Path | Non
         raise TypeError(f"train: fork={str(fork)!r} begins a new run; give run=, a folder to keep it in")
     check_arguments(Recipe, vars(recipe), "train")
     check_normalize(**recipe.normalization)
-    for name, given in CALLS.items():
+    for name, arguments in CALLS.items():
         if part := getattr(recipe, name):
             try:
                 takes = signature(part)
-                takes.bind(*given, **{name: None for name in ("team",) if name in takes.parameters})
+                takes.bind(*arguments, **{name: None for name in ("team",) if name in takes.parameters})
             except TypeError as error:
-                called = f"{name}({', '.join(given)})"
+                called = f"{name}({', '.join(arguments)})"
                 raise TypeError(f"train: {name} {part_name(part)} cannot be called as {called}: {error}") from None
     if settings.rounds > 1 and recipe.select is None:
         raise ValueError(

@@ -170,8 +170,8 @@ class Showing(Hook):
             rates = ", ".join(f"{lr:g}" for lr in sorted({policy.lr for policy in learners(now.team)}))
             name, run = f"{now.recipe.name}, rate {rates}, seed {now.seed}", self.recorder
             try:
-                said = verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen)
-                print(f"{name}: {said}")
+                text = verdict(run) if run else verdict_of_table(pd.concat(self.recent), now.team.frozen)
+                print(f"{name}: {text}")
             except RunError as error:
                 print(f"{name}: no verdict: {error}")
 

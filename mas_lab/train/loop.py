@@ -2,7 +2,7 @@
 
 The loop is a generator, so that a notebook can draw, stop and resume. Arguments without a meaning are refused at the
 call of `train`, before anything is played. `training_steps` has the four cells; hooks score, keep and report. Leaves
-out: the work of each cell, the hooks (`progress`), and the command line (`__main__`).
+out: the work of each cell, the hooks (`hooks`), and the command line (`__main__`).
 """
 
 import atexit

@@ -21,8 +21,8 @@ answers. Most of its wrong answers may be reinforced without harm (benchmarks/up
 OTHERS = "grpo", "own_robust"
 """The recipes that the same rows are judged by again, with the global baseline and with the agent's own."""
 OTHER = OTHERS[-1]
-MOVED, ERRORS = 0.1, 2.5
-"""A mean has moved if it is more than this, and more than so many standard errors, away from where it began."""
+LEAST, ERRORS = 0.1, 2.5
+"""A mean rose or fell if its change is more than this, and more than so many standard errors."""
 DEAD = 0.02
 """A step is dead if a smaller share of its rows than this is valid, or has an advantage. A team that solves
 nearly all of its tasks has no advantage either."""
@@ -81,8 +81,8 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
     if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
     turns = turns.reset_index(drop=True)
-    told = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen)]
-    return " ".join(told[:2]) or NOTHING
+    sentences = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen)]
+    return " ".join(sentences[:2]) or NOTHING
 
 
 def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _fall_of_success(turns: pd.DataFrame) -> Iterator[str]:
         by_step = {step: episode_success(own) for step, own in turns.groupby("step")}
         success = pd.concat(by_step, names=["step"]).rename("success").reset_index()
         tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
-        direction, means = move(success.merge(tasks), "success")
+        direction, means = trend(success.merge(tasks), "success")
         if direction < 0:
             yield f"Success fell from {means}."
 
@@ -118,9 +118,9 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str]) -> Iterator[str]:
         return
     found = shares(turns).drop(list(frozen), errors="ignore")
     learning = {agent: rows for agent, rows in turns[in_batch(turns)].groupby("agent") if agent in found.index}
-    own = {agent: move(rows, "local_reward") for agent, rows in learning.items()}
+    own = {agent: trend(rows, "local_reward") for agent, rows in learning.items()}
     for agent, (direction, means) in own.items():
-        paid = direction < 0 and "credit" in turns and move(learning[agent], "credit")[0] > 0
+        paid = direction < 0 and "credit" in turns and trend(learning[agent], "credit")[0] > 0
         if paid or (found.loc[agent, ["wrong_way", *OTHERS]] > 0.5).all():
             fell = f", which fell from {means}" if direction < 0 else ""
             yield f"The team's reward pays what the own reward of {agent} calls wrong{fell}."
@@ -135,10 +135,10 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str]) -> Iterator[str]:
             yield f"The own reward of {agent} fell from {means}."
 
 
-def move(rows: pd.DataFrame, name: str) -> tuple[int, str]:
+def trend(rows: pd.DataFrame, name: str) -> tuple[int, str]:
     """Return 1 if a column rose from the first two steps to the last third, -1 if it fell, else 0, and both means.
 
-    A mean has moved if it did so by more than `MOVED` and by more than `ERRORS` standard errors; a task is the unit.
+    A change counts if it is more than `LEAST`, and more than `ERRORS` standard errors; a task is the unit.
     """
     steps = sorted(rows["step"].unique()) if "step" in rows.columns else []
     if len(steps) < STEPS:
@@ -148,8 +148,8 @@ def move(rows: pd.DataFrame, name: str) -> tuple[int, str]:
     tasks = [end.groupby(["step", "task"])[name].mean() for end in ends]
     before, after = (mean.mean() for mean in tasks)
     error = sum(mean.var() / len(mean) for mean in tasks) ** 0.5
-    moved = min(map(len, ends)) >= FEWEST and abs(after - before) > max(MOVED, ERRORS * error)
-    return int(moved * np.sign(after - before)), f"{before:.2f} (first two steps) to {after:.2f} (from step {since})"
+    is_clear = min(map(len, ends)) >= FEWEST and abs(after - before) > max(LEAST, ERRORS * error)
+    return int(is_clear * np.sign(after - before)), f"{before:.2f} (first two steps) to {after:.2f} (from step {since})"
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
@@ -159,7 +159,7 @@ def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series
     found = shares(turns)
     found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen)) & (found["apart"] > APART)]
     rows = turns[in_batch(turns)]
-    found = found[[move(rows[rows["agent"] == agent], "local_reward")[0] <= 0 for agent in found.index]]
+    found = found[[trend(rows[rows["agent"] == agent], "local_reward")[0] <= 0 for agent in found.index]]
     return None if found.empty else found.loc[found["apart"].idxmax()]
 
 
@@ -168,8 +168,8 @@ def rows_gone_wrong(turns: pd.DataFrame, agent: str, most: int = 5) -> pd.DataFr
     rows = turns[in_batch(turns) & (turns["agent"] == agent)]
     advantage = rows["advantage"].map(np.mean)
     rows = rows.assign(advantage=advantage)[advantage * centered_own_reward(rows) < 0]
-    shown = ["step", "task", "episode", "prompt", "completion", "local_reward", "advantage"]
-    return rows.sort_values("advantage", key=abs, ascending=False)[[one for one in shown if one in rows]].head(most)
+    columns = ["step", "task", "episode", "prompt", "completion", "local_reward", "advantage"]
+    return rows.sort_values("advantage", key=abs, ascending=False)[[one for one in columns if one in rows]].head(most)
 
 
 def shares(turns: pd.DataFrame) -> pd.DataFrame:

@@ -165,19 +165,19 @@ def comparison(before: pd.DataFrame, after: pd.DataFrame, mean: str, deviation: 
         else f"the mean of {mean}, deviation of {deviation}"
     )
     most = after["other_sign"].idxmax()
-    told = f"{most} changes most: {after.loc[most, 'other_sign']:.0%} of its rows get the other sign"
+    change = f"{most} changes most: {after.loc[most, 'other_sign']:.0%} of its rows get the other sign"
     wrong = [side.loc[most, "wrong_way"] for side in (before, after)]
     if wrong[0] == wrong[0]:
-        told += f", and {wrong[1]:.0%} of its advantage goes the wrong way instead of {wrong[0]:.0%}"
+        change += f", and {wrong[1]:.0%} of its advantage goes the wrong way instead of {wrong[0]:.0%}"
     if not after["other_sign"].any():
-        told = "no row gets the other sign"
+        change = "no row gets the other sign"
     table = after[["rows", "other_sign", "without_peer"]].copy()
     for name in ("silent", "size", "wrong_way", "reinforced"):
         pairs = zip(before[name], after[name], strict=True)
         cells = (f"{a:.2f} → {b:.2f} ({b - a:+.2f})".replace(" (+nan)", "").replace("nan", "–") for a, b in pairs)
         table[name] = [cell.replace(" ", NO_BREAK) for cell in cells]
     caption = "From the global baseline (mean and deviation of the task) to the chosen one, and the difference"
-    sentence = f"By {whose}, {told}.".replace("%", " %")
+    sentence = f"By {whose}, {change}.".replace("%", " %")
     table = table.reset_index()
     return f"<p>{escape(sentence)}</p>{table_html(table, caption)}{key_html('rejudge', table.columns)}"
 

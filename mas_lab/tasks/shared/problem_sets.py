@@ -63,12 +63,12 @@ def sample(data: str, n: int, split: str, seed: int, env: str) -> list[Problem]:
             found.append(make(text, *columns))
         except LeftOut as why:
             lacking[str(why)] += 1
-    told = f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}; left out: "
-    told += ", ".join(f"{count} {why}" for why, count in lacking.items()) or "none"
+    message = f"{env}: {data} holds {len(found)} problems of split {split!r}, asked for {n}; left out: "
+    message += ", ".join(f"{count} {why}" for why, count in lacking.items()) or "none"
     if len(found) < n:
-        raise EnvError(told)
+        raise EnvError(message)
     if lacking:
-        warnings.warn(told, stacklevel=2)
+        warnings.warn(message, stacklevel=2)
     return found
 
 
