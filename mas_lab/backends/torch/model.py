@@ -9,14 +9,12 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from peft import LoraConfig, get_peft_model
-from peft.tuners.lora import LoraLayer
 from transformers import AutoModelForCausalLM
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.utils import logging
@@ -27,7 +25,7 @@ from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.architectures import Ways, find_ways
 from mas_lab.backends.torch.fast.engine import TreeEngine
-from mas_lab.backends.torch.fast.fused import lean_norms
+from mas_lab.backends.torch.fast.fused import adapted, lean_norms
 from mas_lab.backends.torch.fast.packing import ChunkedBatch, Cost, packed_batches
 from mas_lab.backends.torch.fast.tree_attention import NAME, attending
 from mas_lab.backends.torch.padded import PaddedBatch, PaddedEngine, padded_batches
@@ -221,6 +219,8 @@ class TorchModel:
         """Add a LoRA adapter to the linear layers of attention and MLP, with initial weights from torch's generator."""
         if rank > (width := self.net.config.get_text_config().hidden_size):
             raise PolicyError(f"lora={rank}: the rank of an adapter is at most the model's width, {width}")
+        from peft import LoraConfig, get_peft_model  # half a second, which full weights do not need
+
         config = LoraConfig(r=rank, lora_alpha=self.options.alpha * rank, task_type="CAUSAL_LM", **self.adapted())
         if self.peft is None:
             with warnings.catch_warnings():  # PEFT uses a deprecated name of transformers
@@ -229,8 +229,10 @@ class TorchModel:
         else:
             self.peft.add_adapter(name, config)
         for layer in self.net.modules():
-            if isinstance(layer, LoraLayer):
+            if hasattr(layer, "lora_A"):
                 layer.cast_input_dtype_enabled = False  # `computing` does it, without a float32 copy of each input
+                if not self.options.plain:
+                    layer.forward = partial(adapted, layer)
 
     def adapted(self) -> dict[str, Any]:
         """Return the linear layers that get an adapter, as arguments of PEFT; raise PolicyError if there are none."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 
 from mas_lab.backends.torch.model import quiet, require_finite
@@ -53,6 +52,8 @@ def save_weights(policy: Any, directory: Path) -> None:
             shared.net.save_pretrained(directory)
         shared.tokenizer.save_pretrained(directory)
     else:
+        from peft import get_peft_model_state_dict
+
         weights = get_peft_model_state_dict(shared.peft, adapter_name=policy.adapter)
         save_file(_contiguous(weights), directory / ADAPTER, metadata={"format": "pt"})
         config = copy(shared.peft.peft_config[policy.adapter])
@@ -88,6 +89,8 @@ def load_weights(policy: Any, directory: Path) -> None:
         require_finite(dict(net.named_parameters()), policy.name, f"in {directory}")
         shared.net.load_state_dict(net.state_dict())
     else:
+        from peft import get_peft_model_state_dict, set_peft_model_state_dict
+
         with reading(directory, f"{ADAPTER} or adapter_config.json"):
             weights = load_file(directory / ADAPTER)
             config = json.loads((directory / "adapter_config.json").read_bytes())

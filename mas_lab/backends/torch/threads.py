@@ -92,7 +92,7 @@ def _print(line: str) -> None:
     print(f"mas_lab: {line}", file=None if in_notebook() else sys.stderr)
 
 
-def probe_threads(seconds: float = 0.5) -> int:
+def probe_threads(seconds: float = 0.2) -> int:
     """Return the number of torch threads that runs a small forward and backward pass fastest right now.
 
     Args:

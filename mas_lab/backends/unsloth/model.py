@@ -120,15 +120,6 @@ class UnslothModel(TorchModel):
     def make_engine(self):
         return PaddedEngine(self) if self.device.type == "cpu" else UnslothEngine(self)
 
-    def computing(self):
-        """Return the context of a computation: on a GPU autocast, as in Unsloth's own trainers.
-
-        Adapters are float32 over a 16-bit base.
-        """
-        if self.device.type == "cpu":
-            return super().computing()
-        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
-
     has_forward_mode = property(lambda self: self.device.type == "cpu")
 
 

@@ -19,7 +19,6 @@ from operator import itemgetter
 
 import numpy as np
 import torch
-from peft.tuners.lora import LoraLayer
 
 from mas_lab.backends.torch.fast.fused import FusedForward
 from mas_lab.backends.torch.fast.packing import Cost
@@ -48,7 +47,7 @@ class Slices:
             self.parts.append((adapter, slice(start, end)))
             start = end
 
-    def forward(self, layer: LoraLayer, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
         result = layer.base_layer(x)
         for adapter, rows in self.parts:
             down, up = layer.lora_A[adapter], layer.lora_B[adapter]
@@ -60,14 +59,14 @@ class Slices:
 @contextmanager
 def mixing(net: torch.nn.Module, slices: Slices) -> Iterator[None]:
     """Make each LoRA layer of `net` apply the adapter of each slice to it, inside the `with` block."""
-    layers = [module for module in net.modules() if isinstance(module, LoraLayer)]
-    for layer in layers:
+    before = {module: module.forward for module in net.modules() if hasattr(module, "lora_A")}
+    for layer in before:
         layer.forward = partial(slices.forward, layer)
     try:
         yield
     finally:
-        for layer in layers:
-            del layer.forward
+        for layer, forward in before.items():
+            layer.forward = forward
 
 
 class TreeDecoder:

@@ -2,10 +2,11 @@
 
 In a model of a million parameters, norms in element-wise steps take a third of the time of the matrix products. So
 `lean_norms` replaces RMSNorm (arXiv 1910.07467) by one that takes half the passes over memory; its backward pass is one
-formula, computed in place. Half the time of a decoding step goes to the calls of the many modules. So `FusedForward`
-runs a Llama-like model over flat tokens: one product makes queries, keys and values, another one gate and up, and one
-rotation serves queries and keys. Leaves out: GPUs, norms in half precision or forward-mode derivatives, and all but a
-few architectures. They run as they are. `FusedForward` has no gradients.
+formula, computed in place. `adapted` adds the output of a LoRA adapter within its second product. Half the time of a
+decoding step goes to the calls of the many modules. So `FusedForward` runs a Llama-like model over flat tokens: one
+product makes queries, keys and values, another one gate and up, and one rotation serves queries and keys. Leaves out:
+norms on GPUs or in forward-mode derivatives, and all but a few architectures; they run as they are. `FusedForward` has
+no gradients.
 
 Shapes: M flat tokens; h hidden size; r rank; H query heads; K key heads; D head size; U kept tokens; V vocabulary.
 """
@@ -15,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from peft.tuners.lora import LoraLayer
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import linear, rms_norm, silu
 
@@ -38,9 +38,9 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, weight, eps):
-        normed, inverse = _normed(x, eps)
+        normed, inverse = _normed(x.float(), eps)
         ctx.save_for_backward(normed, weight, inverse)
-        return normed * weight
+        return (normed * weight).to(x.dtype)
 
     @staticmethod
     @once_differentiable
@@ -49,13 +49,13 @@ class _RMSNorm(torch.autograd.Function):
         product = grad * normed
         rows = product.flatten(0, -2)
         weight_grad = rows.sum(0) if ctx.needs_input_grad[1] else None
-        mean = torch.mv(rows, weight).view(inverse.shape).mul_(-1 / len(weight))
-        x_grad = torch.mul(grad, weight, out=product).addcmul_(normed, mean).mul_(inverse)
-        return x_grad, weight_grad, None
+        mean = torch.mv(rows, weight.float()).view(inverse.shape).mul_(-1 / len(weight))
+        x_grad = torch.mul(grad.float(), weight, out=product).addcmul_(normed, mean).mul_(inverse)
+        return x_grad.to(grad.dtype), weight_grad, None
 
 
 def lean_norms(net: torch.nn.Module) -> None:
-    """Replace the RMSNorm layers of a model that may run fused (`architectures`) on a CPU in float32."""
+    """Replace the RMSNorm layers of a model that may run fused (`architectures`) on a CPU."""
     layers = [module for module in net.modules() if type(module).__name__.endswith("RMSNorm")]
     if net.config.model_type in PROVED["fused"] and net.device.type == "cpu":
         for layer in layers:
@@ -63,11 +63,19 @@ def lean_norms(net: torch.nn.Module) -> None:
 
 
 def _lean(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    if in_forward_mode() or x.dtype != torch.float32 or layer.weight.dtype != torch.float32:
+    if in_forward_mode():
         return type(layer).forward(layer, x)
-    if not torch.is_grad_enabled():
-        return _normed(x, layer.variance_epsilon)[0].mul_(layer.weight)
     return _RMSNorm.apply(x, layer.weight, layer.variance_epsilon)
+
+
+def adapted(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Return y + (x A^T) (alpha B)^T of a LoRA layer of PEFT: its base's output y and its active adapter's."""
+    y = layer.base_layer(x)
+    if layer.disable_adapters:
+        return y
+    (name,) = layer.active_adapters
+    up = layer.lora_B[name].weight.T * layer.scaling[name]
+    return torch.addmm(y.flatten(0, -2), layer.lora_A[name](x).flatten(0, -2), up).view(y.shape)
 
 
 class Product:
@@ -77,7 +85,7 @@ class Product:
     """
 
     def __init__(self, dtype: torch.dtype, *layers: torch.nn.Module):
-        bases = [layer.base_layer if isinstance(layer, LoraLayer) else layer for layer in layers]
+        bases = [getattr(layer, "base_layer", layer) for layer in layers]
         weights = [base.weight.to(dtype) for base in bases]
         self.layers, self.dtype = layers, dtype
         self.weight = weights[0] if len(weights) == 1 else torch.cat(weights)
@@ -165,8 +173,6 @@ class FusedForward:
         first, second = qk.chunk(2, -1)
         qk = (qk * cos_M1D).addcmul_(torch.cat([-second, first], -1), sin_M1D)
         states = [part.transpose(0, 1)[None] for part in (*qk.split([H, K], 1), qkv[:, H + K :])]
-        window = getattr(layer.attention, "sliding_window", None)
-        mixed, _ = tree_attention(
-            layer.attention, *states, None, layer.attention.scaling, sliding_window=window, tree=layout
-        )
+        how = {"sliding_window": getattr(layer.attention, "sliding_window", None), "tree": layout}
+        mixed, _ = tree_attention(layer.attention, *states, None, layer.attention.scaling, **how)
         return layer.out(mixed[0].flatten(1), self.slices)

@@ -240,12 +240,11 @@ class _Pick16(torch.autograd.Function):
     def backward(ctx, grad_N, _):
         logits_UV, temperature_U, from_N, id_N = ctx.saved_tensors
         total_U = torch.zeros_like(temperature_U).index_add_(0, from_N, grad_N)
-        grad_UV = torch.empty_like(logits_UV)
         for rows, own_N in _few_rows(from_N, *logits_UV.shape):
             part_UV = torch.softmax(logits_UV[rows] / temperature_U[rows, None], -1).mul_(-total_U[rows, None])
             part_UV.index_put_((from_N[own_N] - rows.start, id_N[own_N]), grad_N[own_N], accumulate=True)
-            grad_UV[rows] = part_UV.div_(temperature_U[rows, None])
-        return grad_UV, None, None, None
+            logits_UV[rows] = part_UV.div_(temperature_U[rows, None])  # a second backward pass would be refused
+        return logits_UV, None, None, None
 
 
 def _few_rows(from_N: torch.Tensor, U: int, V: int) -> Iterator[tuple[slice, torch.Tensor]]:

@@ -290,7 +290,8 @@ def _attend_plainly(query, key, value, mask, scaling, softcap):
     scores = query @ key.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
-    return torch.softmax((scores + mask).float(), -1).to(value.dtype) @ value
+    with torch.autocast(query.device.type, enabled=False):  # else a copy in float32, which the kernel does not need
+        return torch.softmax(scores + mask, -1) @ value
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
