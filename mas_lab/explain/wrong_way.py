@@ -6,7 +6,9 @@ It needs the agents' own rewards (`local_reward`) alone, no gradient. Leaves out
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from mas_lab.cells.normalization import is_flat
 from mas_lab.display.documented_frame import documented
@@ -44,7 +46,8 @@ def wrong_way(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe
     named = by_name(recipes, "wrong_way")
     compared = {name: recipe.advantages(turns)["advantage"] for name, recipe in named.items()}
     if "advantage" in turns.columns:
-        compared = {"trained": turns["advantage"].map(_mean), **compared}
+        trained = turns["advantage"] if is_numeric_dtype(turns["advantage"]) else turns["advantage"].map(np.mean)
+        compared = {"trained": trained, **compared}
     rows = turns[in_batch(turns)]
     keys, wrong, tables = [rows[name] for name in by], centered_own_reward(rows) < 0, []
     for name, advantage in compared.items():
@@ -54,11 +57,6 @@ def wrong_way(turns: pd.DataFrame, recipes: str | Recipe | Sequence[str | Recipe
         table["reinforced"] /= table["wrong"].where(table["wrong"] > 0)
         tables.append(table.assign(recipe=name)[[*by, "recipe", "wrong_way", "reinforced", "wrong"]])
     return documented(pd.concat(tables, ignore_index=True), "wrong_way")
-
-
-def _mean(advantage: float | Sequence[float]) -> float:
-    """Return the mean of a row's advantages per token, or its one advantage."""
-    return float(pd.Series(advantage).mean())
 
 
 def wrong_way_share(rows: pd.DataFrame, advantage: pd.Series, by: Sequence[str]) -> pd.Series:

@@ -75,13 +75,17 @@ def turns_of(run: Run) -> pd.DataFrame:
     return pd.concat([run.step_turns(step) for step in spread(range(run.steps), MOST)], ignore_index=True)
 
 
-def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = ()) -> str:
-    """Return the verdict on a table of turns, `frozen` agents left out."""
+def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), found: pd.DataFrame | None = None) -> str:
+    """Return the verdict on a table of turns, `frozen` agents left out. `found` may hold its `shares`."""
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
     turns = turns.reset_index(drop=True)
-    sentences = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen)]
+    sentences = [
+        *_dead_end(turns),
+        *_fall_of_success(turns),
+        *_agents(turns, frozen, shares(turns) if found is None else found),
+    ]
     return " ".join(sentences[:2]) or NOTHING
 
 
@@ -112,11 +116,9 @@ def _fall_of_success(turns: pd.DataFrame) -> Iterator[str]:
             yield f"Success fell from {means}."
 
 
-def _agents(turns: pd.DataFrame, frozen: Collection[str]) -> Iterator[str]:
+def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> Iterator[str]:
     """Yield sentences on the agents that learned something else than their own rewards ask for."""
-    if "local_reward" not in turns.columns:
-        return
-    found = shares(turns).drop(list(frozen), errors="ignore")
+    found = found.drop(list(frozen), errors="ignore")
     learning = {agent: rows for agent, rows in turns[in_batch(turns)].groupby("agent") if agent in found.index}
     own = {agent: trend(rows, "local_reward") for agent, rows in learning.items()}
     for agent, (direction, means) in own.items():
@@ -124,7 +126,7 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str]) -> Iterator[str]:
         if paid or (found.loc[agent, ["wrong_way", *OTHERS]] > 0.5).all():
             fell = f", which fell from {means}" if direction < 0 else ""
             yield f"The team's reward pays what the own reward of {agent} calls wrong{fell}."
-    if (worst := harmed_agent(turns, frozen)) is not None:
+    if (worst := harmed_agent(turns, frozen, found)) is not None:
         how, share = "mostly" if worst["wrong_way"] > 0.5 else "partly", f"{worst['wrong_way']:.0%}".replace("%", " %")
         yield (
             f"{worst.name} {how} learned the wrong thing ({share} of its advantage). Compare it with its own answers: "
@@ -152,11 +154,11 @@ def trend(rows: pd.DataFrame, name: str) -> tuple[int, str]:
     return int(is_clear * np.sign(after - before)), f"{before:.2f} (first two steps) to {after:.2f} (from step {since})"
 
 
-def harmed_agent(turns: pd.DataFrame, frozen: Collection[str] = ()) -> pd.Series | None:
-    """Return the agent that stands out and whose own reward did not rise, its row of `shares`; `None` for nobody."""
-    if not {"local_reward", "advantage"} <= set(turns.columns):
-        return None
-    found = shares(turns)
+def harmed_agent(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> pd.Series | None:
+    """Return the agent that stands out and whose own reward did not rise, its row of `found`; `None` for nobody.
+
+    `found` is what `shares` returns.
+    """
     found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen)) & (found["apart"] > APART)]
     rows = turns[in_batch(turns)]
     found = found[[trend(rows[rows["agent"] == agent], "local_reward")[0] <= 0 for agent in found.index]]
@@ -176,8 +178,10 @@ def shares(turns: pd.DataFrame) -> pd.DataFrame:
     """Return for each agent `wrong` (a count), its mean `wrong_way` over steps, and that under each of `OTHERS`.
 
     `apart` is the distance to `OTHER`. A share is 0 where no row has an advantage, and NaN for rows that a recipe
-    cannot compare, such as those of a tree.
+    cannot compare, such as those of a tree. Without own rewards there are no rows.
     """
+    if not {"local_reward", "advantage"} <= set(turns.columns):
+        return pd.DataFrame(columns=["wrong_way", *OTHERS, "wrong", "apart"])
     others = list(OTHERS) if column(turns, "kept").all() else []
     try:
         found = wrong_way(turns, others)

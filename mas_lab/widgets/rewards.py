@@ -299,9 +299,8 @@ class RewardInspector:
         """Return the verdict on the run or table as HTML, and the rows behind it, folded."""
         rows = ""
         if self.source.judged and (worst := harmed_agent(*self.source.judged)) is not None:
-            turns, _ = self.source.judged
             told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
-            rows = folded("The rows", table_html(rows_gone_wrong(turns, worst.name), told))
+            rows = folded("The rows", table_html(rows_gone_wrong(self.source.judged[0], worst.name), told))
         silent = self.source.silent(self.step, self.turns["agent"])
         title = f"{self.source.title}, step {self.step}. {silent}"
         return f'<p class="quiet">{escape(title)}</p>{self.source.verdict}{rows}'
