@@ -3,8 +3,6 @@ Windows."""
 
 import ast
 import re
-import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -202,23 +200,3 @@ def test_no_module_asks_for_what_one_system_lacks():
 ])  # fmt: skip
 def test_what_would_fail_elsewhere_is_seen(line, said):
     assert complaints(line) == ([f"1: {said}"] if said else [])
-
-
-TRAINING = """
-import sys
-import mas_lab as lab
-
-env = lab.make_env("ladder")
-team = lab.Team.shared(lab.load_policy(env.pocket), env.agents)
-for report in lab.train(env, team, "grpo", steps=1, seed=0, tasks=2, run=sys.argv[1]):
-    pass
-lab.RewardInspector(lab.load_run(sys.argv[1])).to_html(sys.argv[1] + ".html")
-print(*(name for name in sys.modules if name.startswith("mas_lab.")))
-"""
-
-
-def test_a_training_and_its_inspector_import_nothing_of_contrib(tmp_path):
-    command = [sys.executable, "-P", "-c", TRAINING, str(tmp_path / "run")]
-    imported = subprocess.run(command, capture_output=True, encoding="utf-8", check=True).stdout.split()
-    assert {"mas_lab.cells.update", "mas_lab.runs.run", "mas_lab.widgets.rewards"} <= set(imported)
-    assert not [name for name in imported if name.startswith("mas_lab.contrib")]

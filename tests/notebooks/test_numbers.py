@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import yaml
 from notebooks.records import (
+    MASTERS,
     RESULTS,
     TEXTS,
     agents,
@@ -36,6 +37,15 @@ from mas_lab.tasks.tldr import POCKET
 ROOT = Path(__file__).resolve().parents[2]
 CREDIT = (RESULTS / "studies" / "credit" / "README.md").read_text(encoding="utf-8")
 ARMS = ["global", "own"]
+
+
+def test_each_takes_as_long_as_it_says():
+    """In processor time on the slow core of the record, on which a quarter more or half as much is not worth a word."""
+    spent = json.loads((ROOT / "data" / "results" / "benchmark_notebooks.json").read_text(encoding="utf-8"))
+    minutes = {"a few seconds": 0.2, "half a minute": 0.5} | {f"{n} minute{'s' * (n > 1)}": n for n in range(1, 10)}
+    for name, text in ((path.stem, TEXTS[number]) for number, path in MASTERS.items()):
+        told = re.search(r"Compute: (?:about |\d to )?([\w ]+? (?:minutes?|seconds))", text)[1]
+        assert 0.4 * minutes[told] < spent[name]["processor"] / 60 < 1.25 * minutes[told], name
 
 
 def test_00_the_recorded_curves_start_and_end_as_told():
