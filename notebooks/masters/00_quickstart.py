@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Quickstart: one table, four cells
 #
-# *Level: you know PyTorch and softmax, and no reinforcement learning. Reading: 15 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you know PyTorch and softmax, and no reinforcement learning. Reading: 15 minutes. Compute: about 1 minute on two CPU cores.*
 #
 # A **planner** and an **executor** share one small language model (0.3 million parameters) and walk through mazes. The planner proposes moves. The executor sees the proposal and commits moves. Nobody shows them right answers: both learn from reward alone.
 #
@@ -169,7 +169,7 @@ stats[["policy", "agent", "turns", "tokens", "grad_norm", "grad_norm_clipped", "
 lab.RECIPES["at_grpo"]
 
 # %% [markdown]
-# **What to expect.** Twenty steps of 32 mazes take about a minute. Success is measured on mazes that training never shows. In training, the best of 8 candidates moves the state, so the team looks better than it is alone. Success starts near 0.5, because the pocket model was warmed up on imperfect play. It climbs fast for ten steps, then slowly. Over three recorded seeds it went from 0.48 to 0.93, 0.93 and 0.95.
+# **What to expect.** Twenty steps of 32 mazes take about half a minute. Success is measured on mazes that training never shows. In training, the best of 8 candidates moves the state, so the team looks better than it is alone. Success starts near 0.5, because the pocket model was warmed up on imperfect play. It climbs fast for ten steps, then slowly. Over three recorded seeds it went from 0.48 to 0.93, 0.93 and 0.95.
 
 # %% [markdown]
 # *Predict:* draw the curve of success over training steps. After which part of the training is half of the gain made?

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Normalization: whose mean?
 #
-# *Level: you have done 00 to 02: you know a row, a credit and a group. Reading: 35 minutes. Compute: about 2 minutes on two CPU cores, nearly all of it in the second half.*
+# *Level: you have done 00 to 02: you know a row, a credit and a group. Reading: 35 minutes. Compute: 2 to 3 minutes on two CPU cores, nearly all of it in the second half.*
 #
 # A team earns a reward. Was it good? Compared with what? This notebook is about the *center*, which is subtracted, and the *scale*, which divides. Afterwards you can
 #

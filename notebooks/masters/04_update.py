@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Update: from advantages to one optimizer step
 #
-# *Level: you know PyTorch, and what an advantage is (03). Reading: 35 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you know PyTorch, and what an advantage is (03). Reading: 35 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
 # Cell 4 turns a table of advantages into a gradient and takes a step. Afterwards you can
 #

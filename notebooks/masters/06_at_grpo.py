@@ -1,7 +1,7 @@
 # %% [markdown]
 # # AT-GRPO: the candidates of one agent at one turn
 #
-# *Level: notebooks 00 to 04. Reading: 30 minutes. Compute: 1 to 2 minutes on two CPU cores.*
+# *Level: notebooks 00 to 04. Reading: 30 minutes. Compute: about 1 minute on two CPU cores.*
 #
 # In a team of several turns, two episodes of one task differ after the first word. By the second turn their agents are in different states and answer different questions. A comparison of their returns reinforces the agent that happened to be in the better state. AT-GRPO ([arXiv 2510.11062](https://arxiv.org/abs/2510.11062)) compares only answers to the same question: K candidates of one agent at one turn of one episode. The best one moves the state, and the policy learns from all K.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Dr. MAS: paid help, math, search, and teams of unlike models
 #
-# *Level: notebooks 00 to 05. Reading: 35 minutes. Compute: 2 minutes on two CPU cores.*
+# *Level: notebooks 00 to 05. Reading: 35 minutes. Compute: 2 to 3 minutes on two CPU cores.*
 #
 # A team earns one reward, but its agents do not speak equally often. A fixer speaks only after a rejection. A search agent speaks only when something is missing. A helper speaks only where the solver was wrong. Dr. MAS ([arXiv 2602.08847](https://arxiv.org/abs/2602.08847)) normalizes each agent's advantages by the mean and the deviation of *its own* rewards. Notebook 03 showed on paper what that does to an advantage. This notebook is for you if you have a team to train. It shows what to ask before training, what to expect, and where the method changes nothing.
 #
@@ -117,7 +117,7 @@ facts
 #
 # In notebook 03 both baselines trained at one learning rate, 3e-4. Small steps average a noisy gradient, so the rate decides how much the noise harms. Here are three arms: `grpo` and `dr_mas` at pay 0.2, and `grpo` at pay 1.0. At pay 1.0 help is worth as much as solving, and three quarters of the helper's squared advantages are signal. (`dr_mas` at pay 1.0 needs no run. If you multiply all rewards of an agent by 5, none of its advantages changes.)
 #
-# **What to expect.** Nine trainings of 30 steps take 5 seconds each. Before training, the helper is right in about half of its calls. The team is right in 0.75 of the sums, since the solver alone is right about half of the time. The team cannot reach 1 while the helper misses a few.
+# **What to expect.** Nine trainings of 30 steps take 5 to 9 seconds each. Before training, the helper is right in about half of its calls. The team is right in 0.75 of the sums, since the solver alone is right about half of the time. The team cannot reach 1 while the helper misses a few.
 
 
 # %%

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # MAGRPO: two writers, one reward
 #
-# *Level: you have done 00 to 04. Reading: 30 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you have done 00 to 04. Reading: 30 minutes. Compute: about 1 minute on two CPU cores.*
 #
 # So far agents took turns: the second saw what the first had said. Here they act **at the same time, unseen by each other**. Two writers summarize one text, one briefly and one in detail. Two programmers write two functions, and one function should call the other. Both agents earn one common reward.
 #
@@ -243,7 +243,7 @@ lab.course.check("08.3", cost)
 # %% [markdown]
 # ## Training the two writers
 #
-# **What to expect.** 40 steps of 32 texts, with 8 joint actions each, take about a minute. The score is the mean return of held-out texts as a share of 3. It starts near 0.30. Three recorded seeds reached 0.66 to 0.69 after 10 steps, and 0.79, 0.80 and 0.80 after 40. After 80 steps, the end of those runs, they reached 0.87, 0.87 and 0.89 (`data/results/tldr`).
+# **What to expect.** 40 steps of 32 texts, with 8 joint actions each, take less than a minute. The score is the mean return of held-out texts as a share of 3. It starts near 0.30. Three recorded seeds reached 0.66 to 0.69 after 10 steps, and 0.79, 0.80 and 0.80 after 40. After 80 steps, the end of those runs, they reached 0.87, 0.87 and 0.89 (`data/results/tldr`).
 
 # %% [markdown]
 # *Predict:* which of `lengths`, `ratio`, `unique`, `style` and `faithful` is learned first? Which is still below its best value after 40 steps?

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # One GPU with Unsloth: other weights, the same four cells
 #
-# *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 3 minutes on two CPU cores.*
+# *Level: you ran the quickstart. Reading: 15 minutes. Compute: about half a minute on two CPU cores.*
 #
 # Two agents share **one frozen base model, with one LoRA adapter each**, on the one GPU that Colab or Kaggle lends. Unsloth reads the model (in 16 or 4 bits) and provides the kernels of the forward and backward pass. Everything else stays the same: `rollout`, `group`, `normalize`, `update`.
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Many GPUs: the same four cells
 #
-# *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 3 minutes on two CPU cores.*
+# *Level: you ran the quickstart. Reading: 15 minutes. Compute: about 1 minute on two CPU cores.*
 #
 # More devices change who does the work, but no cell:
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # The study and the board: is it better, or was it luck?
 #
-# *Level: you have trained teams in earlier notebooks, and know mean and standard deviation. Reading: 25 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you have trained teams in earlier notebooks, and know mean and standard deviation. Reading: 25 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
 # Two curves differ. Is one method better? Or was it the seed, the learning rate, or the number of sampled tokens? Afterwards you can
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Broken on purpose: five silent defects
 #
-# *Level: you have seen notebooks 00 to 05. Reading: 15 minutes. Compute: about 2 minutes on two CPU cores.*
+# *Level: you have seen notebooks 00 to 05. Reading: 15 minutes. Compute: 1 to 2 minutes on two CPU cores.*
 #
 # None of the five trainings below raises an error. Each draws a curve, and each has a defect that somebody's published code once had. You get the tables and statistics of every step, and the instruments. Find out what is wrong, and *show* it with a row, a step or a number.
 #

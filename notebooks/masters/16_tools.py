@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Tools: a team that calls functions
 #
-# *Level: notebooks 00 to 04. Reading: 15 minutes. Compute: 1 to 2 minutes on two CPU cores.*
+# *Level: notebooks 00 to 04. Reading: 15 minutes. Compute: about half a minute on two CPU cores.*
 #
 # Most agents do not only talk; they call functions. The model writes a *tool call*, your code runs the function, and the model reads the result. Reinforcement learning of such a team is the same four cells, with three questions of its own: what is a row, which tokens are trained, and what happens to a call that cannot be read?
 #
