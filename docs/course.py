@@ -17,7 +17,6 @@ JupyterLab on a copy of them. In each notebook you write down a guess, run a cel
 guess; it appears once you have guessed. You compute every quantity by hand before you use code. The exercises have
 checks: `lab.course.check` says right, or which row differs. `lab.course.hint` helps, and `lab.course.progress` counts
 and lists your guesses. The [glossary](glossary.md), or `lab.course.glossary()`, explains the words.
-`python docs/course.py` writes this page.
 
 **A short route.** Five notebooks, about {minutes} minutes of reading; each needs only those before it:
 
