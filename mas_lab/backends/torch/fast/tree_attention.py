@@ -291,7 +291,7 @@ def _attend_plainly(query, key, value, mask, scaling, softcap):
     if softcap is not None:
         scores = softcap * torch.tanh(scores / softcap)
     with torch.autocast(query.device.type, enabled=False):  # else a copy in float32, which the kernel does not need
-        return torch.softmax(scores + mask, -1) @ value
+        return torch.softmax(scores + mask, -1).to(value.dtype) @ value
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, tree_attention)
