@@ -27,7 +27,6 @@ import mas_lab as lab
 HERE = Path(__file__).resolve().parent
 GAMES = ("plan_path", "math")
 AGENTS, CANDIDATES = (2, 4, 8, 16), (4, 16, 64)
-RECIPE = lab.RECIPES["dr_mas"]
 COLUMNS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "rows": lambda one: one["rows"],
     "tokens of prompts and completions": lambda one: one["prompt tokens"] + one["completion tokens"],
@@ -73,12 +72,13 @@ def measure(game: str, agents: int, tasks: int, plan: Any, seed: int = 0) -> dic
     policy.shared.net.get_input_embeddings().register_forward_hook(lambda _, ids, __: read.append(ids[0].numel()))
     team = lab.Team.shared(policy, inner.agents)
     drawn, times = inner.tasks(tasks, "test", seed), [time.process_time()]
-    table = lab.rollout(env, team, drawn, plan=plan, seed=seed, workers=0)
+    table = lab.rollout(env, team, drawn, plan=plan, seed=seed, workers=1)
     times.append(time.process_time())
     sampled = sum(read)
-    judged = RECIPE.advantages(table)
+    recipe = lab.RECIPES["at_grpo" if isinstance(plan, lab.tree) else "dr_mas"]
+    judged = recipe.advantages(table)
     times.append(time.process_time())
-    lab.update(team, judged, loss=RECIPE.loss)
+    lab.update(team, judged, loss=recipe.loss)
     times.append(time.process_time())
     rollout, credits, update = (after - before for before, after in itertools.pairwise(times))
     prompts = table["prompt_ids"].map(len)
