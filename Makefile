@@ -162,9 +162,8 @@ gpu-check:
 gpu-figures: $(READY)
 	$(RUN) benchmarks/gpu.py $(if $(SYSTEM),--only "$(SYSTEM)") $(ARGS)
 
-# The torch back end and TRL where no index can be reached, in about eight minutes. Besides torch it needs what this puts
-# into build/peers, which travels with the checkout:
-#   pip install --target build/peers --no-deps trl==1.16.0 transformers peft accelerate datasets pandas pandera ...
+# The torch back end and TRL where no index can be reached, meant for eight minutes. What the machine lacks of trl, peft,
+# datasets and pandera may lie in build/peers: pip install --target build/peers --no-deps trl==1.16.0 peft ...
 # ARGS="--tiny --page /tmp/page.md" tries all of it on a CPU.
 gpu-torch:
 	PYTHONPATH=.:build/peers $(PYTHON) benchmarks/gpu.py --steps 2 --page docs/gpus.md --only "rollout, bare products" \

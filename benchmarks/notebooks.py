@@ -4,7 +4,7 @@
     MAS_LAB_THREADS=1 python benchmarks/notebooks.py 03 07    # these alone; the others stay as they were recorded
 
 Seconds of the wall clock, and of the processor with all child processes. A neighbour makes the first longer, and
-hardly the second. A test compares both with what the notebooks promise. Leaves out: which cell takes how long.
+hardly the second. A test compares the second with what the notebooks promise. Leaves out: which cell takes how long.
 """
 
 import json

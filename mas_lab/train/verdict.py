@@ -81,11 +81,8 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), found: p
     if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
     turns = turns.reset_index(drop=True)
-    sentences = [
-        *_dead_end(turns),
-        *_fall_of_success(turns),
-        *_agents(turns, frozen, shares(turns) if found is None else found),
-    ]
+    found = shares(turns) if found is None else found
+    sentences = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen, found)]
     return " ".join(sentences[:2]) or NOTHING
 
 
@@ -155,10 +152,7 @@ def trend(rows: pd.DataFrame, name: str) -> tuple[int, str]:
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> pd.Series | None:
-    """Return the agent that stands out and whose own reward did not rise, its row of `found`; `None` for nobody.
-
-    `found` is what `shares` returns.
-    """
+    """Return the row of the agent that stands out in `shares` and whose own reward did not rise; `None` for nobody."""
     found = found[(found["wrong"] >= FEWEST) & ~found.index.isin(list(frozen)) & (found["apart"] > APART)]
     rows = turns[in_batch(turns)]
     found = found[[trend(rows[rows["agent"] == agent], "local_reward")[0] <= 0 for agent in found.index]]

@@ -40,7 +40,7 @@ ARMS = ["global", "own"]
 
 
 def test_each_takes_as_long_as_it_says():
-    """In processor time on the slow core of the record, on which a quarter more or half as much is not worth a word."""
+    """The recorded processor time is at most a quarter longer than promised, and not below two fifths of it."""
     spent = json.loads((ROOT / "data" / "results" / "benchmark_notebooks.json").read_text(encoding="utf-8"))
     minutes = {"a few seconds": 0.2, "half a minute": 0.5} | {f"{n} minute{'s' * (n > 1)}": n for n in range(1, 10)}
     for name, text in ((path.stem, TEXTS[number]) for number, path in MASTERS.items()):

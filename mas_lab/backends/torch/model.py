@@ -25,7 +25,7 @@ from mas_lab.backends.torch import source as sources
 from mas_lab.backends.torch import threads
 from mas_lab.backends.torch.architectures import Ways, find_ways
 from mas_lab.backends.torch.fast.engine import TreeEngine
-from mas_lab.backends.torch.fast.fused import adapted, lean_norms
+from mas_lab.backends.torch.fast.fused import lean_norms, lora_forward
 from mas_lab.backends.torch.fast.packing import ChunkedBatch, Cost, packed_batches
 from mas_lab.backends.torch.fast.tree_attention import NAME, attending
 from mas_lab.backends.torch.padded import PaddedBatch, PaddedEngine, padded_batches
@@ -232,7 +232,7 @@ class TorchModel:
             if hasattr(layer, "lora_A"):
                 layer.cast_input_dtype_enabled = False  # `computing` does it, without a float32 copy of each input
                 if not self.options.plain:
-                    layer.forward = partial(adapted, layer)
+                    layer.forward = partial(lora_forward, layer)
 
     def adapted(self) -> dict[str, Any]:
         """Return the linear layers that get an adapter, as arguments of PEFT; raise PolicyError if there are none."""

@@ -2,11 +2,10 @@
 
 In a model of a million parameters, norms in element-wise steps take a third of the time of the matrix products. So
 `lean_norms` replaces RMSNorm (arXiv 1910.07467) by one that takes half the passes over memory; its backward pass is one
-formula, computed in place. `adapted` adds the output of a LoRA adapter within its second product. Half the time of a
-decoding step goes to the calls of the many modules. So `FusedForward` runs a Llama-like model over flat tokens: one
-product makes queries, keys and values, another one gate and up, and one rotation serves queries and keys. Leaves out:
-norms on GPUs or in forward-mode derivatives, and all but a few architectures; they run as they are. `FusedForward` has
-no gradients.
+formula, computed in place. `lora_forward` adds an adapter's output in its second product. Half the time of a decoding
+step goes to the calls of the many modules. So `FusedForward` runs a Llama-like model over flat tokens: one product
+makes queries, keys and values, another one gate and up, and one rotation serves queries and keys; it has no gradients.
+Leaves out: norms on GPUs or in forward-mode derivatives, and all but a few architectures. They run as they are.
 
 Shapes: M flat tokens; h hidden size; r rank; H query heads; K key heads; D head size; U kept tokens; V vocabulary.
 """
@@ -68,7 +67,7 @@ def _lean(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     return _RMSNorm.apply(x, layer.weight, layer.variance_epsilon)
 
 
-def adapted(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+def lora_forward(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
     """Return y + (x A^T) (alpha B)^T of a LoRA layer of PEFT: its base's output y and its active adapter's."""
     y = layer.base_layer(x)
     if layer.disable_adapters:
