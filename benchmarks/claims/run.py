@@ -94,11 +94,11 @@ def maze(workers: int) -> None:
     team = {"grpo": {"recipe": grpo}, "at_grpo": {"recipe": at_grpo},
             "at_grpo, weights per role": {"recipe": at_grpo, "team": {"weights": "per_agent"}}}  # fmt: skip
     solo = {arm: team[arm] for arm in ("grpo", "at_grpo")}
-    form = "benchmarks/claims/forms"
+    form, alone = "benchmarks/claims/forms", {"name": "plan_path", "single_agent": True}
     settings = {
-        "one_agent": ({"name": "plan_path", "single_agent": True}, solo), "two_walkers": ({"name": "plan_path"}, team),
+        "one_agent": (alone, solo), "two_walkers": ({"name": "plan_path"}, team),
         "tool": ({"name": f"{form}:Tool"}, team), "split_view": ({"name": f"{form}:Split"}, team),
-        "one_agent_slow": ({"name": "plan_path", "single_agent": True}, {"grpo": {"recipe": grpo, "team": {"lr": 1e-4}}}),
+        "one_agent_slow": (alone, {"grpo": {"recipe": grpo, "team": {"lr": 1e-4}}}),
     }  # fmt: skip
     for name, (env, arms) in settings.items():
         if is_record(OUT / "maze" / name):
