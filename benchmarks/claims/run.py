@@ -21,6 +21,7 @@ import pandas as pd
 import mas_lab as lab
 from mas_lab.study.record import PROVENANCE, is_record, ship
 from mas_lab.tasks.shared.pair_code import LEVELS
+from mas_lab.tasks.shared.programs import read_code
 
 sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
@@ -135,21 +136,29 @@ def copying(made: Any) -> pd.DataFrame:
 def pair() -> None:
     """Let models that nobody trained write programs, and record a row per problem."""
     rows = []
-    for name in (carries.SIZES["0.5B"].base, "smollm2-135m"):
-        for alone in (False, True):
-            env = lab.make_env("code_pair", size="full", single_agent=alone)
-            short = {agent: lab.Sampling(max_tokens=384 * (1 + alone)) for agent in env.agents}
-            team = lab.Team.shared(lab.load_policy(name, dtype="bfloat16", lora=1), env.agents, sampling=short)
-            tasks = [task for split, count in HUMAN_EVAL.items() for task in env.tasks(count, split, seed=0)]
-            turns = lab.rollout(env, team, tasks, lab.episodes(1), seed=0)
-            found = turns.drop_duplicates("episode").assign(model=Path(name).stem.split(".")[0], agents=len(env.agents))
-            found["right"] = [one.get("parts", {}).get("tests", 0.0) >= LEVELS["tests"] for one in found["info"]]
-            found["fault"] = [one["fault"] for one in found["info"]]
-            rows.append(found[["model", "agents", "task", "team_reward", "right", "fault"]])
-            print(rows[-1][["team_reward", "right"]].mean(), rows[-1]["fault"].value_counts(), flush=True)
+    for name, form in ((carries.SIZES["0.5B"].base, "together"), (carries.SIZES["0.5B"].base, "concatenated"),
+                       (carries.BASE, "together")):  # fmt: skip
+        env = lab.make_env("code_pair", size="full", teamwork=form)
+        short = {agent: lab.Sampling(max_tokens=384) for agent in env.agents}
+        team = lab.Team.shared(lab.load_policy(name, dtype="bfloat16", lora=1), env.agents, sampling=short)
+        tasks = {task.id: task for split, count in HUMAN_EVAL.items() for task in env.tasks(count, split, seed=0)}
+        turns = lab.rollout(env, team, list(tasks.values()), lab.episodes(1), seed=0)
+        found = turns[turns["agent"] == "main"].assign(model=Path(name).stem.split(".")[0], form=form)
+        found["right"] = [one.get("parts", {}).get("tests", 0.0) >= LEVELS["tests"] for one in found["info"]]
+        found["fault"] = [one["fault"] for one in found["info"]]
+        problems = [env.start(tasks[task]).problem for task in found["task"]]
+        found["main_alone"] = [passes(*one) for one in zip(found["completion"], problems, strict=True)]
+        rows.append(found[["model", "form", "task", "team_reward", "right", "main_alone", "fault"]])
+        print(rows[-1][["team_reward", "right", "main_alone"]].mean(), rows[-1]["fault"].value_counts(), flush=True)
     (OUT / "pair").mkdir(parents=True, exist_ok=True)
     pd.concat(rows).to_csv(OUT / "pair" / "programs.csv", index=False, float_format="%.3g")
     (OUT / "pair" / PROVENANCE).write_text(json.dumps({"command": "python benchmarks/claims/run.py pair"} | commit()))
+
+
+def passes(text: str, problem: Any) -> bool:
+    """Return whether the program in an answer passes all hidden tests without anything else."""
+    code = read_code(text, f"def {problem.entry}")
+    return code is not None and all(problem.grade(code, problem.hidden).passed)
 
 
 WRITERS = {"short": 150, "detailed": 150}

@@ -162,7 +162,7 @@ LANGUAGES = ("", "python", "py", "Python 3.11", "{.python}", "python title=add.p
 
 @pytest.mark.parametrize("text", [
     GOOD, *(f"So:\n\n```{language}\n{GOOD}\n```\nDone." for language in LANGUAGES), f"```python\n{GOOD}```",
-    f"~~~python\n{GOOD}\n~~~", f"````python\n{GOOD}\n````", f"```python\n{GOOD}",
+    f"~~~python\n{GOOD}\n~~~", f"````python\n{GOOD}\n````", f"```python\n{GOOD}", f"{GOOD}\n```\nDone.",
     f"```python\n{GOOD}\n```\n".replace("\n", "\r\n"), f"```python\n{GOOD}\n```\n```text\n3\n```",
     f"```python\n{GOOD}\n```\nUsage:\n```python\nprint(add(1, 2))\n```",
     f"```python\n{GOOD}\n```\nIt prints:\n```\n3\n```", f"```\n{GOOD}\n```\nIt prints:\n```\n3\n```",

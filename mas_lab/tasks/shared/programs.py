@@ -40,11 +40,11 @@ def code_in(text: str, marker: str) -> str:
 
     It is the last fenced block with the words `marker`, such as "def f", or without such a block the last one. A block
     in another language is none. An answer without a block is the program itself, and so is an answer that parses. A
-    fence in a docstring or a comment ends a block only if the block does not parse otherwise.
+    fence in a docstring or a comment ends a block, and a first fence may be missing, only if nothing parses otherwise.
     """
     text = text.replace("\r\n", "\n")
-    readings = [text.strip(), *(_block(text, marker, FENCED % body) for body in BODIES)]
-    return next(filter(parsed, readings), readings[-1])
+    readings = [text.strip(), *(_block(t, marker, FENCED % body) for t in (text, f"```\n{text}") for body in BODIES)]
+    return next((one for one in readings if one and parsed(one)), readings[2])
 
 
 def _block(text: str, marker: str, fenced: str) -> str:
