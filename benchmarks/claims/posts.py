@@ -51,7 +51,8 @@ class Posts(TLDR):
     """The joint reward is that of `tldr` times `in_own_words` of the worse text.
 
     An agent's own reward is that of its text alone: 0 if its length is out of range, else its faithfulness times
-    `in_own_words`. A single agent is shown pairs that the base wrote about the post, with the marker between them.
+    `in_own_words`. A single agent is shown the better pair of those that the base wrote about the post, with the marker
+    between its texts.
     """
 
     size: str = "full"
@@ -78,4 +79,8 @@ class Posts(TLDR):
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
         if agent != "solo":
             return super().demonstrate(state, agent, rng)
-        return f" {MARKER} ".join(rng.choice(pairs()[state.source]))
+        pair = Posts(self.size, data=self.data)
+        return f" {MARKER} ".join(max(pairs()[state.source], key=lambda texts: pair.earned(state, texts)))
+
+    def earned(self, state: Any, texts: list[str]) -> float:
+        return self.act(state, dict(zip(self.agents, texts, strict=True))).team_reward
