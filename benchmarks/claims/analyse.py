@@ -30,12 +30,15 @@ PREDICTED = {
 """Right when asked, minus `grpo`: the prediction and its 80 % interval."""
 REGISTERED = {"10M": (0.10, -0.01, 0.21), "135M": (0.10, 0.0, 0.20)}
 SOLO, WALKERS, SPLIT, TOOL, AT = "one_agent", "two_walkers", "split_view", "tool", "at_grpo"
+SLOW = "one_agent_slow"
 ROLES = "at_grpo, weights per role"
 MAZE = {
     "one agent, `at_grpo` minus `grpo`": ((SOLO, AT), (SOLO, "grpo"), (0.06, 0.0, 0.12)),
+    "one agent, `grpo`, 1e-4 minus 3e-4": ((SLOW, "grpo"), (SOLO, "grpo"), (-0.07, -0.17, 0.0)),
     "two walkers, `at_grpo` minus one agent, `grpo`": ((WALKERS, AT), (SOLO, "grpo"), (0.04, -0.02, 0.10)),
     "two walkers, `at_grpo` minus one agent, `at_grpo`": ((WALKERS, AT), (SOLO, AT), (-0.02, -0.07, 0.03)),
     "split view, `at_grpo` minus one agent, `at_grpo`": ((SPLIT, AT), (SOLO, AT), (-0.15, -0.30, -0.03)),
+    "split view, `at_grpo` minus one agent, `grpo`": ((SPLIT, AT), (SOLO, "grpo"), None),
     "tool, `at_grpo` minus one agent, `grpo`": ((TOOL, AT), (SOLO, "grpo"), (0.08, 0.0, 0.15)),
     "tool, `at_grpo` minus one agent, `at_grpo`": ((TOOL, AT), (SOLO, AT), (0.03, -0.04, 0.09)),
     "two walkers, weights per role minus one set": ((WALKERS, ROLES), (WALKERS, AT), (0.0, -0.06, 0.06)),
@@ -84,9 +87,8 @@ def fresh() -> None:
 
 
 def maze() -> None:
-    records = {
-        name: Recorded(OUT / "maze" / name) for name in (SOLO, WALKERS, SPLIT, TOOL) if is_record(OUT / "maze" / name)
-    }
+    folders = {name: OUT / "maze" / name for name in (SOLO, SLOW, WALKERS, SPLIT, TOOL)}
+    records = {name: Recorded(folder) for name, folder in folders.items() if is_record(folder)}
     ends, at_steps, copied = {}, {}, []
     curves = {}
     for name, record in records.items():
