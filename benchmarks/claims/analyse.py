@@ -17,6 +17,11 @@ import analyse as carries
 
 from mas_lab.study.intervals import t_test
 from mas_lab.study.record import Recorded, is_record
+from mas_lab.tasks.shared.pair_reward import MARKER, parts, total
+from mas_lab.tasks.shared.wording import words
+
+sys.path.insert(0, "benchmarks/claims")
+from posts import Posts, copied, in_own_words
 
 OUT = Path("data/results/claims")
 PREDICTED = {
@@ -121,6 +126,61 @@ def maze() -> None:
                 print(row(said, by_seed, predicted if what == "equal tokens" else None))
 
 
+POSTS = {"one_agent": (0.15, -0.30, 0.60), "in_turn": (0.20, -0.10, 0.50), "own_rewards": (0.20, -0.20, 0.60)}
+"""The return of `magrpo` minus that of an arm: the prediction and its 80 % interval."""
+
+
+def read(first: str, second: str, source: str) -> dict[str, float]:
+    """Return what two texts about a post earn by three formulas, and how much of them is copied."""
+    goal, texts = Posts().goal, (first, second)
+    ours, published = (total(parts(*texts, source, goal, formula)) for formula in (False, True))
+    found = {"reward": ours * min(in_own_words(text, source) for text in texts), "ours": ours, "published": published}
+    for name, text in zip(("short", "detailed"), texts, strict=True):
+        found |= {f"{name} copied": copied(text, source), f"{name} words": len(words(text))}
+    return found
+
+
+def posts() -> None:
+    """Print what the arms earn, what their texts are like, and what the lead of a post earns."""
+    sources = {task.id: task.data["source"] for task in Posts().tasks(12, "test", 0)}
+    tables, ends = [], {}
+    for arm in ("magrpo", *POSTS):
+        if not is_record(OUT / "posts" / arm):
+            continue
+        runs = Recorded(OUT / "posts" / arm).table
+        ends[arm] = runs.set_index("seed")["final"]
+        print(f"{arm}: {runs['steps'].min()} to {runs['steps'].max()} steps, end {ends[arm].round(2).tolist()}")
+        written = pd.read_csv(OUT / "posts" / arm / "texts.csv", keep_default_na=False)
+        for (seed, task, _), own in written.groupby(["seed", "task", "episode"]):
+            texts = own.set_index("agent")["completion"].to_dict()
+            if "solo" in texts:
+                first, _, second = (text.strip() for text in texts["solo"].partition(MARKER))
+            else:
+                first, second = texts["short"], texts["detailed"]
+            kind = f"{arm}, {'end' if seed != '' else 'start'}"
+            tables.append(read(first, second, sources[task]) | {"texts": kind})
+    if not tables:
+        return
+    for source in sources.values():
+        listed = source.split()
+        lead = [" ".join(listed[: len(listed) * part // 3]) for part in (1, 2)]
+        tables.append(read(*lead, source) | {"texts": "lead: a third and two thirds"})
+    print(pd.DataFrame(tables).groupby("texts").mean().round(2).to_markdown())
+    print("\n| return | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+    for arm, predicted in POSTS.items():
+        if arm in ends:
+            print(row(f"`magrpo` minus `{arm}`", (ends["magrpo"] - ends[arm]).to_numpy(), predicted))
+
+
+def pair() -> None:
+    if (path := OUT / "pair" / "programs.csv").is_file():
+        table = pd.read_csv(path).groupby(["model", "form"], sort=False)
+        print(table[["right", "main_alone", "team_reward"]].mean().round(3).join(table.size().rename("problems")))
+        print(table["fault"].value_counts().unstack(fill_value=0).to_string())
+
+
 if __name__ == "__main__":
     fresh()
     maze()
+    posts()
+    pair()
