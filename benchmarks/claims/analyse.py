@@ -169,7 +169,7 @@ def posts() -> None:
     print("\n| return | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
     for arm, predicted in POSTS.items():
         if arm in ends:
-            print(row(f"`magrpo` minus `{arm}`", (ends["magrpo"] - ends[arm]).to_numpy(), predicted))
+            print(row(f"`magrpo` minus `{arm}`", (ends["magrpo"] - ends[arm]).dropna().to_numpy(), predicted))
 
 
 def pair() -> None:
