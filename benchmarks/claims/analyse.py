@@ -54,10 +54,16 @@ MAZE = {
 
 
 def row(said: str, differences: np.ndarray, predicted: tuple[float, float, float] | None) -> str:
-    """Return a row of a table: the difference with its interval and p, and whether the prediction held."""
-    p, low, high = t_test(differences)
+    """Return a row of a table: the difference with its interval and p, and whether the prediction held.
+
+    Fewer than five seeds have no interval; the differences stand in its place.
+    """
     mean, above = differences.mean(), (differences > 0).sum()
-    told = f"| {said} | {mean:+.3f} | {low:+.2f} to {high:+.2f} | {p:.3f} | {above} of {len(differences)} |"
+    found = f"{', '.join(f'{one:+.2f}' for one in differences)} | "
+    if len(differences) >= 5:
+        p, low, high = t_test(differences)
+        found = f"{low:+.2f} to {high:+.2f} | {p:.3f}"
+    told = f"| {said} | {mean:+.3f} | {found} | {above} of {len(differences)} |"
     if predicted is None:
         return f"{told} |"
     value, least, most = predicted
@@ -94,20 +100,20 @@ def fresh() -> None:
 def maze() -> None:
     folders = {name: OUT / "maze" / name for name in (SOLO, SLOW, WALKERS, SPLIT, TOOL)}
     records = {name: Recorded(folder) for name, folder in folders.items() if is_record(folder)}
-    ends, at_steps, copied = {}, {}, []
+    ends, at_steps, copies = {}, {}, []
     curves = {}
     for name, record in records.items():
         table = record.table[record.table["phase"] == "compare"]
         for arm, own in table.groupby("arm"):
             ends[name, arm] = own.set_index("seed")["final"]
-        copied.append(pd.read_csv(OUT / "maze" / name / "copying.csv").assign(form=name))
+        copies.append(pd.read_csv(OUT / "maze" / name / "copying.csv").assign(form=name))
         curves |= {(name, *key): own for key, own in record.curves.groupby(["arm", "seed"])}
     if not ends:
         return
     least = min(own["optimizer_steps"].max() for own in curves.values())
     for (name, arm, seed), own in curves.items():
         at_steps.setdefault((name, arm), {})[seed] = np.interp(least, own["optimizer_steps"], own["success"])
-    measured = pd.concat(copied).groupby(["form", "arm"])[["copied", "flat", "distinct"]].mean()
+    measured = pd.concat(copies).groupby(["form", "arm"])[["copied", "flat", "distinct"]].mean()
     steps = {key[:2]: own["optimizer_steps"].max() for key, own in curves.items()}
     print(f"\nThe maze: success at equal tokens, and at {least} optimizer steps\n")
     print("| form | arm | at 60,000 tokens | at equal steps | steps | copied | flat | distinct |\n" + "|---" * 8 + "|")
@@ -141,15 +147,20 @@ def read(first: str, second: str, source: str) -> dict[str, float]:
 
 
 def posts() -> None:
-    """Print what the arms earn, what their texts are like, and what the lead of a post earns."""
+    """Print what the arms and their agents earn, what their texts are like, and what the lead of a post earns."""
     sources = {task.id: task.data["source"] for task in Posts().tasks(12, "test", 0)}
     tables, ends = [], {}
     for arm in ("magrpo", *POSTS):
         if not is_record(OUT / "posts" / arm):
             continue
-        runs = Recorded(OUT / "posts" / arm).table
-        ends[arm] = runs.set_index("seed")["final"]
-        print(f"{arm}: {runs['steps'].min()} to {runs['steps'].max()} steps, end {ends[arm].round(2).tolist()}")
+        record = Recorded(OUT / "posts" / arm)
+        ends[arm] = record.table.set_index("seed")["final"]
+        agents = record.agents.query("window == 'end'").pivot(index="agent", columns="seed", values="own_after")
+        steps = record.table.set_index("seed")["steps"]
+        told = pd.concat([agents, pd.DataFrame({"return": ends[arm], "steps": steps}).T])
+        print(
+            f"\n{arm}, by seed: own measure of each agent, return and steps at the end\n{told.round(2).to_markdown()}\n"
+        )
         written = pd.read_csv(OUT / "posts" / arm / "texts.csv", keep_default_na=False)
         for (seed, task, _), own in written.groupby(["seed", "task", "episode"]):
             texts = own.set_index("agent")["completion"].to_dict()

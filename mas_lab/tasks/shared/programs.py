@@ -39,8 +39,8 @@ def code_in(text: str, marker: str) -> str:
     """Return the text of the program in an answer.
 
     It is the last fenced block with the words `marker`, such as "def f", or without such a block the last one. A block
-    in another language is none. An answer without a block is the program itself, and so is an answer that parses. A
-    fence in a docstring or a comment ends a block, and a first fence may be missing, only if nothing parses otherwise.
+    in another language is none. An answer without a block is the program itself, and so is an answer that parses. If
+    nothing parses, a fence in a docstring or a comment ends a block. If nothing parses then, a first fence is added.
     """
     text = text.replace("\r\n", "\n")
     readings = [text.strip(), *(_block(t, marker, FENCED % body) for t in (text, f"```\n{text}") for body in BODIES)]
