@@ -132,7 +132,7 @@ def flat(workers: int) -> None:
         "name": "claims/flat", "env": {"name": "plan_path"}, "arms": arms, "budget": {"tokens": 60000}, "seeds": 10,
         "team": {"weights": "shared", "model": maze_start()}, "sweep": {"lr": [3e-4, 1e-3, 3e-3], "seeds": [10]},
         "settings": {"minibatches": 2, "save_every": 100, "score_tasks": 64, "score_episodes": 4},
-        "differ": ["settings.tasks", "team.temperature"],
+        "differ": ["recipe.plan.k", "settings.tasks", "team.temperature"],
     }  # fmt: skip
     made = record(data, "python benchmarks/claims/run.py flat", workers, keep="all")
     copying(made).merge(plainly(made)).to_csv(OUT / "flat" / "groups.csv", index=False, float_format="%.4g")
