@@ -34,6 +34,7 @@ PREDICTED = {
 }  # fmt: skip
 """Right when asked, minus `grpo`: the prediction and its 80 % interval."""
 REGISTERED = {"10M": (0.10, -0.01, 0.21), "135M": (0.10, 0.0, 0.20)}
+HEAD = " | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|"
 SOLO, WALKERS, SPLIT, TOOL, AT = "one_agent", "two_walkers", "split_view", "tool", "at_grpo"
 SLOW = "one_agent_slow"
 ROLES = "at_grpo, weights per role"
@@ -86,7 +87,7 @@ def fresh() -> None:
             new, old = asked(folder, setting), asked(carries.OUT / size / setting, setting)
             both = pd.concat([old, new])
             print(f"\n{size}, {setting}, right when asked; seeds {[*new.index]}\n")
-            print("| contrast | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+            print(f"| contrast{HEAD}")
             for arm in ("grpo_masked", "own_pooled"):
                 predicted = PREDICTED[size, setting, arm]
                 print(row(f"`{arm}` minus `grpo`, fresh", (new[arm] - new["grpo"]).to_numpy(), predicted))
@@ -125,11 +126,35 @@ def maze() -> None:
         ("equal tokens", ends),
         ("equal steps", {key: pd.Series(own) for key, own in at_steps.items()}),
     ):
-        print(f"\n| at {what} | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+        print(f"\n| at {what}{HEAD}")
         for said, (first, second, predicted) in MAZE.items():
             if first in found and second in found:
                 by_seed = (found[first] - found[second]).to_numpy()
                 print(row(said, by_seed, predicted if what == "equal tokens" else None))
+
+
+FLAT = {
+    "K 2": ((0.14, 0.05, 0.23), (-0.04, -0.09, 0.0)), "K 8": ((-0.10, -0.18, -0.03), (0.0, -0.04, 0.04)),
+    "K 16": ((-0.18, -0.28, -0.08), (-0.04, -0.10, 0.02)),
+    "temperature 0.7": ((0.08, 0.0, 0.16), (-0.02, -0.07, 0.02)),
+    "temperature 1.5": ((-0.10, -0.20, 0.0), (0.01, -0.03, 0.05)),
+    "temperature 2": ((-0.20, -0.35, -0.08), (-0.01, -0.10, 0.05)),
+}  # fmt: skip
+"""Flat groups and success, minus those of four candidates at temperature 1: each prediction and its 80 % interval."""
+
+
+def flat() -> None:
+    if not is_record(folder := OUT / "flat"):
+        return
+    found = pd.read_csv(folder / "groups.csv")
+    made = Recorded(folder).table.query("phase == 'compare'").groupby("arm")[["steps", "optimizer_steps"]].mean()
+    table = found.groupby("arm")[["flat", "alike", "distinct", "copied", "success"]].mean().join(made)
+    print(f"\nFlat groups, means over seeds\n\n{table.loc[['K 4', *FLAT]].round(3).to_markdown()}")
+    for number, measure in enumerate(("flat", "success")):
+        by_arm = found.pivot(index="seed", columns="arm", values=measure)
+        print(f"\n| {measure}, minus K = 4{HEAD}")
+        for arm, predicted in FLAT.items():
+            print(row(arm, (by_arm[arm] - by_arm["K 4"]).to_numpy(), predicted[number]))
 
 
 POSTS = {"one_agent": (0.15, -0.30, 0.60), "in_turn": (0.20, -0.10, 0.50), "own_rewards": (0.20, -0.20, 0.60)}
@@ -177,7 +202,7 @@ def posts() -> None:
         lead = [" ".join(listed[: len(listed) * part // 3]) for part in (1, 2)]
         tables.append(read(*lead, source) | {"texts": "lead: a third and two thirds"})
     print(pd.DataFrame(tables).groupby("texts").mean().round(2).to_markdown())
-    print("\n| return | mean | 95 % interval | p | seeds above 0 | predicted (80 %) |\n" + "|---" * 6 + "|")
+    print(f"\n| return{HEAD}")
     for arm, predicted in POSTS.items():
         if arm in ends:
             print(row(f"`magrpo` minus `{arm}`", (ends["magrpo"] - ends[arm]).dropna().to_numpy(), predicted))
@@ -193,5 +218,6 @@ def pair() -> None:
 if __name__ == "__main__":
     fresh()
     maze()
+    flat()
     posts()
     pair()
