@@ -247,6 +247,29 @@ def staleness() -> None:
     draw(figure, "staleness.png", 620)
 
 
+def flat() -> None:
+    """Success against the share of flat groups, for more candidates and for other temperatures: seeds and means."""
+    found = pd.read_csv(RESULTS / "claims/flat/groups.csv").set_index("arm")
+    lines = {
+        "candidates, at temperature 1": ("#0072b2", {"K 2": "2", "K 4": "4", "K 8": "8", "K 16": "16"}),
+        "temperature, with 4 candidates": ("#d55e00", {"temperature 0.7": "0.7", "K 4": "1", "temperature 1.5": "1.5",
+                                                       "temperature 2": "2"}),
+    }  # fmt: skip
+    figure = go.Figure()
+    for number, (name, (color, arms)) in enumerate(lines.items()):
+        own = found.loc[[*arms]]
+        figure.add_scatter(x=own["flat"], y=own["success"], mode="markers", opacity=0.35, showlegend=False,
+                           marker={"size": 7, "color": color})  # fmt: skip
+        means = own.groupby(level=0, sort=False)[["flat", "success"]].mean()
+        figure.add_scatter(x=means["flat"], y=means["success"], mode="lines+markers+text", text=[*arms.values()],
+                           textposition=("top right", "bottom left")[number], textfont={"color": color}, name=name,
+                           line={"color": color, "width": 2}, marker={"size": 11, "color": color})  # fmt: skip
+    figure.update_xaxes(title_text="share of flat groups in the last ten steps")
+    figure.update_yaxes(title_text="success, temperature 1")
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.15})
+    draw(figure, "flat.png", 460)
+
+
 def carries() -> None:
     """Three arms minus grpo against the number of weights: right when asked, and the largest gradient norm."""
     found = pd.read_csv(RESULTS / "carries/contrasts.csv")
@@ -364,7 +387,7 @@ FORESTS = {
 PICTURES = {
     "cells": cells, "baselines": baselines, "whose_baseline": baselines_study,
     "spike": spike, "board": board, "rewards": rewards, "walk": walk, "training": training, "studies": studies,
-    "staleness": staleness, "carries": carries, "gain": gain, "shares": shares, "cosine": cosine,
+    "staleness": staleness, "carries": carries, "gain": gain, "flat": flat, "shares": shares, "cosine": cosine,
 }  # fmt: skip
 
 

