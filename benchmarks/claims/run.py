@@ -175,8 +175,8 @@ def pair() -> None:
     path = OUT / "pair" / "programs.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [pd.read_csv(path)] if path.is_file() else []
-    for name, form in ((carries.SIZES["0.5B"].base, "together"), (carries.SIZES["0.5B"].base, "concatenated"),
-                       (carries.BASE, "together")):  # fmt: skip
+    larger = carries.SIZES["0.5B"].base
+    for name, form in ((larger, "together"), (carries.BASE, "together"), (larger, "concatenated")):
         model = Path(name).stem.split(".Q")[0]
         if any(((one["model"] == model) & (one["form"] == form)).any() for one in rows):
             continue
