@@ -13,6 +13,7 @@ next one. Leaves out: the predictions (`README.md`) and the analysis (`analyse`)
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -208,54 +209,49 @@ RECIPES = ("grpo", "dr_mas", "own_pooled", "grpo_masked")
 LEAST, MOST, TELLS = 0.42, 0.48, 0.3
 
 
-def able(env: Any, team: lab.Team, seed: int) -> tuple[float, float]:
-    """Return success on validation tasks, and how much more often the verifier rightly lets pass than wrongly.
+def able(env: Any, team: lab.Team, count: int) -> tuple[float, float]:
+    """Return success on `count` validation tasks, and how much more often the verifier rightly lets pass than wrongly.
 
     A verifier of `search` lets pass what is known, with "answer", one of `math` an answer, with "approve".
     """
-    turns = lab.rollout(env, team, env.tasks(128, "val", seed), lab.episodes(2), seed=seed)
+    turns = lab.rollout(env, team, env.tasks(count, "val", 0), lab.episodes(2), seed=0)
     said = turns[(turns["agent"] == "verifier") & turns["valid"].astype(bool)]
     passes = said["completion"].str.lower().str.contains("answer|approve")
     should = passes == (said["local_reward"] == 1)
     return turns.groupby(["task", "episode"])["success"].last().mean(), passes[should].mean() - passes[~should].mean()
 
 
-def dr_mas_start(task: str, seed: int, slower: int = 1) -> None:
-    """Make the adapter from which all agents of a seed start, unless it is there.
+def dr_mas_start(task: str, slower: int = 1) -> None:
+    """Make the adapter from which all agents and seeds start, unless it is there.
 
     All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
     near the end. A start that jumps over the range is made anew with half of the rates. A verifier that does not tell
     by `TELLS` learns more than the others.
     """
-    folder = Path(f"runs/claims/{task}/start-{seed}")
+    folder = Path(f"runs/claims/{task}/start")
     if (folder / "start.json").is_file():
         return
-    policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=seed)
-    env = Facts() if task == "search" else lab.make_env(**DR_MAS[task])
-    steps, success, tells = 0, 0.0, 0.0
+    policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=0)
+    env, steps, success, tells = Facts() if task == "search" else lab.make_env(**DR_MAS[task]), 0, 0.0, 0.0
     while success < LEAST or tells < TELLS:
-        rate, block = (5e-4, 4) if success > LEAST - 0.15 else (1e-3, 10)
+        near = success > LEAST - 0.15
+        rate, block = (2.5e-4, 5) if near else (1e-3 if steps < 30 else 5e-4, 15)
         agents = env.agents if success < LEAST else ["verifier"]
-        lab.imitate(
-            lab.Team.shared(policy, agents), env, 16, block, batch=16, lr=rate / slower, seed=1000 * seed + steps
-        )
+        team = lab.Team.shared(policy, agents)
+        lab.imitate(team, env, 32, block, batch=64, lr=rate / slower, seed=steps)
         steps += block
-        success, tells = able(env, lab.Team.shared(policy, env.agents), seed)
-        print(f"{task}, seed {seed}: {steps} steps, success {success:.3f}, verifier {tells:.3f}", flush=True)
+        success, tells = able(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
+        print(f"{task}: {steps} steps, success {success:.3f}, verifier {tells:.3f}", flush=True)
     if success > MOST:
-        return dr_mas_start(task, seed, 2 * slower)
+        return dr_mas_start(task, 2 * slower)
     policy.save(folder)
-    found = {"seed": seed, "steps": steps, "slower": slower, "success": success, "verifier": tells}
+    found = {"steps": steps, "slower": slower, "success": success, "verifier": tells}
     (folder / "start.json").write_text(json.dumps(found))
 
 
 def dr_mas(task: str, arms: list[str], workers: int) -> None:
     """Train a task of Dr. MAS under its recipe and others, an arm at a time, five seeds each."""
-    for seed in range(5):
-        dr_mas_start(task, seed)
-    starts = [json.loads(Path(f"runs/claims/{task}/start-{seed}/start.json").read_text()) for seed in range(5)]
-    (OUT / task).mkdir(parents=True, exist_ok=True)
-    pd.DataFrame(starts).round(3).to_csv(OUT / task / "starts.csv", index=False)
+    dr_mas_start(task)
     for recipe in arms:
         name = f"claims/{task}/{recipe}"
         if is_record(OUT.parent / name):
@@ -263,12 +259,13 @@ def dr_mas(task: str, arms: list[str], workers: int) -> None:
         data = {
             "name": name, "env": DR_MAS[task], "seeds": 5, "arms": {recipe: {"recipe": recipe}},
             "team": {"weights": "per_agent", "model": carries.BASE, "lora": carries.RANK, "lr": 1e-4,
-                     "options": {"start": f"runs/claims/{task}/start-{{seed}}", "dtype": "bfloat16"}},
-            "settings": {"tasks": 8, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
-            "budget": {"episodes": 1920},
+                     "options": {"start": f"runs/claims/{task}/start", "dtype": "bfloat16"}},
+            "settings": {"tasks": 4, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
+            "budget": {"episodes": 960},
         }  # fmt: skip
         made = record(data, f"python benchmarks/claims/run.py {task} {recipe}", workers)
         carries.measures(made).to_csv(OUT.parent / name / "measures.csv", index=False, float_format="%.4g")
+    shutil.copy(f"runs/claims/{task}/start/start.json", OUT / task / "start.json")
 
 
 ARMS = ("magrpo", "one_agent", "in_turn", "own_rewards")
