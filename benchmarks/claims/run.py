@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 
 import mas_lab as lab
-from mas_lab.study.record import PROVENANCE, is_record, ship
+from mas_lab.study.record import PROVENANCE, Recorded, is_record, ship
 from mas_lab.tasks.shared.pair_code import LEVELS
 from mas_lab.tasks.shared.programs import read_code
 
@@ -48,10 +48,14 @@ def commit() -> dict[str, Any]:
 
 
 def record(data: dict[str, Any], command: str, workers: int, keep: str = "tables") -> Any:
-    """Make the trainings of a study, write its record with the commit, and return the study."""
-    made = lab.study(data, f"runs/{data['name']}", workers=workers, keep=keep)
-    path = ship(made, OUT.parent / data["name"], command) / PROVENANCE
-    path.write_text(json.dumps(json.loads(path.read_text()) | commit(), indent=1) + "\n")
+    """Make the trainings of a study that its record lacks, write it with the commit, and return the study."""
+    folder = OUT.parent / data["name"]
+    path, sources, earlier = folder / PROVENANCE, [], {}
+    if is_record(folder):
+        sources, earlier = [folder], {"earlier": json.loads(path.read_text())["commit"]}
+    made = lab.study(data, f"runs/{data['name']}", sources, workers=workers, keep=keep)
+    ship(made, folder, command)
+    path.write_text(json.dumps(json.loads(path.read_text()) | commit() | earlier, indent=1) + "\n")
     return made
 
 
@@ -351,19 +355,23 @@ def posts(arms: list[str], workers: int) -> None:
     """Train summaries of posts, an arm at a time, and record what is written before and after."""
     write_pairs()
     for arm in arms:
-        if is_record(OUT / "posts" / arm):
-            continue
+        texts, path = [], OUT / "posts" / arm / "texts.csv"
+        if is_record(path.parent):
+            if len(Recorded(path.parent).table) == 5:
+                continue
+            texts = [pd.read_csv(path, keep_default_na=False)]
         start = {"lora": 1}
         if arm == "one_agent":
             taught()
             start = {"lora": 16, "start": PAIRS.parent / "taught"}
         made = record(posts_design(arm), f"python benchmarks/claims/run.py posts {arm}", workers, keep="all")
-        cells = made.table[made.table["state"] == "made"]
-        texts = [written(lab.load_run(cell.run).team(), arm, cell.seed) for cell in cells.itertuples()]
-        if arm in ("magrpo", "one_agent"):
+        there = set(texts[0]["seed"].astype(str)) if texts else set()
+        new = [cell for cell in made.table.itertuples() if str(cell.seed) not in there]
+        if arm in ("magrpo", "one_agent") and not texts:
             first = lab.load_policy(carries.BASE, dtype="bfloat16", **start)
             texts.append(written(writers(first, arm == "one_agent"), arm, None))
-        pd.concat(texts).to_csv(OUT / "posts" / arm / "texts.csv", index=False, float_format="%.3g")
+        texts += [written(lab.load_run(cell.run).team(), arm, cell.seed) for cell in new]
+        pd.concat(texts).to_csv(path, index=False, float_format="%.3g")
 
 
 def main() -> None:
