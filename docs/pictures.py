@@ -249,24 +249,27 @@ def staleness() -> None:
 
 def flat() -> None:
     """Success against the share of flat groups, for more candidates and for other temperatures: seeds and means."""
-    found = pd.read_csv(RESULTS / "claims/flat/groups.csv").set_index("arm")
+    parts = [pd.read_csv(RESULTS / f"claims/{name}/groups.csv") for name in ("flat", "flat_other_rates")]
+    found = pd.concat(parts).set_index("arm")
     lines = {
-        "candidates, at temperature 1": ("#0072b2", {"K 2": "2", "K 4": "4", "K 8": "8", "K 16": "16"}),
-        "temperature, with 4 candidates": ("#d55e00", {"temperature 0.7": "0.7", "K 4": "1", "temperature 1.5": "1.5",
-                                                       "temperature 2": "2"}),
+        "2 to 16 candidates": ("#0072b2", "bottom center", {
+            "K 2": "2", "K 4": "4", "K 8 at 0.001": "8", "K 16 at 0.001": "16"}),
+        "the same at 3e-4": ("#56b4e9", "bottom center", {"K 4 at 0.0003": "4", "K 8": "8", "K 16": "16"}),
+        "temperature 0.7 to 2": ("#d55e00", "top center", {
+            "temperature 0.7": "0.7", "K 4": "1", "temperature 1.5": "1.5", "temperature 2": "2"}),
     }  # fmt: skip
     figure = go.Figure()
-    for number, (name, (color, arms)) in enumerate(lines.items()):
-        own = found.loc[[*arms]]
-        figure.add_scatter(x=own["flat"], y=own["success"], mode="markers", opacity=0.35, showlegend=False,
-                           marker={"size": 7, "color": color})  # fmt: skip
+    for name, (color, place, arms) in lines.items():
+        own, look = found.loc[[*arms]], {"color": color}
+        figure.add_scatter(x=own["flat"], y=own["success"], mode="markers", opacity=0.3, showlegend=False,
+                           marker={"size": 6, **look})  # fmt: skip
         means = own.groupby(level=0, sort=False)[["flat", "success"]].mean()
         figure.add_scatter(x=means["flat"], y=means["success"], mode="lines+markers+text", text=[*arms.values()],
-                           textposition=("top right", "bottom left")[number], textfont={"color": color}, name=name,
-                           line={"color": color, "width": 2}, marker={"size": 11, "color": color})  # fmt: skip
+                           textposition=place, textfont=look, name=name, line={"width": 2, **look},
+                           marker={"size": 11, **look})  # fmt: skip
     figure.update_xaxes(title_text="share of flat groups in the last ten steps")
-    figure.update_yaxes(title_text="success, temperature 1")
-    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.15})
+    figure.update_yaxes(title_text="success")
+    figure.update_layout(**LAYOUT).update_layout(legend={"orientation": "h", "y": 1.02})
     draw(figure, "flat.png", 460)
 
 

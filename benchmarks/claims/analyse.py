@@ -143,18 +143,27 @@ FLAT = {
 """Flat groups and success, minus those of four candidates at temperature 1: each prediction and its 80 % interval."""
 
 
+SAME_RATE = (("K 8", "K 4 at 0.0003"), ("K 16", "K 4 at 0.0003"), ("K 8 at 0.001", "K 4"), ("K 16 at 0.001", "K 4"))
+"""Arms that differ in the candidates alone."""
+
+
 def flat() -> None:
-    if not is_record(folder := OUT / "flat"):
+    folders = [folder for name in ("flat", "flat_other_rates") if is_record(folder := OUT / name)]
+    if not folders:
         return
-    found = pd.read_csv(folder / "groups.csv")
-    made = Recorded(folder).table.query("phase == 'compare'").groupby("arm")[["steps", "optimizer_steps"]].mean()
+    found = pd.concat([pd.read_csv(folder / "groups.csv") for folder in folders])
+    made = pd.concat([Recorded(folder).table.query("phase == 'compare'") for folder in folders])
+    made = made.groupby("arm")[["lr", "steps"]].mean()
     table = found.groupby("arm")[["flat", "alike", "distinct", "copied", "success"]].mean().join(made)
-    print(f"\nFlat groups, means over seeds\n\n{table.loc[['K 4', *FLAT]].round(3).to_markdown()}")
+    print(f"\nFlat groups, means over seeds\n\n{table.round(3).to_markdown()}")
     for number, measure in enumerate(("flat", "success")):
         by_arm = found.pivot(index="seed", columns="arm", values=measure)
-        print(f"\n| {measure}, minus K = 4{HEAD}")
+        print(f"\n| {measure}{HEAD}")
         for arm, predicted in FLAT.items():
-            print(row(arm, (by_arm[arm] - by_arm["K 4"]).to_numpy(), predicted[number]))
+            print(row(f"{arm} minus K 4", (by_arm[arm] - by_arm["K 4"]).to_numpy(), predicted[number]))
+        for arm, other in SAME_RATE:
+            if {arm, other} <= set(by_arm):
+                print(row(f"{arm} minus {other}", (by_arm[arm] - by_arm[other]).to_numpy(), None))
 
 
 POSTS = {"one_agent": (0.15, -0.30, 0.60), "in_turn": (0.20, -0.10, 0.50), "own_rewards": (0.20, -0.20, 0.60)}
