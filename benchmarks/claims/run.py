@@ -25,11 +25,11 @@ import mas_lab as lab
 from mas_lab.study.record import PROVENANCE, Recorded, is_record, ship
 from mas_lab.tasks.shared.pair_code import LEVELS
 from mas_lab.tasks.shared.programs import read_code
+from mas_lab.train.config import read_env
 
 sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
 import run as carries
-from facts import Facts
 from forms import Split, Tool
 from posts import PAIRS, Posts
 
@@ -149,10 +149,10 @@ def flat(workers: int) -> None:
             "differ": ["recipe.plan.k", "settings.tasks", "team.temperature", "team.lr"],
         }  # fmt: skip
         made = record(data | more, "python benchmarks/claims/run.py flat", workers, keep="all")
-        copying(made).merge(plainly(made)).to_csv(OUT / name / "groups.csv", index=False, float_format="%.4g")
+        copying(made).merge(at_temperature_1(made)).to_csv(OUT / name / "groups.csv", index=False, float_format="%.4g")
 
 
-def plainly(made: Any) -> pd.DataFrame:
+def at_temperature_1(made: Any) -> pd.DataFrame:
     """Return a row per training: success at temperature 1, whatever the team was trained at."""
     rows = []
     for cell in made.table[(made.table["state"] == "made") & (made.table["phase"] == "compare")].itertuples():
@@ -217,52 +217,55 @@ def passes(text: str, problem: Any) -> bool:
 
 DR_MAS = {"search": {"name": "benchmarks/claims/facts:Facts"}, "math": {"name": "math", "fixer": True, "size": "words"}}
 RECIPES = ("grpo", "dr_mas", "own_pooled", "grpo_masked")
-LEAST, MOST, TELLS = 0.42, 0.48, 0.3
+LEAST, MOST, LEAST_VERIFIER = 0.42, 0.48, 0.3
 
 
-def able(env: Any, team: lab.Team, count: int) -> tuple[float, float]:
-    """Return success on `count` validation tasks, and how much more often the verifier rightly lets pass than wrongly.
+def team_and_verifier(env: Any, team: lab.Team, count: int) -> tuple[float, float]:
+    """Return success on `count` validation tasks, and the verifier's true positive rate minus its false positive rate.
 
-    A verifier of `search` lets pass what is known, with "answer", one of `math` an answer, with "approve".
+    Positive is "answer" in `search` (enough is known) and "approve" in `math` (the answer is right).
     """
     turns = lab.rollout(env, team, env.tasks(count, "val", 0), lab.episodes(2), seed=0)
     said = turns[(turns["agent"] == "verifier") & turns["valid"].astype(bool)]
-    passes = said["completion"].str.lower().str.contains("answer|approve")
-    should = passes == (said["local_reward"] == 1)
-    return turns.groupby(["task", "episode"])["success"].last().mean(), passes[should].mean() - passes[~should].mean()
+    positive = said["completion"].str.lower().str.contains("answer|approve")
+    should = positive == (said["local_reward"] == 1)
+    success = turns.groupby(["task", "episode"])["success"].last().mean()
+    return success, positive[should].mean() - positive[~should].mean()
 
 
 def dr_mas_start(task: str, slower: int = 1) -> None:
     """Make the adapter from which all agents and seeds start, unless it is there.
 
     All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
-    near the end. A start that jumps over the range is made anew with half of the rates. A verifier that does not tell
-    by `TELLS` learns more than the others.
+    near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
+    learns on while its rates differ by less than `LEAST_VERIFIER`.
     """
     folder = Path(f"runs/claims/{task}/start")
     if (folder / "start.json").is_file():
         return
     policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=0)
-    env, steps, success, tells = Facts() if task == "search" else lab.make_env(**DR_MAS[task]), 0, 0.0, 0.0
-    while success < LEAST or tells < TELLS:
+    env, steps, success, verifier = read_env(DR_MAS[task], Path()), 0, 0.0, 0.0
+    while success < LEAST or verifier < LEAST_VERIFIER:
         near = success > LEAST - 0.15
         rate, block = (2.5e-4, 5) if near else (1e-3 if steps < 30 else 5e-4, 15)
         agents = env.agents if success < LEAST else ["verifier"]
         team = lab.Team.shared(policy, agents)
         lab.imitate(team, env, 32, block, batch=64, lr=rate / slower, seed=steps)
         steps += block
-        success, tells = able(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
-        print(f"{task}: {steps} steps, success {success:.3f}, verifier {tells:.3f}", flush=True)
+        success, verifier = team_and_verifier(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
+        print(f"{task}: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
     if success > MOST:
         return dr_mas_start(task, 2 * slower)
     policy.save(folder)
-    found = {"steps": steps, "slower": slower, "success": success, "verifier": tells}
+    found = {"steps": steps, "slower": slower, "success": success, "verifier": verifier}
     (folder / "start.json").write_text(json.dumps(found))
 
 
 def dr_mas(task: str, arms: list[str], workers: int) -> None:
     """Train a task of Dr. MAS under its recipe and others, an arm at a time, five seeds each."""
     dr_mas_start(task)
+    (OUT / task).mkdir(parents=True, exist_ok=True)
+    shutil.copy(f"runs/claims/{task}/start/start.json", OUT / task)
     for recipe in arms:
         name = f"claims/{task}/{recipe}"
         if is_record(OUT.parent / name):
@@ -276,7 +279,6 @@ def dr_mas(task: str, arms: list[str], workers: int) -> None:
         }  # fmt: skip
         made = record(data, f"python benchmarks/claims/run.py {task} {recipe}", workers)
         carries.measures(made).to_csv(OUT.parent / name / "measures.csv", index=False, float_format="%.4g")
-    shutil.copy(f"runs/claims/{task}/start/start.json", OUT / task / "start.json")
 
 
 ARMS = ("magrpo", "one_agent", "in_turn", "own_rewards")
