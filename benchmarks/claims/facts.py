@@ -1,14 +1,17 @@
-"""`search` of a closed world, told in English sentences, for the test of Dr. MAS's claim on a model that speaks.
+"""Two tasks for the test of Dr. MAS's claim on a model that speaks.
 
-The facts, the questions and the rewards are those of `search` in pocket size. Leaves out: a corpus that is the same for
-all tasks, whose answers a model could learn by heart.
+`Facts` is `search` of a closed world, told in English sentences: the facts, the questions and the rewards are those of
+pocket size. `Slips` is `math` with a solver that errs half of the time, from whose demonstrations a verifier learns to
+tell. Leaves out: a corpus that is the same for all tasks, whose answers a model could learn by heart.
 """
 
 import re
 from typing import Any
 
 from mas_lab.env import Message
+from mas_lab.tasks.math import Math
 from mas_lab.tasks.search import Search
+from mas_lab.tasks.shared import questions
 from mas_lab.tasks.shared.bases import chat
 
 ASKS = {
@@ -32,3 +35,12 @@ class Facts(Search):
 
     def read(self, text: str, agent: str) -> tuple[str, str] | None:
         return super().read(re.sub(r"[^a-z ]", " ", text.lower()), agent)
+
+
+class Slips(Math):
+    """Half of the demonstrated answers are wrong, and every demonstrated verdict is true."""
+
+    def demonstrate(self, state: Any, agent: str, rng: Any) -> str:
+        if agent != "verifier":
+            return questions.attempt(state.problem, rng, 0.5 / questions.WRONG)
+        return "approve" if self.is_right(state.answers[-1], state) else "reject"

@@ -30,6 +30,7 @@ from mas_lab.train.config import read_env
 sys.path.insert(0, "benchmarks/claims")
 sys.path.insert(0, "benchmarks/carries")
 import run as carries
+from facts import Slips
 from forms import Split, Tool
 from posts import PAIRS, Posts
 
@@ -236,22 +237,25 @@ def team_and_verifier(env: Any, team: lab.Team, count: int) -> tuple[float, floa
 def dr_mas_start(task: str, slower: int = 1) -> None:
     """Make the adapter from which all agents and seeds start, unless it is there.
 
-    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
+    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, in smaller blocks and at a lower rate
     near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
-    learns on while its rates differ by less than `LEAST_VERIFIER`.
+    learns on while its rates differ by less than `LEAST_VERIFIER`; in `math` it learns from `Slips`.
     """
     folder = Path(f"runs/claims/{task}/start")
     if (folder / "start.json").is_file():
         return
     policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=0)
     env, steps, success, verifier = read_env(DR_MAS[task], Path()), 0, 0.0, 0.0
+    lessons, many, few = [(env, env.agents)], 15, 5
+    if task == "math":
+        lessons, many, few = [(env, ("solver", "fixer")), (Slips(fixer=True, size="words"), ("verifier",))], 4, 2
     while success < LEAST or verifier < LEAST_VERIFIER:
         near = success > LEAST - 0.15
-        rate, block = (2.5e-4, 5) if near else (1e-3 if steps < 30 else 5e-4, 15)
-        agents = env.agents if success < LEAST else ["verifier"]
-        team = lab.Team.shared(policy, agents)
-        lab.imitate(team, env, 32, block, batch=64, lr=rate / slower, seed=steps)
-        steps += block
+        rate, block = (2.5e-4, few) if near else (1e-3 if steps < 30 else 5e-4, many)
+        for shown, agents in lessons if success < LEAST else [(lessons[-1][0], ("verifier",))]:
+            team = lab.Team.shared(policy, agents)
+            lab.imitate(team, shown, 32, block, batch=64, lr=rate / slower, seed=steps)
+            steps += block
         success, verifier = team_and_verifier(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
         print(f"{task}: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
     if success > MOST:
