@@ -237,8 +237,8 @@ def team_and_verifier(env: Any, team: lab.Team, count: int) -> tuple[float, floa
 def dr_mas_start(task: str, slower: int = 1) -> None:
     """Make the adapter from which all agents and seeds start, unless it is there.
 
-    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, in smaller blocks and at a lower rate
-    near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
+    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, in smaller blocks and at a
+    lower rate near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
     learns on while its rates differ by less than `LEAST_VERIFIER`; in `math` it learns from `Slips`.
     """
     folder = Path(f"runs/claims/{task}/start")
