@@ -217,6 +217,38 @@ def posts() -> None:
             print(row(f"`magrpo` minus `{arm}`", (ends["magrpo"] - ends[arm]).dropna().to_numpy(), predicted))
 
 
+DR_MAS = {
+    "search": {"dr_mas": (0.02, -0.05, 0.09), "own_pooled": (0.02, -0.04, 0.08), "grpo_masked": (0.0, -0.05, 0.05)},
+    "math": {"dr_mas": (0.01, -0.04, 0.06), "own_pooled": (0.01, -0.04, 0.06), "grpo_masked": (0.0, -0.04, 0.04)},
+}
+"""Success minus that of `grpo`: the prediction and its 80 % interval."""
+
+
+def dr_mas() -> None:
+    """Print success, and per agent the norms, the wrong answers that were reinforced and the right ones punished."""
+    for task, predicted in DR_MAS.items():
+        arms = [arm for arm in ("grpo", *predicted) if (OUT / task / arm / "measures.csv").is_file()]
+        if not arms:
+            continue
+        made = pd.concat([Recorded(OUT / task / arm).table for arm in arms])
+        agents = pd.concat([pd.read_csv(OUT / task / arm / "measures.csv") for arm in arms])
+        print(
+            f"\nDr. MAS, {task}\n\n{made.pivot(index='arm', columns='seed', values='final').round(3).to_markdown()}\n"
+        )
+        columns = ["largest_norm", "mean_norm", "reinforced", "wrong", "punished"]
+        print(agents.groupby(["arm", "agent"])[columns].mean().round(3).to_markdown())
+        ends = made.pivot(index="seed", columns="arm", values="final")
+        norms = agents.groupby(["seed", "arm"])["largest_norm"].max().unstack()
+        print(f"\n| success{HEAD}")
+        for arm in arms[1:]:
+            print(row(f"`{arm}` minus `grpo`", (ends[arm] - ends["grpo"]).dropna().to_numpy(), predicted[arm]))
+        for arm in arms[1:]:
+            ratio = (norms[arm] / norms["grpo"]).dropna()
+            print(
+                f"largest norm of any agent, `{arm}` over `grpo`, by seed: {', '.join(f'{one:.2f}' for one in ratio)}"
+            )
+
+
 def pair() -> None:
     if (path := OUT / "pair" / "programs.csv").is_file():
         table = pd.read_csv(path).groupby(["model", "form"], sort=False)
@@ -230,3 +262,4 @@ if __name__ == "__main__":
     flat()
     posts()
     pair()
+    dr_mas()

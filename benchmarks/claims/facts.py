@@ -1,10 +1,10 @@
 """Two tasks for the test of Dr. MAS's claim on a model that speaks.
 
 `Facts` is `search` of a closed world, told in English sentences: the facts, the questions and the rewards are those of
-pocket size. `Slips` is `math` with a solver that errs half of the time, from whose demonstrations a verifier learns to
-tell. Leaves out: a corpus that is the same for all tasks, whose answers a model could learn by heart.
+pocket size. `Slips` is `math` with a solver that mostly errs, from whose demonstrations a verifier learns to tell. Leaves out: a corpus that is the same for all tasks, whose answers a model could learn by heart.
 """
 
+import random
 import re
 from typing import Any
 
@@ -38,9 +38,13 @@ class Facts(Search):
 
 
 class Slips(Math):
-    """Half of the demonstrated answers are wrong, and every demonstrated verdict is true."""
+    """Most demonstrated answers are wrong; the verifier writes its own number, then a true verdict.
 
-    def demonstrate(self, state: Any, agent: str, rng: Any) -> str:
-        if agent != "verifier":
-            return questions.attempt(state.problem, rng, 0.5 / questions.WRONG)
-        return "approve" if self.is_right(state.answers[-1], state) else "reject"
+    Were the wrong answers near or rare, a verifier would learn to copy what it is shown.
+    """
+
+    def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:
+        value = questions.value(state.problem)
+        if agent == "verifier":
+            return f"{value}, {'approve' if str(value) == state.answers[-1] else 'reject'}"
+        return str(value if rng.random() < 0.2 else abs(value + rng.choice((-1, 1)) * rng.randint(1, 40)))

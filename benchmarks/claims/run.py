@@ -237,25 +237,22 @@ def team_and_verifier(env: Any, team: lab.Team, count: int) -> tuple[float, floa
 def dr_mas_start(task: str, slower: int = 1) -> None:
     """Make the adapter from which all agents and seeds start, unless it is there.
 
-    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, in smaller blocks and at a
-    lower rate near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
-    learns on while its rates differ by less than `LEAST_VERIFIER`; in `math` it learns from `Slips`.
+    All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
+    near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
+    learns on while its rates differ by less than `LEAST_VERIFIER`.
     """
     folder = Path(f"runs/claims/{task}/start")
     if (folder / "start.json").is_file():
         return
     policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=0)
     env, steps, success, verifier = read_env(DR_MAS[task], Path()), 0, 0.0, 0.0
-    lessons, many, few = [(env, env.agents)], 15, 5
-    if task == "math":
-        lessons, many, few = [(env, ("solver", "fixer")), (Slips(fixer=True, size="words"), ("verifier",))], 4, 2
     while success < LEAST or verifier < LEAST_VERIFIER:
         near = success > LEAST - 0.15
-        rate, block = (2.5e-4, few) if near else (1e-3 if steps < 30 else 5e-4, many)
-        for shown, agents in lessons if success < LEAST else [(lessons[-1][0], ("verifier",))]:
-            team = lab.Team.shared(policy, agents)
-            lab.imitate(team, shown, 32, block, batch=64, lr=rate / slower, seed=steps)
-            steps += block
+        rate, block = (2.5e-4, 5) if near else (1e-3 if steps < 30 else 5e-4, 15)
+        agents = env.agents if success < LEAST else ["verifier"]
+        team = lab.Team.shared(policy, agents)
+        lab.imitate(team, env, 32, block, batch=64, lr=rate / slower, seed=steps)
+        steps += block
         success, verifier = team_and_verifier(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
         print(f"{task}: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
     if success > MOST:
@@ -265,9 +262,49 @@ def dr_mas_start(task: str, slower: int = 1) -> None:
     (folder / "start.json").write_text(json.dumps(found))
 
 
+def math_start(slower: int = 1) -> None:
+    """Make two adapters for `math`, unless they are there: one for solver and fixer, and one for the verifier.
+
+    A verifier with the solver's weights makes the solver's errors, and cannot tell. So it has its own, which learn from
+    `Slips` whenever its rates differ by less than `LEAST_VERIFIER`. Solver and fixer learn until the team succeeds
+    between `LEAST` and `MOST`; a start that jumps over the range is made anew with half of their rate.
+    """
+    folder = Path("runs/claims/math/start")
+    if (folder / "start.json").is_file():
+        return
+    solver, judge = (lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16") for _ in range(2))
+    env, slips = read_env(DR_MAS["math"], Path()), Slips(fixer=True, size="words")
+    steps, success, verifier = {"solver": 0, "verifier": 0}, 0.0, 0.0
+    while success < LEAST or verifier < LEAST_VERIFIER:
+        if success < 0.25 or (success < LEAST and verifier >= LEAST_VERIFIER):
+            rate = (2.5e-4 if success > LEAST - 0.12 else 1e-3) / slower
+            lab.imitate(
+                lab.Team.shared(solver, ("solver", "fixer")), env, 32, 2, batch=64, lr=rate, seed=steps["solver"]
+            )
+            steps["solver"] += 2
+        else:
+            lab.imitate(lab.Team({"verifier": judge}), slips, 32, 10, batch=64, seed=1000 + steps["verifier"])
+            steps["verifier"] += 10
+        team = lab.Team({"solver": solver, "fixer": solver, "verifier": judge})
+        success, verifier = team_and_verifier(env, team, 128 if success > 0.25 else 32)
+        print(f"math: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
+    if success > MOST:
+        return math_start(2 * slower)
+    solver.save(folder)
+    judge.save(folder.with_name("start_verifier"))
+    found = {"steps": steps, "slower": slower, "success": success, "verifier": verifier}
+    (folder / "start.json").write_text(json.dumps(found))
+
+
 def dr_mas(task: str, arms: list[str], workers: int) -> None:
     """Train a task of Dr. MAS under its recipe and others, an arm at a time, five seeds each."""
-    dr_mas_start(task)
+    start = {"start": f"runs/claims/{task}/start", "dtype": "bfloat16"}
+    if task == "math":
+        math_start()
+        verifier = {"verifier": {"options": start | {"start": start["start"] + "_verifier"}}}
+    else:
+        dr_mas_start(task)
+        verifier = {}
     (OUT / task).mkdir(parents=True, exist_ok=True)
     shutil.copy(f"runs/claims/{task}/start/start.json", OUT / task)
     for recipe in arms:
@@ -277,7 +314,7 @@ def dr_mas(task: str, arms: list[str], workers: int) -> None:
         data = {
             "name": name, "env": DR_MAS[task], "seeds": 5, "arms": {recipe: {"recipe": recipe}},
             "team": {"weights": "per_agent", "model": carries.BASE, "lora": carries.RANK, "lr": 1e-4,
-                     "options": {"start": f"runs/claims/{task}/start", "dtype": "bfloat16"}},
+                     "options": start, "agents": verifier},
             "settings": {"tasks": 4, "save_every": 30, "score_tasks": 64, "score_episodes": 4},
             "budget": {"episodes": 960},
         }  # fmt: skip
