@@ -1,7 +1,8 @@
 """Two tasks for the test of Dr. MAS's claim on a model that speaks.
 
 `Facts` is `search` of a closed world, told in English sentences: the facts, the questions and the rewards are those of
-pocket size. `Slips` is `math` with a solver that mostly errs, from whose demonstrations a verifier learns to tell. Leaves out: a corpus that is the same for all tasks, whose answers a model could learn by heart.
+pocket size. `Slips` is `math` with a solver that mostly errs, from whose demonstrations a verifier learns to tell.
+Leaves out: a corpus that is the same for all tasks, whose answers a model could learn by heart.
 """
 
 import random
