@@ -237,11 +237,23 @@ def dr_mas() -> None:
         )
         columns = ["largest_norm", "mean_norm", "reinforced", "wrong", "punished"]
         print(agents.groupby(["arm", "agent"])[columns].mean().round(3).to_markdown())
+        shifts = Recorded(OUT / task / "grpo").agents.query("window == 'start'")
+        shifts = shifts.groupby("agent")[["b", "peerless"]].mean().round(3)
+        print(f"\nin the first steps of `grpo`\n\n{shifts.to_markdown()}")
         ends = made.pivot(index="seed", columns="arm", values="final")
+        curves = pd.concat([Recorded(OUT / task / arm).curves.query("step > 0") for arm in arms])
+        along = curves.pivot_table(index="seed", columns="arm", values="success")
         norms = agents.groupby(["seed", "arm"])["largest_norm"].max().unstack()
         print(f"\n| success{HEAD}")
         for arm in arms[1:]:
             print(row(f"`{arm}` minus `grpo`", (ends[arm] - ends["grpo"]).dropna().to_numpy(), predicted[arm]))
+            print(
+                row(
+                    "the same, mean of the four points after the start",
+                    (along[arm] - along["grpo"]).dropna().to_numpy(),
+                    None,
+                )
+            )
         for arm in arms[1:]:
             ratio = (norms[arm] / norms["grpo"]).dropna()
             print(
