@@ -66,12 +66,16 @@ def fresh(size: str, settings: list[str], workers: int) -> None:
         carries.first_weights(size, seed)
     for setting in settings or ["paid_help", "finisher", "ladder"]:
         name = f"claims/fresh/{size}/{setting}"
-        if is_record(OUT.parent / name):
-            continue
+        folder, before = OUT.parent / name, []
+        if is_record(folder):
+            if set(Recorded(folder).table["seed"]) >= set(FRESH[size]):
+                continue
+            before = [pd.read_csv(folder / "measures.csv")]
         arms = {recipe: carries.arm(recipe, 1e-4) for recipe in ("grpo", "grpo_masked", "own_pooled")}
         data = carries.design(size, setting, arms, list(FRESH[size])) | {"name": name}
         made = record(data, f"python benchmarks/claims/run.py fresh {size} {setting}", workers)
-        carries.measures(made).to_csv(OUT.parent / name / "measures.csv", index=False, float_format="%.4g")
+        found = pd.concat([*before, carries.measures(made)]).drop_duplicates(["arm", "seed", "agent"])
+        found.to_csv(folder / "measures.csv", index=False, float_format="%.4g")
 
 
 def maze_start() -> str:
