@@ -232,33 +232,24 @@ def dr_mas() -> None:
             continue
         made = pd.concat([Recorded(OUT / task / arm).table for arm in arms])
         agents = pd.concat([pd.read_csv(OUT / task / arm / "measures.csv") for arm in arms])
-        print(
-            f"\nDr. MAS, {task}\n\n{made.pivot(index='arm', columns='seed', values='final').round(3).to_markdown()}\n"
-        )
+        ends = made.pivot(index="seed", columns="arm", values="final")
+        print(f"\nDr. MAS, {task}\n\n{ends.T.round(3).to_markdown()}\n")
         columns = ["largest_norm", "mean_norm", "reinforced", "wrong", "punished"]
         print(agents.groupby(["arm", "agent"])[columns].mean().round(3).to_markdown())
         shifts = Recorded(OUT / task / "grpo").agents.query("window == 'start'")
         shifts = shifts.groupby("agent")[["b", "peerless"]].mean().round(3)
         print(f"\nin the first steps of `grpo`\n\n{shifts.to_markdown()}")
-        ends = made.pivot(index="seed", columns="arm", values="final")
         curves = pd.concat([Recorded(OUT / task / arm).curves.query("step > 0") for arm in arms])
         along = curves.pivot_table(index="seed", columns="arm", values="success")
         norms = agents.groupby(["seed", "arm"])["largest_norm"].max().unstack()
         print(f"\n| success{HEAD}")
         for arm in arms[1:]:
             print(row(f"`{arm}` minus `grpo`", (ends[arm] - ends["grpo"]).dropna().to_numpy(), predicted[arm]))
-            print(
-                row(
-                    "the same, mean of the four points after the start",
-                    (along[arm] - along["grpo"]).dropna().to_numpy(),
-                    None,
-                )
-            )
+            by_seed = (along[arm] - along["grpo"]).dropna().to_numpy()
+            print(row("the same, mean of the four points after the start", by_seed, None))
         for arm in arms[1:]:
-            ratio = (norms[arm] / norms["grpo"]).dropna()
-            print(
-                f"largest norm of any agent, `{arm}` over `grpo`, by seed: {', '.join(f'{one:.2f}' for one in ratio)}"
-            )
+            ratios = ", ".join(f"{one:.2f}" for one in (norms[arm] / norms["grpo"]).dropna())
+            print(f"largest norm of any agent, `{arm}` over `grpo`, by seed: {ratios}")
 
 
 def pair() -> None:

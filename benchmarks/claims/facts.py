@@ -41,7 +41,7 @@ class Facts(Search):
 class Slips(Math):
     """Most demonstrated answers are wrong; the verifier writes its own number, then a true verdict.
 
-    Were the wrong answers near or rare, a verifier would learn to copy what it is shown.
+    Shown answers that are often right or nearly so, a verifier can copy them in place of computing.
     """
 
     def demonstrate(self, state: Any, agent: str, rng: random.Random) -> str:

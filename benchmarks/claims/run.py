@@ -67,11 +67,11 @@ def fresh(size: str, settings: list[str], workers: int) -> None:
     for setting in settings or ["paid_help", "finisher", "ladder"]:
         name = f"claims/fresh/{size}/{setting}"
         folder, before = OUT.parent / name, []
+        arms = {recipe: carries.arm(recipe, 1e-4) for recipe in ("grpo", "grpo_masked", "own_pooled")}
         if is_record(folder):
-            if set(Recorded(folder).table["seed"]) >= set(FRESH[size]):
+            if len(Recorded(folder).table) == len(arms) * len(FRESH[size]):
                 continue
             before = [pd.read_csv(folder / "measures.csv")]
-        arms = {recipe: carries.arm(recipe, 1e-4) for recipe in ("grpo", "grpo_masked", "own_pooled")}
         data = carries.design(size, setting, arms, list(FRESH[size])) | {"name": name}
         made = record(data, f"python benchmarks/claims/run.py fresh {size} {setting}", workers)
         found = pd.concat([*before, carries.measures(made)]).drop_duplicates(["arm", "seed", "agent"])
@@ -238,18 +238,18 @@ def team_and_verifier(env: Any, team: lab.Team, count: int) -> tuple[float, floa
     return success, positive[should].mean() - positive[~should].mean()
 
 
-def dr_mas_start(task: str, slower: int = 1) -> None:
-    """Make the adapter from which all agents and seeds start, unless it is there.
+def search_start(slower: int = 1) -> None:
+    """Make the adapter from which all agents and seeds of `search` start, unless it is there.
 
     All agents are shown demonstrations until the team succeeds between `LEAST` and `MOST`, at a rate that is halved
     near the end. A start that jumps over the range is made anew with half of the rates. The verifier alone
     learns on while its rates differ by less than `LEAST_VERIFIER`.
     """
-    folder = Path(f"runs/claims/{task}/start")
+    folder = Path("runs/claims/search/start")
     if (folder / "start.json").is_file():
         return
     policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="bfloat16", seed=0)
-    env, steps, success, verifier = read_env(DR_MAS[task], Path()), 0, 0.0, 0.0
+    env, steps, success, verifier = read_env(DR_MAS["search"], Path()), 0, 0.0, 0.0
     while success < LEAST or verifier < LEAST_VERIFIER:
         near = success > LEAST - 0.15
         rate, block = (2.5e-4, 5) if near else (1e-3 if steps < 30 else 5e-4, 15)
@@ -258,9 +258,9 @@ def dr_mas_start(task: str, slower: int = 1) -> None:
         lab.imitate(team, env, 32, block, batch=64, lr=rate / slower, seed=steps)
         steps += block
         success, verifier = team_and_verifier(env, lab.Team.shared(policy, env.agents), 128 if near else 32)
-        print(f"{task}: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
+        print(f"search: {steps} steps, success {success:.3f}, verifier {verifier:.3f}", flush=True)
     if success > MOST:
-        return dr_mas_start(task, 2 * slower)
+        return search_start(2 * slower)
     policy.save(folder)
     found = {"steps": steps, "slower": slower, "success": success, "verifier": verifier}
     (folder / "start.json").write_text(json.dumps(found))
@@ -269,8 +269,8 @@ def dr_mas_start(task: str, slower: int = 1) -> None:
 def math_start(slower: int = 1) -> None:
     """Make two adapters for `math`, unless they are there: one for solver and fixer, and one for the verifier.
 
-    A verifier with the solver's weights makes the solver's errors, and cannot tell. So it has its own, which learn from
-    `Slips` whenever its rates differ by less than `LEAST_VERIFIER`. Solver and fixer learn until the team succeeds
+    With the solver's weights a verifier tells too little while the team succeeds in so few tasks. Its own weights learn
+    from `Slips` whenever its rates differ by less than `LEAST_VERIFIER`. Solver and fixer learn until the team succeeds
     between `LEAST` and `MOST`; a start that jumps over the range is made anew with half of their rate.
     """
     folder = Path("runs/claims/math/start")
@@ -307,7 +307,7 @@ def dr_mas(task: str, arms: list[str], workers: int) -> None:
         math_start()
         verifier = {"verifier": {"options": start | {"start": start["start"] + "_verifier"}}}
     else:
-        dr_mas_start(task)
+        search_start()
         verifier = {}
     (OUT / task).mkdir(parents=True, exist_ok=True)
     shutil.copy(f"runs/claims/{task}/start/start.json", OUT / task)
