@@ -133,6 +133,39 @@ def maze() -> None:
                 print(row(said, by_seed, predicted if what == "equal tokens" else None))
 
 
+MAZE_WORDS = {
+    ("solo", "solo_grpo"): (0.08, -0.02, 0.18), ("walkers", "solo_grpo"): (-0.02, -0.14, 0.10),
+    ("walkers", "solo"): (-0.10, -0.22, 0.0), ("walkers", "walkers_grpo"): (0.03, -0.08, 0.14),
+    ("walkers_roles", "walkers"): (0.0, -0.08, 0.08), ("tool", "solo_grpo"): (0.35, 0.12, 0.55),
+    ("tool", "solo"): (0.28, 0.05, 0.48), ("tool", "tool_grpo"): (0.05, -0.05, 0.15),
+    ("tool_roles", "tool"): (0.0, -0.08, 0.08),
+}  # fmt: skip
+"""The success of an arm minus that of another at equal tokens: the prediction and its 80 % interval."""
+
+
+def maze_words() -> None:
+    if not is_record(folder := OUT / "maze_words"):
+        return
+    record = Recorded(folder)
+    curves = dict(record.curves.groupby(["arm", "seed"]))
+    least = min(own["optimizer_steps"].max() for own in curves.values())
+    found = pd.DataFrame({
+        key: {"before": own["success"].iloc[0], "end": own["success"].iloc[-1],
+              "equal steps": np.interp(least, own["optimizer_steps"], own["success"]), "steps": own["step"].max()}
+        for key, own in curves.items()
+    }).T.rename_axis(["arm", "seed"])  # fmt: skip
+    copied = pd.read_csv(folder / "copying.csv").set_index(["arm", "seed"])
+    print(f"\nThe maze in words, means over seeds; equal steps are {least} of the optimizer\n")
+    print(found.join(copied).groupby("arm").mean().round(3).to_markdown())
+    for column in ("end", "equal steps"):
+        print(f"\n| {column}{HEAD}")
+        by_arm = found[column].unstack("arm")
+        for (arm, other), predicted in MAZE_WORDS.items():
+            if {arm, other} <= set(by_arm):
+                said = predicted if column == "end" else None
+                print(row(f"{arm} minus {other}", (by_arm[arm] - by_arm[other]).to_numpy(), said))
+
+
 FLAT = {
     "K 2": ((0.14, 0.05, 0.23), (-0.04, -0.09, 0.0)), "K 8": ((-0.10, -0.18, -0.03), (0.0, -0.04, 0.04)),
     "K 16": ((-0.18, -0.28, -0.08), (-0.04, -0.10, 0.02)),
@@ -262,6 +295,7 @@ def pair() -> None:
 if __name__ == "__main__":
     fresh()
     maze()
+    maze_words()
     flat()
     posts()
     pair()
