@@ -62,7 +62,7 @@ def check_arguments(function: Callable, arguments: Mapping[str, Any], cell: str 
                 expected += f" ({low} or more{', not infinite' * (value == inf)})"
             if isinstance(value, type):
                 expected += f", an instance and not the class: {value.__name__}(...)"
-            elif name in EXAMPLES and hint is not int:
+            elif name in EXAMPLES and hint is not int and (name == "lr" or not fits(0.5, hint)):
                 expected += f", such as {EXAMPLES[name]}"
             raise ArgumentError(f"{cell or function.__name__}: {name}={got}; give {expected}")
 

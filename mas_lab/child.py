@@ -163,6 +163,7 @@ def equality() -> Callable[[str, str], bool]:
     their removal takes the `t` of `2t` for one. An equation of numbers, such as `6 = 12`, must hold. An equation is a
     value only if its left side is a name, as in `f(x) = 4`: `x^2 = 4` is not 4. The library takes two numbers for equal
     if their difference is small. A function put in place of its own asks that their ratio be 1 too: 2^-99 is not 2^-98.
+    Two fractions are compared exactly. It takes two equations without a solution for equal; here they are not.
     """
     from math_verify import LatexExtractionConfig, grader, parse, verify
     from math_verify.grader import Basic, Eq, Integer, Rational, UndefinedFunction, is_assignment_relation, is_equation
@@ -175,15 +176,26 @@ def equality() -> Callable[[str, str], bool]:
     def close(one: Any, other: Any, *how: int) -> bool:
         if not plain_close(one, other, *how) or not (isinstance(one, Basic) and isinstance(other, Basic)):
             return plain_close(one, other, *how)
+        exact = one.doit(), other.doit()
+        if all(isinstance(part, Rational) for part in exact):
+            return exact[0] == exact[1]
         symbols = sorted(one.free_symbols | other.free_symbols, key=str)
         point = {symbol: Rational(place + 3, place + 2) for place, symbol in enumerate(symbols)}
-        ratio = (one.doit() / other.doit()).subs(point)
+        ratio = (exact[0] / exact[1]).subs(point)
         return not any(part.is_finite and abs(part - 1) > 1e-12 for part in (ratio.evalf(), (1 / ratio).evalf()))
 
     grader.sympy_numeric_eq = close
 
     def names(part: Basic) -> bool:
         return part.is_Derivative or isinstance(part.func, UndefinedFunction)
+
+    plain_solved = grader.sympy_solve_and_compare
+
+    def solved(gold: Any, found: Any, *how: int) -> bool:
+        unknown = not gold.find(names) and grader.solve(gold, gold.free_symbols)
+        return bool(unknown) and plain_solved(gold, found, *how)
+
+    grader.sympy_solve_and_compare = solved
 
     imaginary_unit = Integer(-1) ** Rational(1, 2)
 

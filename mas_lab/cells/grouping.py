@@ -6,12 +6,15 @@ itself (`normalize`).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
 from mas_lab.table import (
+    COMPARED,
     TableError,
     forbid,
     has_several_steps,
@@ -50,11 +53,9 @@ def group(
     check_arguments(group, {"by": by, "credit": credit, "same_prompt": same_prompt})
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
-    forbid(turns, ["credit", "group"], "group")
+    forbid(turns, COMPARED, "group")
     refuse_copies(turns, "group")
     scored = turns.assign(credit=_credited(turns, credit, team), group=_labels(turns, by))
-    require(scored, ["credit"], "group")
-    scored["credit"] = scored["credit"].astype(float)
     if same_prompt:
         _refuse_mixed_prompts(scored)
     return scored
@@ -64,22 +65,31 @@ def _credited(turns: pd.DataFrame, credit: Credit, team: Team | None) -> pd.Seri
     """Return the credit of each row, step by step; an error of the credit names it and the step."""
     if has_several_steps(turns):  # episodes and nodes of different steps may share a name
         return step_by_step(turns, lambda rows: _credited(rows, credit, team))
-    turns = in_float64(turns)
-    arguments = arguments_of(credit, turns, team, "group")
+    return numbers_of("credit", credit, in_float64(turns), team, "group")
+
+
+def numbers_of(part: str, function: Any, turns: pd.DataFrame, team: Team | None, cell: str) -> pd.Series:
+    """Return the numbers of a callable credit, center or scale (`part`), one finite number per row."""
+    arguments = arguments_of(function, turns, team, cell)
     try:
-        values = credit(*arguments)
-        values = values if isinstance(values, pd.Series) else pd.Series(values, turns.index)
-        if not values.index.equals(turns.index):
-            raise TableError(
-                f"group: credit {credit!r} returned values on another index than that of the table; return "
-                "pd.Series(values, index=turns.index)"
-            )
-        return values
+        values = function(*arguments)
+        values = pd.Series(values, turns.index) if isinstance(values, np.ndarray) else values
     except TableError:
         raise
     except Exception as error:
         at = f" in step {plain(turns['step'].iloc[0])}" if "step" in turns and len(turns) else ""
-        raise TableError(f"group: credit {credit!r} failed{at}: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}"
+        raise TableError(
+            f"{cell}: {part} {function!r} failed{at}: {why}. It gets the whole table, and gives a number per row"
+        ) from error
+    if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
+        gave = f"{len(values)} numbers on another index" if isinstance(values, pd.Series) else type(values).__name__
+        raise TableError(
+            f"{cell}: {part} {function!r} gave {gave} for {len(turns)} rows; give a Series on the table's index, "
+            "such as turns.groupby('task')['team_reward'].transform('mean')"
+        )
+    require(turns.assign(**{part: values}), [part], f"{cell}, {part}={function!r}")
+    return values.astype(float)
 
 
 def _labels(turns: pd.DataFrame, by: tuple[str, ...]) -> pd.Series:

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from mas_lab.arguments import check_arguments
-from mas_lab.table import TableError, forbid, in_batch, keys, refuse_copies, require
-from mas_lab.team import Team, arguments_of
+from mas_lab.cells.grouping import numbers_of
+from mas_lab.table import forbid, has_several_steps, in_batch, keys, refuse_copies, require, step_by_step
+from mas_lab.team import Team
 
 ROUNDING = 2.0**-21
 """Credits that differ by no more than this share of the larger are equal: four units in the last place of float32."""
@@ -111,6 +112,8 @@ def normalize(
     require(turns, ["credit", "group"], "normalize")
     refuse_copies(turns, "normalize")
     forbid(turns, ["center", "scale", "advantage"], "normalize")
+    if has_several_steps(turns):
+        return step_by_step(turns, lambda rows: normalize(rows, center, scale, once_per, ddof, eps, lone, team))
     counts, statistics = in_batch(turns), cache(partial(statistics_of, turns))
     of_center = partial(statistics, once_per=_unit(once_per, "center"))
     of_scale = partial(statistics, once_per=_unit(once_per, "scale"))
@@ -171,7 +174,7 @@ def _center(
 ) -> tuple[pd.Series, pd.Series]:
     """Return the baseline of each row, and whether its group is lone."""
     if callable(center):
-        return _called(center, turns, team, "center"), pd.Series(False, turns.index)
+        return numbers_of("center", center, turns, team, "normalize"), pd.Series(False, turns.index)
     if center == "none":
         return pd.Series(0.0, turns.index), pd.Series(False, turns.index)
     stats = statistics(_columns(center))
@@ -185,19 +188,6 @@ def _center(
     return stats["mean"], lone
 
 
-def _called(function: Center | Scale, turns: pd.DataFrame, team: Team | None, part: str) -> pd.Series:
-    """Return the numbers of a callable center or scale (`part`), one finite number per row."""
-    values = function(*arguments_of(function, turns, team, "normalize"))
-    if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
-        gave = f"{len(values)} numbers on another index" if isinstance(values, pd.Series) else type(values).__name__
-        raise TableError(
-            f"normalize: {part} {function!r} gave {gave} for {len(turns)} rows; give a Series on the table's index, "
-            "such as turns.groupby('group')['credit'].transform('mean')"
-        )
-    require(turns.assign(**{part: values}), [part], f"normalize, {part}={function!r}")
-    return values.astype(float)
-
-
 def _scale(
     turns: pd.DataFrame, scale: Sequence[str] | str | Scale | None, statistics: Statistics, ddof: int, team: Team | None
 ) -> tuple[pd.Series, pd.Series]:
@@ -205,7 +195,7 @@ def _scale(
     if scale == "none":
         return pd.Series(1.0, turns.index), pd.Series(False, turns.index)
     if callable(scale):
-        divisor = _called(scale, turns, team, "scale")
+        divisor = numbers_of("scale", scale, turns, team, "normalize")
         return divisor, divisor <= 0
     stats = statistics(_columns(scale))
     lone_or_flat = _is_lone_or_flat(stats)

@@ -113,24 +113,6 @@ def improvements(runs: pd.DataFrame, baseline: str, seed: int = 0) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def profiles(runs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Return a row per recipe and `height`: the `share` of its runs whose final score is above the height.
-
-    Only recipes that were run on every env are listed. `share` is the mean over envs. `low` and `high` are a pointwise
-    95 % band, NaN below `FEW` seeds. The heights are 0 and all final scores, because the share changes nowhere else.
-    Scores must have the same meaning on every env, as success does.
-    """
-    heights, parts = np.unique([0.0, *runs["final"]]), []
-    for recipe, own in runs.groupby("recipe", sort=False):
-        if own["env"].nunique() == runs["env"].nunique():
-            strata = [part for _, part in own.groupby("env")["final"]]
-            known = own.groupby("env")["seed"].nunique().min() >= FEW
-            low, high = intervals.profile_band(strata, heights, seed=seed) if known else NOTHING
-            share = intervals.performance_profile(strata, heights)
-            parts.append(pd.DataFrame({"recipe": recipe, "height": heights, "share": share, "low": low, "high": high}))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
 def paired(runs: pd.DataFrame, baseline: str) -> pd.DataFrame:
     """Return a row per env, recipe and seed that was also run under `baseline`: the difference of the final scores.
 

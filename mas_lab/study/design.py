@@ -117,6 +117,7 @@ class Design:
             raise ConfigError(f"{path}: score: {data['score']!r}; known are success, return")
         env = data.get("env")
         alone = env.get("name", "task") if isinstance(env, Mapping) else getattr(env, "name", env or "task")
+        _check_keys(f"{path}: arms", data["arms"], tuple(data["arms"]))
         arms = {str(arm): own or {} for arm, own in data["arms"].items()}
         tasks = {str(task): own or {} for task, own in (data.get("tasks") or {alone: {}}).items()}
         for kind, parts, known in (("arms", arms, OPTIONS), ("tasks", tasks, OF_TASK)):
@@ -207,9 +208,11 @@ class Design:
 
 def _check_keys(place: str, data: Any, known: Sequence[str], needed: Sequence[str] = ()) -> None:
     """Raise ConfigError, naming the place, if a part of a design is no mapping of known keys with all needed ones."""
-    if not isinstance(data, Mapping) or not data.keys() <= set(known) or not data.keys() >= set(needed):
-        given = ", ".join(map(str, data)) if isinstance(data, Mapping) else repr(data)
-        raise ConfigError(f"{place}: {given}; known keys are {', '.join(known)}; needed: {', '.join(needed) or 'none'}")
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{place}: {data!r}; give a mapping, whose keys may be {', '.join(known)}")
+    wrong = [f"{key} is unknown" for key in data if key not in known]
+    if wrong := wrong + [f"{key} is missing" for key in needed if key not in data]:
+        raise ConfigError(f"{place}: {', '.join(wrong)}; known keys are {', '.join(known)}")
 
 
 def _seeds(value: Any) -> list[int]:

@@ -1,8 +1,8 @@
-"""Compute interquartile means, performance profiles, paired differences and shares of pairs won, with intervals.
+"""Compute interquartile means, paired differences and shares of pairs won, with intervals.
 
-They show how certain a result of few runs is. Interquartile mean, probability of improvement and performance profiles
-(the run-score distributions of section 4.2) are defined as in Agarwal et al. 2021 (arXiv 2108.13264) and their library
-rliable, whose plots and dependencies are not used here. A stratum is one task of a suite and holds a score per run.
+They show how certain a result of few runs is. Interquartile mean and probability of improvement are defined as in
+Agarwal et al. 2021 (arXiv 2108.13264) and their library rliable, whose plots and dependencies are not used here. A
+stratum is one task of a suite and holds a score per run.
 Leaves out: the choice of runs to compare (`comparison`).
 """
 
@@ -121,34 +121,3 @@ def _wins(x: Strata, y: Strata) -> list[np.ndarray]:
     """Return an array (runs of x, runs of y) per stratum: 1 if x is better, 1/2 if they are equal, else 0."""
     pairs = [(np.asarray(a, float)[:, None], np.asarray(b, float)) for a, b in zip(x, y, strict=True)]
     return [(a > b) + (a == b) / 2 for a, b in pairs]
-
-
-def performance_profile(strata: Strata, heights: np.ndarray) -> np.ndarray:
-    """Return the share of runs above each height, averaged over tasks.
-
-    F(tau) = 1/M sum_m 1/N_m sum_n [x_mn > tau] for each tau of `heights`, for M tasks with N_m runs each. An arm whose
-    curve lies above another everywhere is better in distribution. The area between two curves is the difference of
-    their means.
-    """
-    return np.mean([above.mean(axis=0) for above in _above(strata, heights)], axis=0)
-
-
-def profile_band(
-    strata: Strata, heights: np.ndarray, level: float = 0.95, samples: int = 2000, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bootstrap band (low, high) of `performance_profile` at each height.
-
-    The runs of each stratum are resampled within the stratum. The band is pointwise: it covers the profile at one
-    height in about `level` of cases, and at all heights at once in fewer. It is NaN if a stratum has a single run.
-    """
-    above = _above(strata, heights)
-    if min(map(len, above)) < 2:
-        return tuple(np.full((2, len(heights)), np.nan))
-    rng = np.random.default_rng(seed)
-    drawn = np.mean([_drawn(len(own), samples, rng) @ own for own in above], axis=0)
-    return _middle(drawn, level)
-
-
-def _above(strata: Strata, heights: np.ndarray) -> list[np.ndarray]:
-    """Return an array (runs, heights) per stratum: 1 if the run scored above the height, else 0."""
-    return [(np.asarray(own, float)[:, None] > np.asarray(heights, float)).astype(float) for own in strata]

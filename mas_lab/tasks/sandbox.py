@@ -267,12 +267,20 @@ def is_lacking(error: str) -> bool:
     """Return whether CPython has what a sandbox lacks by this error: syntax, a standard module, a name, or a size."""
     missing = MISSING.match(error)
     known = missing and (missing[1] in sys.stdlib_module_names or hasattr(builtins, missing[2] or ""))
+    if part := ABSENT.match(error):
+        owner, name = filter(None, part.groups()[:: -1 if part[3] else 1])
+        known = hasattr(getattr(builtins, owner, owner in sys.stdlib_module_names and sys.modules.get(owner)), name)
     return bool(known or LACKING.match(error))
 
 
 MISSING = re.compile(r"ModuleNotFoundError: No module named '(\w+)|NameError: name '(\w+)' is not defined")
+ABSENT = re.compile(
+    r"AttributeError: (?:module |type object )?'(\w+)' (?:object )?has no attribute '(\w+)'"
+    r"|ImportError: cannot import name '(\w+)' from '(\w+)'"
+)
 LACKING = re.compile(
-    r"(?s)(NotImplementedError|RuntimeError).*monty|.*is not supported in this environment"
+    r"(?s)(NotImplementedError|RuntimeError).*monty|NotImplementedError: Wildcard|TypeError: callable replacement"
+    r"|.*is not supported in this environment"
     r"|RuntimeError: can't start new thread$|AttributeError: 'module' object"
     r"|(Syntax|Pattern)Error: .*(too (deeply nested|large|many (?!st|nested p))|more than 255|NFA|executing regex)"
     r"|OverflowError: Python int too large to convert to C ssize_t|ValueError: pow\(\) 2nd argument cannot be negative"

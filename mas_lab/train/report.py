@@ -8,8 +8,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from mas_lab.runs.scores import episode_success, step_scores
-from mas_lab.table import selected
+from mas_lab.runs.scores import episode_success, mean_scores, step_scores
+from mas_lab.table import column, selected
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ class Report:
 
     def __repr__(self) -> str:
         notes = "".join(f"; {note}" for note in self.notes)
+        picked = "" if column(self.turns, "kept").all() else " with the pick"
+        held_out = "" if self.held_out is None else f", held out {mean_scores(self.held_out)['success'].iloc[-1]:.2f}"
         played = f"{len(self.turns)} turns, {self.tokens} tokens"
-        return f"Report(step {self.step}: success {self.success:.2f}, {played}{notes})"
+        return f"Report(step {self.step}: success {self.success:.2f}{picked}{held_out}, {played}{notes})"
 
 
 def tasks_learned(turns: pd.DataFrame) -> int:

@@ -20,7 +20,7 @@ from mas_lab.study import comparison
 from mas_lab.study.entries import Entry, entries
 from mas_lab.study.equality import equality, not_equal
 from mas_lab.widgets.document import FIGURES, beside, document, escape, figure_html, folded, table_html, write
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_dashes, recipe_lines
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, recipe_colors, recipe_lines
 from mas_lab.widgets.picture import svg
 from mas_lab.widgets.text import for_plotly
 
@@ -32,7 +32,6 @@ LEAST = 0.1
 """Minimum span of a panel of success, so that tiny differences do not look large."""
 WIDE = 21
 """Characters per line of a recipe's name beside the panels."""
-HEIGHTS = ["low", "high", "share"]
 FINAL, DIFFERENCE = "final {}", "minus {}, by seed"
 
 
@@ -113,29 +112,6 @@ def _cells(figure: Figure, dots, summary, recipes: Sequence[str], shades, row: i
     )  # fmt: skip
 
 
-def profile_figure(profiles: pd.DataFrame, score: str, among: Sequence[str] = ()) -> Figure:
-    """Draw the performance profile of each recipe: the share of its runs above each final score, averaged over tasks.
-
-    From `FEW` seeds on, it has a pointwise 95 % band. Each step of a line is one run.
-    `profiles`: a row per `recipe` and `height`, see `comparison.profiles`. `among`: all recipes of the board.
-    """
-    figure, recipes = Figure(), list(dict.fromkeys(profiles["recipe"]))
-    shades, dashes = recipe_colors([*recipes, *among]), recipe_dashes([*recipes, *among])
-    for recipe in recipes:
-        own, name = profiles[profiles["recipe"] == recipe], for_plotly(recipe)
-        x, (low, high, share) = np.repeat(own["height"], 2)[1:], (np.repeat(own[of], 2)[:-1] for of in HEIGHTS)
-        if own["low"].notna().all():
-            figure.add_scatter(
-                x=[*x, *x[::-1]], y=[*high, *low[::-1]], fill="toself", mode="lines", fillcolor=shades[recipe],
-                line={"width": 0}, opacity=0.13, legendgroup=name, showlegend=False, hoverinfo="skip",
-            )  # fmt: skip
-        line = {"color": shades[recipe], "dash": dashes[recipe]}
-        figure.add_scatter(x=x, y=share, mode="lines", line=line, name=name, legendgroup=name, showlegend=True,
-                           hovertemplate="%{y:.2f} above %{x:.3f}")  # fmt: skip
-    figure.update_layout(**LAYOUT, height=360, yaxis_title="share of runs above it", yaxis_range=[-0.02, 1.02])
-    return figure.update_xaxes(title_text=for_plotly(FINAL.format(score)))
-
-
 def curve_figure(curves: pd.DataFrame, over: str, score: str, unit: str) -> Figure:
     """Draw a panel per env: the score of each run over `over`, whose name is `unit`, and the mean of each recipe.
 
@@ -171,8 +147,7 @@ class AblationBoard:
 
     A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()`, `.to_svg(path)`
     and `.to_pdf(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
-    `.cautions` lists in sentences what these runs cannot show. With several tasks there are also `.profile_figure()`
-    and `.profiles`.
+    `.cautions` lists in sentences what these runs cannot show.
 
     Args:
         x: The runs to compare. Pass a folder of runs or of exported zips, one run, or a list of either. Also accepted
@@ -226,9 +201,6 @@ class AblationBoard:
         """One row per env and recipe: the mean of those differences, with its interval, see `compared_pairs`."""
         self.improvements = comparison.improvements(self.runs, self.baseline)
         """One row per env and recipe: the probability that a run of it is better than a run of the baseline."""
-        several = self.runs["env"].nunique() > 1
-        self.profiles = comparison.profiles(comparison.on_common_seeds(self.runs)) if several else None
-        """Share of each recipe's runs above each final score, see `comparison.profiles`. `None` for a single env."""
         self.equality = equality(found)
         """Settings that were equal between these runs, that differed, or that are unknown, see `study.equality`."""
         self.not_equal = not_equal(self.equality)
@@ -284,29 +256,14 @@ class AblationBoard:
         """
         return board_figure(self.runs, self.table, self.pairs, self.differences, self.score, self.baseline)
 
-    def profile_figure(self) -> Figure:
-        """Draw a performance profile of each recipe over several tasks.
-
-        Returns:
-            Plotly figure with the share of each recipe's runs above each final score, see `comparison.profiles`.
-
-        Raises:
-            ValueError: If there is only one task, or if no recipe was run on every task.
-        """
-        if self.profiles is None or self.profiles.empty:
-            raise ValueError("AblationBoard: a performance profile is of several tasks, and of recipes run on each")
-        return profile_figure(self.profiles, self.score, list(dict.fromkeys(self.runs["recipe"])))
-
     def _figures(self) -> list[tuple[Figure, str, pd.DataFrame, int]]:
         """Return each figure with a sentence that describes it, its numbers and its minimum width."""
         wide = SIDE + PANEL * (1 if self.pairs.empty else 2)
         drawn = [(self.figure(), BOARD.format(self.score), self.runs, wide)]
         if self._curves["seed"].value_counts().max() > 2 and (self.held_out or not self._of_runs):
             curves = curve_figure(self._curves, self.over, self.score, self._unit)
-            least = 0 if self.profiles is None else 560
+            least = 560 if self.runs["env"].nunique() > 1 else 0
             drawn.append((curves, CURVES.format(self.score.capitalize()), self._curves, least))
-        if self.profiles is not None and len(self.profiles):
-            drawn.append((self.profile_figure(), PROFILES.format(self.score), self.profiles, 0))
         return drawn
 
     def _below(self) -> str:
@@ -414,10 +371,6 @@ PAIRED = "Mean differences to {} by seed, with the 95 % interval and the p of a 
 IMPROVED = (
     "Probability of improvement: how often a run of a recipe is better than a run of {} on the same task, "
     "ties counted half"
-)
-PROFILES = (
-    "Performance profiles over all tasks: the share of a recipe's runs whose final {} lies above each height, averaged "
-    "over tasks. From five seeds on it has a 95 % band at each height. Only recipes that ran on every task are shown."
 )
 TRAINING = (
     "These are scores of training episodes. Under tree() the best of K candidates moves each episode on, so the team "

@@ -38,7 +38,7 @@ lab.course.loop()
 # %% [markdown]
 # ## The nouns: an environment, a team, some tasks
 #
-# An environment says who acts, what each agent sees, and what an action earns. A team says which policy plays which role. Here one set of weights plays both roles. The model speaks in cells: `b3 c3` means "go to b3, then to c3".
+# An environment says who acts, what each agent sees, and what an action earns. A team says which policy plays which role. Here one set of weights plays both roles. The model speaks in squares of the maze: `b3 c3` means "go to b3, then to c3".
 
 # %%
 env = lab.make_env("plan_path")

@@ -5,7 +5,7 @@
 #
 # A team earns a reward. Was it good? Compared with what? This notebook is about the *center*, which is subtracted, and the *scale*, which divides. Afterwards you can
 #
-# - compute the advantages of GRPO, of Dr. MAS and of the two cells between them, on paper;
+# - compute the advantages of GRPO, of Dr. MAS and of the two methods between them, on paper;
 # - say how much of an agent's advantages is signal and how much is noise, from rewards alone;
 # - name the facts that rewards show before training, and what they do not tell.
 #
@@ -95,7 +95,7 @@ by_rows.advantages(turns)[shown].round(2)
 # *Explain:* 0.28. An episode that went badly has more rows. Counted by rows, it has more weight, and every agent's baseline falls. A failed episode of six turns would count six times. The kit's `grpo` counts episodes. An agent's *own* mean counts its rows, as in Dr. MAS. If it was called three times in an episode, that episode counts three times for it. `dr_mas_episodes` counts the episode once.
 
 # %% [markdown]
-# ## Four cells
+# ## Four methods
 #
 # Center and scale need not come from the same rows. Each has two choices, so there are four methods:
 #
@@ -110,8 +110,8 @@ by_rows.advantages(turns)[shown].round(2)
 # *Predict:* only one of the two changes, own mean and own scale, can turn the sign of an advantage. Which one? What does the other change do to the helper's −0.46 and −0.93?
 
 # %%
-cells = {name: lab.RECIPES[name].advantages(turns) for name in ("grpo", "dr_mas_mean", "dr_mas_std", "dr_mas")}
-four = turns[["episode", "agent"]].assign(**{name: table["advantage"] for name, table in cells.items()})
+methods = {name: lab.RECIPES[name].advantages(turns) for name in ("grpo", "dr_mas_mean", "dr_mas_std", "dr_mas")}
+four = turns[["episode", "agent"]].assign(**{name: table["advantage"] for name, table in methods.items()})
 four[four["agent"] == "helper"].round(2)
 
 # %% [markdown]
@@ -148,7 +148,7 @@ lab.group_stats(lab.RECIPES["dr_mas"].advantages(rare)).query("agent == 'helper'
 # *Predict:* which of the helper's nine rows get 0 under which of the four methods? One method now has a bias that longer training cannot repair. Which one, and in which direction?
 
 # %%
-four = {name: lab.RECIPES[name].advantages(rare)["advantage"] for name in cells}
+four = {name: lab.RECIPES[name].advantages(rare)["advantage"] for name in methods}
 four["dr_mas_std, lent"] = lab.RECIPES["dr_mas_std"].replace(lone="lend").advantages(rare)["advantage"]
 helped = rare[["task", "agent"]].assign(**four).query("agent == 'helper'")
 helped.assign(earned=rare["team_reward"]).round(2)

@@ -117,9 +117,9 @@ print(f"gradient norm: {norm:.4f} in plain PyTorch, {stats['grad_norm'].item():.
 #
 # Sampling is expensive, so we would like to take several steps on one sample. After the first step the weights are no longer those that drew the sample. PPO (arXiv 1707.06347) corrects for this with the ratio of a token's probability now to its probability then:
 #
-# $$\rho = \frac{\pi_\theta(a \mid s)}{\pi_\text{old}(a \mid s)} = \exp(\log \pi_\theta - \log \pi_\text{old}),$$
+# $$\rho = \frac{\pi_\theta(a \mid s)}{\pi_\text{old}(a \mid s)} = \exp(\log \pi_\theta - \log \pi_\text{old}) .$$
 #
-# It ignores tokens whose ratio has moved far (equation 7):
+# Its loss gives no gradient to a token whose ratio has already moved far in the direction of its advantage (equation 7):
 #
 # $$L = -\min\big(\rho A,\; \mathrm{clip}(\rho, 1 - \varepsilon, 1 + \varepsilon)\, A\big), \qquad \varepsilon = 0.2.$$
 #
@@ -276,7 +276,7 @@ pd.DataFrame(
 ).round(4)
 
 # %% [markdown]
-# *Explain:* they move ten times as far under SGD, and exactly as far under AdamW. With AdamW, an agent whose gradient is ten times as large *in every step* learns as usual. AdamW does react to a norm that is large *once*. Here is one weight with gradients of 1, and with a gradient of 10 in step 20:
+# *Explain:* they move ten times as far under SGD, and exactly the same distance under AdamW. With AdamW, an agent whose gradient is ten times as large *in every step* learns as usual. AdamW does react to a norm that is large *once*. Here is one weight with gradients of 1, and with a gradient of 10 in step 20:
 
 # %%
 streams = {"always 1": [1.0] * 40, "always 10": [10.0] * 40, "1, once 10": [1.0] * 20 + [10.0] + [1.0] * 19}

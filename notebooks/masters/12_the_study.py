@@ -156,20 +156,16 @@ board.improvements[["recipe", "final", "final_low", "final_high"]].round(2)
 # %% [markdown]
 # *Explain:* it is 0.71, and the 95 % interval, 0.46 to 0.92, contains one half. This number ignores pairs: a weak seed of `own` loses to a strong one of `global`. It answers "I draw a seed, you draw another: who is better?" The paired difference answers "what would it do for *my* team?" Say which one you report.
 #
-# **All runs at once.** A performance profile is the share of runs that score above τ, for every τ. It is the mean over tasks m with N_m runs each (section 4.2):
-#
-# $$\hat F(\tau) = \frac1M \sum_{m=1}^{M} \frac{1}{N_m} \sum_{n=1}^{N_m} \big[x_{mn} > \tau\big] .$$
-#
-# Of our five seeds, four of `own` score above 0.3, and one of `global`. The figure shows ten seeds on two tasks: the ladder, and `paid_help` at a pay of 0.2.
+# **All runs at once.** The board shows ten seeds on two tasks: the ladder, and `paid_help` at a pay of 0.2. Every dot is a run.
 
 # %%
 helped = Recorded(STUDIES / "paid_help")
 curves = pd.concat([ladder.curves.query("task == '8 agents'"), helped.curves.query("task == 'pay 0.2'")])
 both = curves[curves["arm"].isin(["global", "own"])].rename(columns={"task": "env", "arm": "recipe"})
-lab.AblationBoard(both, over="episodes").profile_figure()
+lab.AblationBoard(both, over="episodes").figure()
 
 # %% [markdown]
-# If a curve lies above another everywhere, its arm is better at every threshold, not only in the middle. The area between two curves is the difference of their means. A band holds 95 % at one threshold, not at all of them at once.
+# Look at the dots before you believe a mean: do the arms' runs overlap, and is one run far from the others?
 
 # %% [markdown]
 # ## Equal what?

@@ -105,14 +105,18 @@ def test_a_reward_that_is_no_finite_number_is_refused_with_its_place(column, val
 
 
 def test_a_credit_is_a_finite_number_on_the_index_of_its_table_or_an_array():
-    with pytest.raises(TableError, match=r"group: column 'credit' is .*task 't3'.*candidate 1"):
+    with pytest.raises(TableError, match=r"group, credit=<.*: column 'credit' is .*task 't3'.*candidate 1"):
         group(at_turn_0(), BY_TURN, lambda turns: turns["team_reward"] / (1 - turns["team_reward"]))
     turns = episodes_table(0).sample(frac=1, random_state=0)
     lengths = [float(len(node)) for node in turns["node"]]
-    with pytest.raises(TableError, match=r"another index than that of the table; return pd.Series\(values, index="):
+    with pytest.raises(TableError, match=r"gave \d+ numbers on another index for \d+ rows; give a Series"):
         group(turns, "task", lambda rows: pd.Series([float(len(node)) for node in rows["node"]]))
     found = group(turns, "task", lambda rows: np.array([float(len(node)) for node in rows["node"]]))
     assert found["credit"].tolist() == lengths and found.index.equals(turns.index)
+    with pytest.raises(
+        TableError, match=r"group: credit <.* gave int for \d+ rows; give a Series on the table's index"
+    ):
+        group(turns, "task", len)
 
 
 def test_the_same_candidate_of_another_node_or_agent_is_another_call():

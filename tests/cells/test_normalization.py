@@ -143,6 +143,13 @@ def test_a_flat_group_gets_0_and_its_own_value_as_center(value):
         assert normalize(by_task([value] * 3), **options)["advantage"].tolist() == [0.0] * 3
 
 
+def test_rows_of_several_steps_are_compared_step_by_step():
+    turns = pd.concat([episodes_table(0).assign(step=0), episodes_table(1).assign(step=1)], ignore_index=True)
+    recipe = RECIPES["dr_mas"]
+    both = normalize(group(turns, recipe.by, recipe.credit), **recipe.normalization)
+    pd.testing.assert_frame_equal(both, recipe.advantages(turns))
+
+
 def test_leave_one_out_leaves_out_the_whole_unit():
     turns = table(group="g", episode=list("aabc"), credit=[0.0, 2.0, 4.0, 8.0])  # units 1, 4, 8
     turns = normalize(turns, center="loo", scale="none", once_per="episode")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mas_lab as lab
-from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, profiles, run_scores
+from mas_lab.study.comparison import cautions, compared, compared_pairs, improvements, paired, run_scores
 from mas_lab.study.entries import entries
 from mas_lab.table import TableError
 
@@ -145,13 +145,6 @@ def test_each_env_is_told_apart_and_profiles_hold_the_recipes_that_were_run_on_e
     assert untold["final"].notna().all() and untold[["final_low", "final_high"]].isna().all(axis=None)
     apart = scores(curves(*levels("x", a=[0.1], b=[0.2]), *levels("y", c=[0.3], b=[0.1])))
     assert improvements(apart, "a")[["env", "recipe"]].to_numpy().tolist() == [["x", "b"]], "c ran beside no a"
-    told = profiles(runs).set_index(["recipe", "height"])
-    assert told.loc["a", "share"].tolist() == pytest.approx([0.8, 0.6, 0.4, 0.2, 0, 0, 0, 0, 0, 0])
-    row = told.loc[("a", 0.2)]
-    assert 0 < row["low"] < row["share"] < row["high"] < 1 and told.loc[("b", 0.0), "share"] == pytest.approx(0.9)
-    untold = profiles(scores(table[table["seed"] < 4]))
-    assert untold["share"].notna().all() and untold[["low", "high"]].isna().all(axis=None)
-    assert set(profiles(scores(table[(table["recipe"] == "a") | (table["env"] == "x")]))["recipe"]) == {"a"}
 
 
 @pytest.mark.parametrize(("runs", "words"), [

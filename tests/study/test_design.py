@@ -80,8 +80,10 @@ UNLIKE = {"global": {"recipe": "grpo"}, "own": {"recipe": "dr_mas", "settings": 
 
 
 @pytest.mark.parametrize(("changes", "words"), [
-    ({"arm": {}}, r"a\.yaml: .*, arm; known keys are name, .*"), ({"arms": None}, "needed: name, arms, seeds"),
-    ({"tasks": {"two": {"differ": ["lr"]}}}, r"a\.yaml: tasks\.two: differ; known keys are env, "),
+    ({"arm": {}}, r"a\.yaml: arm is unknown; known keys are name, .*"), ({"arms": None}, "arms is missing; "),
+    ({"arms": ["grpo"]}, r"arms: \['grpo'\]; give a mapping"),
+    ({"arms": {"a": "grpo"}}, r"arms\.a: 'grpo'; give a mapping, whose keys may be env, "),
+    ({"tasks": {"two": {"differ": ["lr"]}}}, r"a\.yaml: tasks\.two: differ is unknown; known keys are env, "),
     ({"budget": {"hours": 3}}, r"a\.yaml: .*budget: budget={'hours': 3}"),
     ({"arms": {"a": {}}}, r"a\.yaml: .*a\.recipe: this key is missing"),
     ({"tasks": {"two": {"arms": ["ours"]}}}, r"tasks\.two\.arms: there is no arm 'ours'"),

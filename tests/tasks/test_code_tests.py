@@ -157,7 +157,7 @@ def test_a_pocket_case_is_about_three_digits(tests):
 
 @pytest.mark.parametrize(("value", "expected", "equal"), [
     (0.1 + 0.2, 0.3, True), (1, 1.0, True), ([1], (1,), True), (float("nan"), float("nan"), True), (1, True, False),
-    (1, 1.00001, False), ([10**400], [float("inf")], False), (10**400, 10**400, True),
+    (1, 1.00001, False), ([10**400], [float("inf")], False), (10**400, 10**400, True), (123456789.0, 123456790, False),
 ])  # fmt: skip
 def test_values_are_compared_as_in_python_and_floats_within_a_tolerance(value, expected, equal):
     assert programs.same(value, expected) is programs.same(expected, value) is equal
@@ -166,6 +166,7 @@ def test_values_are_compared_as_in_python_and_floats_within_a_tolerance(value, e
 @pytest.mark.parametrize(("printed", "expected", "equal"), [
     ("0.333333333", "0.333333333333", True), ("1.0", "1", True), ("x 2.00001\n", "x 2.0", True),
     ("0.3334", "0.3333", False), ("-1000001", "-1000000", False), ("0.5 1", "0.5", False), ("7", "inf", False),
+    ("1000000008.0", "1000000007", False), ("1_000", "1000", False), ("7.000000001", "7", True),
 ])  # fmt: skip
 def test_printed_numbers_are_close_as_in_apps_and_whole_ones_equal(printed, expected, equal):
     assert programs.prints_the_same(printed, expected) is equal

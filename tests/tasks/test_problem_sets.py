@@ -9,6 +9,7 @@ import pytest
 from mas_lab.check import check_env
 from mas_lab.env import EnvError
 from mas_lab.tasks import make_env
+from mas_lab.tasks.shared import programs
 from mas_lab.tasks.shared.pair_code import judge
 from mas_lab.tasks.shared.problem_sets import LeftOut, read_columns
 from mas_lab.tasks.shared.programs import Problem
@@ -64,6 +65,9 @@ def test_apps_by_call():
     gold = "class Solution:\n    def more(self, a, b):\n        return a + b"
     method = problem(apps(7, solutions=json.dumps([gold])))
     assert found.confirm(found.hidden).share == method.confirm(method.hidden).share == 1
+    answer = programs.read_code(f"```python\n{gold}\n```", "def more")
+    assert found.grade(answer, found.hidden).share == 1, "an answer may be a method too, as LeetCode has it"
+    assert "def less" not in programs.read_code(gold, "def less")
 
 
 def test_apps_counts_a_result_with_and_without_its_list_where_it_lists_all():

@@ -20,22 +20,11 @@ def board(seeds, envs="xy", recipes="ab"):
     return lab.AblationBoard(table.assign(success=table["seed"] / 10 + (table["recipe"] == "b") / 2))
 
 
-def test_a_profile_is_a_line_of_steps_and_below_five_seeds_without_a_band():
-    a, b = board(4).profile_figure().data
-    assert (a.name, b.name) == ("a", "b")
-    assert list(a.x[::2]) == list(b.x[::2]) == [0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]
-    assert list(a.y[::2]) == [0.75, 0.5, 0.25, 0, 0, 0, 0, 0] and list(b.y[::2]) == [1, 1, 1, 1, 0.75, 0.5, 0.25, 0]
-    assert list(a.y[1::2]) == list(a.y[:-1:2]), "it falls at once"
-
-
-def test_the_page_shows_both_where_there_are_several_tasks(tmp_path):
+def test_the_page_shows_the_figure_its_numbers_and_the_tables(tmp_path):
     page = board(5).to_html(tmp_path / "board.html").read_text()
     assert ">unknown</td>" in page and "<h2>What was not equal" not in page, "nothing is known of these runs"
-    assert page.count("<figure ") == 2 and "Performance profiles over all tasks" in page
+    assert page.count("<figure ") == page.count("The numbers behind this figure") == 1
     assert "Probability of improvement" in page
-    one = board(5, envs="x").to_html(tmp_path / "one.html").read_text()
-    assert one.count("<figure ") == 1 and "Probability of improvement" in one and "all tasks" not in one
-    assert page.count("The numbers behind this figure") == 2 and one.count("The numbers behind this figure") == 1
 
 
 def rising(envs="xy"):
@@ -52,8 +41,8 @@ def test_the_start_stands_beside_the_end_and_curves_are_drawn_where_there_are_sc
     full, ends = (lab.AblationBoard(one) for one in (table, table[table["tokens"] != 10]))
     assert full.table["start"].tolist() == [0.1] * 4 and full.table["final"].tolist() == pytest.approx([0.3, 0.7] * 2)
     page = full.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "0.10\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}0.70\n2 seeds" in page and page.count("<figure ") == 3
-    assert len(ends._figures()) == 2
+    assert "0.10\N{NO-BREAK SPACE}→\N{NO-BREAK SPACE}0.70\n2 seeds" in page and page.count("<figure ") == 2
+    assert len(ends._figures()) == 1
     figure = full._figures()[1][0]
     means = [trace for trace in figure.data if trace.line.width == 3]
     assert [(trace.name, trace.xaxis, trace.showlegend) for trace in means] == [
@@ -68,9 +57,8 @@ def test_the_start_stands_beside_the_end_and_curves_are_drawn_where_there_are_sc
 def test_a_recipe_has_its_colour_in_every_figure_of_a_board_and_on_every_board():
     several = board(5, recipes=("grpo", "own reward", "dr_mas"))
     shades = recipe_colors(["dr_mas", "grpo", "own reward"])
-    for figure in (several.figure(), several.profile_figure()):
-        drawn = {trace.name: trace.line.color or trace.marker.color for trace in figure.data if trace.name in shades}
-        assert drawn == shades
+    drawn = {trace.name: trace.marker.color for trace in several.figure().data if trace.name in shades}
+    assert drawn == shades
     alone = board(5, recipes=("grpo",)).figure().data[0]
     assert alone.name == "grpo" and alone.marker.color == shades["grpo"]
 
@@ -82,9 +70,7 @@ def test_what_was_not_equal_stands_on_the_page(tmp_path):
     assert "tldr: recipes differ in more than the recipe: team.lr, the best of a sweep (magrpo: 0.001;" in page
 
 
-def test_no_profile_of_one_task_and_no_probability_of_one_recipe():
-    with pytest.raises(ValueError, match="a performance profile is of several tasks, and of recipes run on each"):
-        board(5, envs="x").profile_figure()
+def test_one_recipe_has_no_probability_of_improvement():
     assert board(5, recipes="a").improvements.empty
 
 

@@ -65,7 +65,6 @@ DRAWN = {
     "recipe_lines": lambda *_: recipe_lines(SCORES, "tokens", "success"),
     "curve_figure": lambda *_: curve_figure(TASKS, "tokens", evil("success"), evil("unit")),
     "board_figure": lambda *_: lab.AblationBoard(SCORES).figure(),
-    "profile_figure": lambda *_: lab.AblationBoard(TASKS, score=evil("success")).profile_figure(),
     "training_figure": training,
 }  # fmt: skip
 """Every function that gives a figure, drawn by the instrument that shows it where there is one."""

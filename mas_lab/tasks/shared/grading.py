@@ -21,6 +21,10 @@ from typing import NamedTuple
 from mas_lab.child import ChildEnded, workers
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_MARKS = re.escape(string.punctuation) + "\u2010-\u2027\u2030-\u205e\u00ab\u00bb\u3001\u3002"
+_PUNCTUATION = re.compile(rf"(?!(?<=\d)[./]\d|(?<!\w)-\d)[{_MARKS}]")
+_LOGIC = re.compile(r"(\\(?:land|wedge)(?![a-z])|\band\b)|\\(?:lor|vee)(?![a-z])|\bor\b")
+_RELATION = re.compile(r"[<>\u2264\u2265]|\\(?:[lg]e|[lg]eq|lor|vee|land|wedge)(?![a-z])")
 LONGEST = 300
 """Most characters of an answer; a longer one counts as wrong and is not read."""
 _BOX = re.compile(r"\\(?:boxed|fbox)(?![A-Za-z])\s*(?:(\{)|(-?\d[\d.,/]*|[^\s{$]+(?=\s*\$)))")
@@ -34,11 +38,15 @@ _APART = re.compile(
     r"(?=[-+\d./ ,|&()\[\]{}\\]*$).*\d[ |&\[\]{}]+[-+]?\.?\d|.*(?<![A-Za-z_^] )(?<![\w^.])[\d.]*\d \.?\d"
 )
 """Numbers in a row or a grid, which spaces, bars or brackets separate, and not the base and the 4 of `\\log_2 4`."""
-_LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) ")
+_LOOSE = re.compile(r" (?![\w.])|(?<![\w.]) |(?<=\\equiv) ")
 """A space that does not stand between two names or numbers."""
-_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|(?:['\"]|\\ldots ?)+$")
-"""What `math-verify` would pass over: square brackets around one value, and primes or dots at the end."""
-_NAME = re.compile(r"^\s*[^\W\d_]{3,}[\w ]*=(?=[^=]*$)")
+_PASSED_OVER = re.compile(r"^\[(?=[^],]*\]$)|['\"]+|(?:\\ldots ?)+$")
+"""What `math-verify` would pass over: square brackets around one value, primes, and dots at the end."""
+_NAME = re.compile(r"^\s*(?:([eiI])|[^\W\d_]{3,}[\w ]*)\s*=(?=[^=]*$)")
+"""A name that `math-verify` would read as a product of letters or as a constant."""
+_VALUE = re.compile(r"\s*([A-Za-z](?:_\w)?)\s*=([^=(\[]+)")
+_WORDS_BETWEEN = re.compile(r"[\d.]+ *[A-Za-z]{2,}[A-Za-z, ]*\d.*")
+"""Numbers with words between them, such as `3 to 1` and `5 feet 6`."""
 _LIST = re.compile(r"[^(\[]*,[^(\[]*")
 _LATEX = re.compile(r"\\[A-Za-z]+\*?\s*(?:\{[^{}]*\})?")
 _WORD = re.compile(r"(?<![^\W\d_])(?<![-+*/^=<>])(?<![-+*/^=<>] )[^\W\d_]{2,}+(?! ?[-+*/^=<>])")
@@ -51,6 +59,7 @@ TEXT = (
 LISTS = tomllib.loads(Path(__file__).parents[1].joinpath("spellings.toml").read_text(encoding="utf-8"))
 PATTERNS = [(re.compile(pattern.replace("TEXT", TEXT)), spelling) for pattern, spelling in LISTS["spellings"].items()]
 WRAPPED = re.compile(TEXT + r"([^{}]*)\}")
+NUMERAL = re.compile(LISTS["numeral"].replace("TEXT", TEXT))
 UNIT_SPELLINGS = [(re.compile(pattern), spelling) for pattern, spelling in LISTS["unit_spellings"].items()]
 SHORT = LISTS["units"]
 SHORT |= {f"k{short}": f"kilo{word}" for short, word in SHORT.items()}
@@ -67,8 +76,8 @@ UNIT = re.compile(
 """A number and its unit: any words behind it but those that make it another answer. Without a space, a known unit."""
 LETTERS = re.compile(r"(?<=[\d)}])\s*([A-Za-z]+(?:/[A-Za-z]+)?)(\s*\^\s*\{?\d\}?)?$")
 """Letters behind a number, which are a unit if the other answer has one."""
-OPTION = re.compile(r"\(?([A-Z])[):.] (?!.*\b[A-Z]\b).+")
-"""The letter of an option with its text, and no other letter."""
+OPTION = re.compile(r"(?:(?:[Oo]ption|[Cc]hoice) )?\(?([A-Z])(?:[):.] (?!.*\b[A-Z]\b).+|\)?)")
+"""The letter of an option, alone or with its text, and no other letter."""
 ONE_SIGN = re.compile("([\u00b2\u00b3\u00b9\u2070-\u207b\u207f]+)|([\u2080-\u208b]+)|[\u00bc-\u00be\u2150-\u215e]")
 """A power, an index or a fraction in characters of its own: x², x₁, ½."""
 REPEATING = re.compile(r"(\d*)\.(\d*)\\(?:overline|bar)\s*\{(\d+)\}")
@@ -117,6 +126,7 @@ def spelled(text: str) -> Answer:
     text = ONE_SIGN.sub(_plain, text)
     for pattern, spelling in PATTERNS:
         text = pattern.sub(spelling, text.strip())
+    text = NUMERAL.sub(_decimal, text)
     measured = UNIT.fullmatch(WRAPPED.sub(r"\1", text) if WRAPPED.fullmatch(text) else text)
     text, unit = measured.groups() if measured else (text, "")
     bare = text
@@ -139,6 +149,13 @@ def _plain(found: re.Match) -> str:
     return f"_{{{text}}}" if found[2] else r"\frac{{{}}}{{{}}}".format(*text.split("\u2044"))
 
 
+def _decimal(found: re.Match) -> str:
+    r"""Return the value of a numeral plus a symbol of its base: `math-verify` would count 2516_9 as 2516_8."""
+    digits, base = WRAPPED.sub(r"\1", found[1]), found[2]
+    valid = base.isdigit() and all(int(digit, 36) < int(base) for digit in digits) and int(base) <= 36
+    return rf"({int(digits, int(base)) if valid else found[1]}+\beta_{{{base}}})"
+
+
 def _sum(found: re.Match) -> str:
     r"""Return a decimal that repeats as a sum: 0.1\overline{6} is 1/10 + 6/90."""
     zeros, nines = "0" * len(found[2]), "9" * len(found[3])
@@ -158,6 +175,10 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         one = spelled(LETTERS.sub(r"\\text{ \1}\2", one.text))
     if re.fullmatch(r"\(?[A-Z]\)?", other.text) and (option := OPTION.fullmatch(one.text)):
         return option[1] == other.text.strip("()")
+    one, other = _in_a_tuple(one, other), _in_a_tuple(other, one)
+    logic = [[found != "" for found in _LOGIC.findall(text)] for text in (answer, gold)]
+    if all(logic) and logic[0] != logic[1] and _RELATION.search(gold):  # it would count P and Q as P or Q
+        return False
     numbers = _number(one.text), _number(other.text)
     fits = not (one.unit and other.unit) or _same_unit(one.unit, other.unit)
     if not fits or None not in numbers:
@@ -169,20 +190,36 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
         return texts[0] == texts[1] or ("".join(one.words).isalpha() and one.words == other.words)
     if any(_APART.match(answer.text) for answer in (one, other)):
         return _in_order(one.text, other.text)  # it would count 30 20 10 as 10 20 30
-    if (":" in texts[0] and ":" in texts[1]) or _PASSED_OVER.findall(texts[0]) != _PASSED_OVER.findall(texts[1]):
+    passed = [sorted(_PASSED_OVER.findall(a if "=" in b else a.rpartition("=")[2])) for a, b in (texts, texts[::-1])]
+    if (":" in texts[0] and ":" in texts[1]) or passed[0] != passed[1]:
         return False  # it would count 1:3:2 as 1:2:3, and 12' as 12
+    if all(_WORDS_BETWEEN.fullmatch(answer.text) for answer in (one, other)):  # it would count 3 to 1 as 1 to 3
+        parts = [re.findall(r"[\d.]+|[a-z]+", answer.text.lower().replace("feet", "foot")) for answer in (one, other)]
+        return len(parts[0]) == len(parts[1]) and all(map(_same_word, *parts))
+    rows = [[_number(part.strip()) for part in answer.text.split(",")] for answer in (one, other)]
+    if None not in rows[0] + rows[1] and len(set(rows[1])) < len(rows[1]):  # it would count 2, 3 as 2, 2, 3
+        return sorted(rows[0]) == sorted(rows[1])
     if numbers != (None, None) and any(map(_LIST.fullmatch, texts)):
         return False  # it would count 5, 5 as 5
     brackets = {found[1] + found[2] for found in map(_BRACKETS.fullmatch, (one.text, other.text)) if found}
     if len(brackets) > 1:  # `math-verify` would count \{1,2\} as (1,2)
         return False
     try:
-        if ("=" in texts[0]) != ("=" in texts[1]):  # it would count Area as A r e a
+        names = [found and found[1] for found in map(_NAME.match, texts)]
+        if ("=" in texts[0]) != ("=" in texts[1]) or (names[0] and names[0] == names[1]):
             one, other = (answer._replace(text=_NAME.sub("", answer.text)) for answer in (one, other))
         exact = [str(numbers[0] or one.text), str(numbers[1] or other.text)]  # it would count 0.333333 as \frac{1}{3}
         return workers("math").ask(exact, timeout_s)
     except ChildEnded:  # ended at the time limit, or crashed on this answer
         return False
+
+
+def _in_a_tuple(one: Answer, other: Answer) -> Answer:
+    """Return `x=3, y=4` as `(3,4)`, by name, if the other answer is no such list: as sets (3,4) would be (4,3)."""
+    lists = [list(map(_VALUE.fullmatch, answer.text.split(","))) for answer in (one, other)]
+    if not all(lists[0]) or all(lists[1]) or len({found[1] for found in lists[0]}) < max(2, len(lists[0])):
+        return one
+    return one._replace(text=f"({','.join(found[2] for found in sorted(lists[0], key=lambda found: found[1]))})")
 
 
 def _in_order(*texts: str) -> bool:
@@ -237,11 +274,12 @@ def is_short(gold: str) -> bool:
 def plain_answer(text: str) -> str:
     """Return a text as SQuAD compares it: lower case, no punctuation, no articles, white space as one space.
 
+    Numbers keep their signs: 3.5 is not 35. Punctuation is that of all languages, such as curly quotes.
     If nothing would be left ("The The", "A"), the articles stay, and if still nothing is left, the punctuation.
     Otherwise all such answers would be equal.
     """
-    low = text.lower()
-    bare = "".join(character for character in low if character not in string.punctuation)
+    low = unicodedata.normalize("NFKC", text).lower().replace("\u2212", "-")
+    bare = _PUNCTUATION.sub("", low)
     return next((" ".join(left.split()) for left in (_ARTICLES.sub(" ", bare), bare, low) if left.strip()), "")
 
 

@@ -110,15 +110,6 @@ def _json(row: Row, name: str, kind: type) -> Any:
     return value
 
 
-def _plain(gold: str, entry: str) -> str:
-    """Return a solution as a program with the function `entry`; some solutions are a method of `class Solution`."""
-    if function(gold, entry):
-        return gold
-    if "\nclass Solution" in f"\n{gold}" and parsed(gold):
-        return f"{gold}\n\ndef {entry}(*given):\n    return Solution().{entry}(*given)"
-    return ""
-
-
 def _apps_columns(row: Row) -> tuple[dict, list[str]]:
     return _json(row, "input_output", dict), [*map(str, _json(row, "solutions", list))]
 
@@ -142,7 +133,8 @@ def _apps(text: str, io: dict, golds: list[str]) -> Problem:
     if wrapped := all(isinstance(one, list) and len(one) == 1 for one in outputs):
         outputs = [one for [one] in outputs]  # APPS wraps the results of most of its functions in a list
     cases = [[x if isinstance(x, list) else [x], y] for x, y in zip(inputs, outputs, strict=True)]
-    gold = next(filter(None, (_plain(gold, entry) for gold in golds)), "")
+    golds = [programs.with_function(gold, f"def {entry}") for gold in golds]
+    gold = next((gold for gold in golds if function(gold, entry)), "")
     return _made(text, entry, cases, _with_header(gold), wrapped=wrapped)
 
 

@@ -56,7 +56,15 @@ def _block(text: str, marker: str, fenced: str) -> str:
 def read_code(text: str, marker: str) -> str | None:
     """Return the program in an answer (`code_in`); `None` if that does not parse."""
     source = code_in(text, marker)
-    return source if source and parsed(source) else None
+    return with_function(source, marker) if source and parsed(source) else None
+
+
+def with_function(source: str, marker: str) -> str:
+    """Return a program with the function of `marker`, if that is a method of `class Solution`, as in LeetCode."""
+    entry = marker.removeprefix("def ")
+    if function(source, entry) or not re.search(rf"\nclass Solution\b[\s\S]*\bdef {entry}\(self\b", f"\n{source}"):
+        return source
+    return f"{source}\n\ndef {entry}(*given):\n    return Solution().{entry}(*given)"
 
 
 DEEPEST = 100
@@ -165,7 +173,8 @@ def _run(source: str, entry: str | None, inputs: bytes) -> sandbox.Outcome:
 def same(value: Any, expected: Any) -> bool:
     """Return whether two values are equal in Python, except for small differences of floats, and for lists and tuples.
 
-    Floats may differ by `CLOSE`. A list may stand for a tuple, because data sets write both the same.
+    Floats may differ by `CLOSE`, and from a whole number by no more. A list may stand for a tuple, because data sets
+    write both the same.
     """
     if isinstance(value, bool) or isinstance(expected, bool):
         return value is expected
@@ -176,7 +185,7 @@ def same(value: Any, expected: Any) -> bool:
     kinds = {type(value), type(expected)}
     if float in kinds and kinds <= {int, float}:
         try:
-            close = math.isclose(value, expected, rel_tol=CLOSE, abs_tol=CLOSE)
+            close = math.isclose(value, expected, rel_tol=0.0 if int in kinds else CLOSE, abs_tol=CLOSE)
         except OverflowError:  # an int beyond all floats
             return False
         return close or (value != value and expected != expected)
@@ -190,7 +199,7 @@ def _same_or_listed(value: Any, expected: Any) -> bool:
 def prints_the_same(value: Any, expected: Any) -> bool:
     """Return whether two texts have the same words in the same order, the usual rule for programs that print.
 
-    Numbers may differ by the tolerance of APPS's own test, `np.allclose`, unless both are whole.
+    Numbers may differ by the tolerance of APPS's own test, `np.allclose`, unless the expected one is whole.
     """
     if not (isinstance(value, str) and isinstance(expected, str)) or len(value.split()) != len(expected.split()):
         return False
@@ -198,10 +207,11 @@ def prints_the_same(value: Any, expected: Any) -> bool:
 
 
 def _same_word(word: str, expected: str) -> bool:
-    if word == expected or all(one.lstrip("+-").isdigit() for one in (word, expected)):
+    whole = expected.lstrip("+-").isdigit()
+    if word == expected or (whole and word.lstrip("+-").isdigit()) or "_" in word:
         return word == expected
     try:
-        return bool(np.isclose(float(word), float(expected)))
+        return bool(np.isclose(float(word), float(expected), rtol=0.0 if whole else 1e-5))
     except ValueError:
         return False
 
