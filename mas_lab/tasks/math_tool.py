@@ -126,10 +126,12 @@ class MathTool(chains.MathTask):
         return f"printed {printed} {answered}{agent} {state.problem}"
 
     def answer_of(self, ran: Result) -> str | None:
-        """Return a program's answer, or `None`; a pocket answer is one digit and nothing else."""
+        """Return a program's answer, to 12 digits, or `None`; a pocket answer is one digit and nothing else."""
         answer = ran.line if ran.outcome.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
         if ran.outcome.status != "ok" and self.published:
             answer = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
+        if re.fullmatch(r"-?\d+\.\d{12,}", answer):  # 100 * 1.1 prints 110.00000000000001
+            answer = f"{float(answer):.12g}"
         return answer if answer and (self.full or chains.is_digit(answer)) else None
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:

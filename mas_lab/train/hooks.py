@@ -5,7 +5,6 @@ the files of a run (`keeping`), the scoring itself (`evaluate`), and what the ve
 """
 
 import warnings
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -132,7 +131,7 @@ class Showing(Hook):
 
     def __init__(self, recorder: Recorder | None):
         self.recorder, self.silent = recorder, 0
-        self.recent: deque[pd.DataFrame] = deque(maxlen=MOST)
+        self.recent: list[pd.DataFrame] = []
         self.tokens, self.training, self.held_out = 0, [], []
 
     def begin(self, now: Progress) -> None:
@@ -153,6 +152,8 @@ class Showing(Hook):
             )  # fmt: skip
         if not self.recorder:
             self.recent.append(report.turns.drop(columns=SAMPLED))
+            if len(self.recent) > 2 * MOST:  # those of the beginning stay
+                del self.recent[2:-2:2]
         self.tokens += report.tokens
         if isinstance(now.recipe.plan, episodes):
             self.training.append(report.success)

@@ -5,14 +5,15 @@ It needs the recorded tables alone, no gradient. Leaves out: spikes of the norm 
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from mas_lab.cells.update import nonzero
 from mas_lab.explain.wrong_way import centered_own_reward, wrong_way
-from mas_lab.runs.run import Run, load_run, spread
-from mas_lab.runs.scores import episode_success
+from mas_lab.runs.run import SCORES, Run, load_run, spread
+from mas_lab.runs.scores import episode_returns, episode_success
 from mas_lab.table import TableError, column, in_batch, require, selected
 
 APART, FEWEST = 0.2, 20
@@ -21,14 +22,15 @@ answers. Most of its wrong answers may be reinforced without harm (benchmarks/up
 OTHERS = "grpo", "own_robust"
 """The recipes that the same rows are judged by again, with the global baseline and with the agent's own."""
 OTHER = OTHERS[-1]
-LEAST, ERRORS = 0.1, 2.5
-"""A mean rose or fell if its change is more than this, and more than so many standard errors."""
+LEAST, ERRORS, LATE_ERRORS = 0.1, 2.5, 3.5
+"""A mean rose or fell if its change is more than this share of the largest value, and more than so many standard
+errors, more of them within the last steps, since it is looked for twice."""
 DEAD = 0.02
 """A step is dead if a smaller share of its rows than this is valid, or has an advantage. A team that solves
 nearly all of its tasks has no advantage either."""
 STEPS = 6
 """Fewer steps show no trend."""
-SUCCESS_COLUMNS = {"step", "success", "episode", "agent", "node", "parent", "action"}
+SUCCESS_COLUMNS = {"step", "success", "episode", "agent", "node", "parent", "action", "team_reward"}
 """Columns of a table that give the success of each step."""
 NOTHING = "Nothing stands out."
 MOST = 50
@@ -49,14 +51,17 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         The first two of these that hold, or "Nothing stands out.":
         - "Nothing was learned", with the reason, alone;
         - no valid answer, or no advantage, in the last third of the steps, and since when;
-        - success fell from the first two steps to the last third;
-        - an agent's own reward fell while the team's credit for it rose, or more than half of its advantage goes
-          against its own reward under "grpo" and under "own_robust";
+        - success on held-out tasks fell from the first to the last scores that the run kept;
+        - success of the training episodes, or their return, fell from the first two steps to the last third, or from
+          the middle third to the last twentieth;
+        - an agent's own reward fell while its credit rose, or clearly more than half of its advantage goes against its
+          own reward under "grpo" and under "own_robust";
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
           than under "own_robust" on the same rows, unless its own reward rose;
         - an agent's own reward fell.
 
-        "Fell" and "rose" mean by more than 0.1 and by more than 2.5 standard errors, with a task as the unit.
+        "Fell" and "rose" mean by more than a tenth of the largest value and by more than 2.5 standard errors, with a
+        task as the unit. Where the team earns nothing at all, as in a game, success is not looked at.
 
     Raises:
         RunError: There is no readable run.
@@ -65,24 +70,34 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     if isinstance(run, pd.DataFrame):
         return verdict_of_table(run)
     run = run if isinstance(run, Run) else load_run(run)
-    return verdict_of_table(turns_of(run), run.config["team"]["frozen"])
+    return verdict_of_table(turns_of(run), run.config["team"]["frozen"], scores=scores_of(run))
+
+
+def scores_of(run: Run) -> pd.DataFrame | None:
+    """Return the scores on held-out tasks that a run kept, if there are any."""
+    return run.read(SCORES) if run.parts(SCORES) else None
 
 
 def turns_of(run: Run) -> pd.DataFrame:
     """Return the turns of at most `MOST` steps of a run, evenly spread."""
     if not run.steps:
         raise TableError(f"verdict: {run.folder} has made no step yet")
-    return pd.concat([run.step_turns(step) for step in spread(range(run.steps), MOST)], ignore_index=True)
+    steps = sorted({*spread(range(run.steps), MOST), min(1, run.steps - 1)})
+    return pd.concat([run.step_turns(step) for step in steps], ignore_index=True)
 
 
-def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), found: pd.DataFrame | None = None) -> str:
-    """Return the verdict on a table of turns, `frozen` agents left out. `found` may hold its `shares`."""
+def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), found: Any = None, scores: Any = None) -> str:
+    """Return the verdict on a table of turns, `frozen` agents left out.
+
+    `found` may be the table of its `shares`, and `scores` that of success on held-out tasks.
+    """
     require(turns, ["task", "episode", "agent", "advantage"], "verdict")
     if not has_advantage(turns):
         return f"Nothing was learned: {why_silent(turns)}."
     turns = turns.reset_index(drop=True)
     found = shares(turns) if found is None else found
-    sentences = [*_dead_end(turns), *_fall_of_success(turns), *_agents(turns, frozen, found)]
+    frozen = {*frozen, *(set(turns["agent"]) - set(turns.loc[selected(turns), "agent"]))}
+    sentences = [*_dead_end(turns), *_fall(turns, scores), *_agents(turns, frozen, found)]
     return " ".join(sentences[:2]) or NOTHING
 
 
@@ -94,23 +109,34 @@ def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
     alive = {"hardly an answer was valid": column(rows, "valid"), "hardly a row had an advantage": rows["advantage"]}
     for what, good in alive.items():
         by_step = nonzero(good).groupby(step).mean()
-        dead = by_step.index[~(by_step[::-1] >= DEAD).cummax()[::-1]]
+        dead = by_step.index[by_step[::-1].expanding().mean()[::-1] < DEAD]
         late = step >= dead[0] if len(dead) else step < 0
-        if len(dead) >= max(1, len(by_step) / 3) and solved[late].mean() < 1 - DEAD:
+        if step[late].nunique() >= max(1, len(by_step) / 3) and solved[late].mean() < 1 - DEAD:
             reason = "" if has_advantage(turns[late]) else f": {why_silent(turns[late])}"
             yield f"From step {dead[0]} on {what}{reason}."
             return
 
 
-def _fall_of_success(turns: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence on the success of the training episodes, if it fell."""
-    if set(turns.columns) >= SUCCESS_COLUMNS:
-        by_step = {step: episode_success(own) for step, own in turns.groupby("step")}
-        success = pd.concat(by_step, names=["step"]).rename("success").reset_index()
-        tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
-        direction, means = trend(success.merge(tasks), "success")
-        if direction < 0:
-            yield f"Success fell from {means}."
+def _fall(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[str]:
+    """Yield sentences on success on held-out tasks and on success or return of the training episodes, if they fell."""
+    if "team_reward" not in turns or not turns["team_reward"].any():  # success is then that of one side of a game
+        return
+    if scores is not None:
+        by_task = scores.groupby(["task", "step"])["success"].first().unstack().dropna()
+        first, last = by_task.columns[[0, -1]]
+        lost, (before, after) = by_task[first] - by_task[last], by_task[[first, last]].mean()
+        if lost.mean() > max(LEAST, ERRORS * lost.std() / len(lost) ** 0.5):
+            yield f"Success on held-out tasks fell from {before:.2f} (step {first}) to {after:.2f} (step {last})."
+    turns = turns.assign(**{name: column(turns, name) for name in ("kept", "parent", "node")})
+    tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]] if "step" in turns else None
+    for name, of in {"success": episode_success, "return": episode_returns}.items() if tasks is not None else ():
+        if name == "return" or set(turns.columns) >= SUCCESS_COLUMNS:
+            by_step = {step: of(own) for step, own in turns.groupby("step")}
+            values = pd.concat(by_step, names=["step", "episode"]).rename(name).reset_index().merge(tasks)
+            for direction, means in (trend(values, name), trend(values, name, late=True)):
+                if direction < 0:
+                    yield f"{name.capitalize()} fell from {means}."
+                    return
 
 
 def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> Iterator[str]:
@@ -120,9 +146,10 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -
     own = {agent: trend(rows, "local_reward") for agent, rows in learning.items()}
     for agent, (direction, means) in own.items():
         paid = direction < 0 and "credit" in turns and trend(learning[agent], "credit")[0] > 0
-        if paid or (found.loc[agent, ["wrong_way", *OTHERS]] > 0.5).all():
+        most = 0.5 + ERRORS / 2 / max(1, found.loc[agent, "wrong"]) ** 0.5
+        if paid or (found.loc[agent, ["wrong_way", *OTHERS]] > most).all():
             fell = f", which fell from {means}" if direction < 0 else ""
-            yield f"The team's reward pays what the own reward of {agent} calls wrong{fell}."
+            yield f"The credit pays what the own reward of {agent} calls wrong{fell}."
     if (worst := harmed_agent(turns, frozen, found)) is not None:
         how, share = "mostly" if worst["wrong_way"] > 0.5 else "partly", f"{worst['wrong_way']:.0%}".replace("%", " %")
         yield (
@@ -134,21 +161,24 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -
             yield f"The own reward of {agent} fell from {means}."
 
 
-def trend(rows: pd.DataFrame, name: str) -> tuple[int, str]:
+def trend(rows: pd.DataFrame, name: str, late: bool = False) -> tuple[int, str]:
     """Return 1 if a column rose from the first two steps to the last third, -1 if it fell, else 0, and both means.
 
-    A change counts if it is more than `LEAST`, and more than `ERRORS` standard errors; a task is the unit.
+    With `late` it is from the middle third to the last twentieth. A task is the unit.
     """
     steps = sorted(rows["step"].unique()) if "step" in rows.columns else []
     if len(steps) < STEPS:
         return 0, ""
-    since = steps[-(len(steps) // 3)]
-    ends = [rows[rows["step"] <= steps[1]], rows[rows["step"] >= since]]
+    third = len(steps) // 3
+    first, last, since = (third, -third - 1, -max(2, len(steps) // 20)) if late else (0, 1, -third)
+    first, last, since = steps[first], steps[last], steps[since]
+    ends = [rows[rows["step"].between(first, last)], rows[rows["step"] >= since]]
     tasks = [end.groupby(["step", "task"])[name].mean() for end in ends]
     before, after = (mean.mean() for mean in tasks)
-    error = sum(mean.var() / len(mean) for mean in tasks) ** 0.5
-    is_clear = min(map(len, ends)) >= FEWEST and abs(after - before) > max(LEAST, ERRORS * error)
-    return int(is_clear * np.sign(after - before)), f"{before:.2f} (first two steps) to {after:.2f} (from step {since})"
+    error = sum(mean.var() / len(mean) for mean in tasks) ** 0.5 * (LATE_ERRORS if late else ERRORS)
+    is_clear = min(map(len, ends)) >= FEWEST and abs(after - before) > max(LEAST * rows[name].abs().max(), error)
+    means = f"{before:.2f} (steps {first} to {last}) to {after:.2f} (from step {since})"
+    return int(is_clear * np.sign(after - before)), means
 
 
 def harmed_agent(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> pd.Series | None:
@@ -198,6 +228,8 @@ def why_silent(turns: pd.DataFrame) -> str:
     rows = turns[selected(turns)]
     if rows.empty:
         return "no row is selected"
+    if "success" in turns and turns.groupby("episode")["success"].max().all():
+        return "every episode succeeded"
     if "valid" in rows.columns and not rows["valid"].any():
         return "no answer is valid, so none is rewarded"
     size = rows.groupby("group")["group"].transform("size") if "group" in rows.columns else None

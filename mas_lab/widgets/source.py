@@ -18,7 +18,7 @@ from mas_lab.runs.disk import TEXTS, read_arrow, read_tables
 from mas_lab.runs.run import Run, load_run, spread
 from mas_lab.table import TableError, column
 from mas_lab.train import Report
-from mas_lab.train.verdict import shares, turns_of, verdict_of_table
+from mas_lab.train.verdict import scores_of, shares, turns_of, verdict_of_table
 from mas_lab.widgets.document import escape
 from mas_lab.widgets.text import escape_control_chars
 
@@ -49,10 +49,17 @@ class Source:
         return f"run {Path(str(self.run.folder)).name}, {self.run.recipe_name}"
 
     @cached_property
-    def judged(self) -> tuple[pd.DataFrame, Collection[str], pd.DataFrame] | None:
-        """Return the arguments of a verdict: turns, agents that do not learn, shares. `None` without advantages."""
-        turns, frozen = (turns_of(self.run), self.run.config["team"]["frozen"]) if self.run else (self._turns, ())
-        return (turns, frozen, shares(turns)) if turns is not None and "advantage" in turns else None
+    def judged(self) -> tuple[pd.DataFrame, Collection[str], pd.DataFrame, pd.DataFrame | None] | None:
+        """Return the arguments of a verdict: turns, agents that do not learn, shares, scores.
+
+        It is `None` without advantages.
+        """
+        turns, frozen, scores = self._turns, (), None
+        if self.run:
+            turns, frozen, scores = turns_of(self.run), self.run.config["team"]["frozen"], scores_of(self.run)
+        elif turns is not None and self._stats is not None:
+            frozen = set(turns["agent"]) - set(self._stats["agent"])
+        return (turns, frozen, shares(turns), scores) if turns is not None and "advantage" in turns else None
 
     @property
     def verdict(self) -> str:

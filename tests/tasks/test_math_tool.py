@@ -73,6 +73,8 @@ def test_the_last_line_is_the_answer_and_an_endless_one_is_none(monkeypatch):
     assert step.info["printed"] == "7" * 300 and step.state.printed is None and not step.done
     outcome(monkeypatch, status="ok", stdout="\ud800\n")
     assert programs.printed("x").line == "?"
+    outcome(monkeypatch, status="ok", stdout="110.00000000000001\n")
+    assert played((fenced("x"), ""), size="full", gold="110")[0].state.printed == "110"
 
 
 def test_hole_a_reasoner_alone_earns_the_teams_reward():

@@ -54,9 +54,9 @@ def test_a_team_reward_against_the_own_reward_is_named():
         local_reward=lambda one: one["local_reward"] * (one["step"] < 2),
         credit=lambda one: (one["step"] >= 2) + 0.1 * one["credit"],
     )
-    told = "The team's reward pays what the own reward of helper calls wrong"
-    assert verdict_of_table(falls) == told + ", which fell from 0.50 (first two steps) to 0.00 (from step 6). " + (
-        "The own reward of helper fell from 0.50 (first two steps) to 0.00 (from step 6)."
+    told = "The credit pays what the own reward of helper calls wrong"
+    assert verdict_of_table(falls) == told + ", which fell from 0.50 (steps 0 to 1) to 0.00 (from step 6). " + (
+        "The own reward of helper fell from 0.50 (steps 0 to 1) to 0.00 (from step 6)."
     )
     assert verdict_of_table(falls.assign(credit=0.0)).startswith("The own reward of helper fell from 0.50 ")
     upside_down = rows(1.0, -1.0).assign(team_reward=lambda one: 1 - one["local_reward"], task=lambda one: one["group"])
@@ -72,19 +72,39 @@ def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
     late = rows(-0.5, pairs=30).query("step >= 4").assign(credit=0.0, **change)
     assert verdict_of_table(pd.concat([rows(-0.5, pairs=20), late])) == f"From step 4 on {words}"
     assert verdict_of_table(pd.concat([rows(-0.5, pairs=30), late.assign(step=6)])) == NOTHING, "a single dead step"
+    alone = rows(-0.5, pairs=30).query("step == 5")[:1].assign(task="u", episode="u", step=70)
+    late = pd.concat([late.assign(step=lambda one, copy=copy: one["step"] + copy) for copy in range(0, 60, 2)])
+    assert verdict_of_table(pd.concat([rows(-0.5, pairs=20), late, alone])).startswith("From step 4 on "), (
+        "one good row"
+    )
 
 
 def played(*success: float):
     """Twenty episodes a step, of which these shares succeed."""
     return pd.concat([rows(0.5, pairs=10).assign(
         step=step, task="t", parent="", action=lambda one: one["episode"], success=lambda one, share=share: (
-            one["episode"].map(lambda name: int(name.split(".")[0]) < 10 * share)))
-        for step, share in enumerate(success)])  # fmt: skip
+            one["episode"].map(lambda name: int(name.split(".")[0]) < 10 * share)), team_reward=lambda one: (
+            one["success"].astype(float))) for step, share in enumerate(success)])  # fmt: skip
+
+
+def test_success_on_held_out_tasks_that_a_run_kept_is_told_before_that_of_its_episodes():
+    scores = pd.DataFrame([(step, task, float(task < 9 - step)) for step in (0, 4, 8) for task in range(10)],
+                          columns=["step", "task", "success"])  # fmt: skip
+    rose = played(0.2, 0.2, 0.4, 0.8, 0.8, 0.8)
+    told = "Success on held-out tasks fell from 0.90 (step 0) to 0.10 (step 8)."
+    assert verdict_of_table(rose, scores=scores).startswith(told)
+    assert "fell" not in verdict_of_table(rose, scores=scores[scores["step"] == 0])
+    assert "fell" not in verdict_of_table(rose, scores=scores.assign(step=8 - scores["step"]))
 
 
 def test_a_success_that_fell_is_told_first_and_noise_is_not():
-    told = "Success fell from 0.80 (first two steps) to 0.20 (from step 4). "
-    assert verdict_of_table(played(0.8, 0.8, 0.4, 0.2, 0.2, 0.2)).startswith(told), "within the first third too"
+    told = "Success fell from 0.80 (steps 0 to 1) to 0.20 (from step 4)."
+    fell = played(0.8, 0.8, 0.4, 0.2, 0.2, 0.2)
+    assert verdict_of_table(fell).startswith(told), "within the first third too"
+    assert verdict_of_table(fell.drop(columns="success")).startswith(told.replace("Success", "Return"))
+    assert "fell" not in verdict_of_table(fell.assign(team_reward=0.0)), "the winner of a game"
+    late = played(0.2, 0.2, 0.4, 0.8, 0.8, 0.8, 0.8, 0.9, 0.2, 0.2)
+    assert verdict_of_table(late).startswith("Success fell from 0.80 (steps 3 to 6) to 0.20 (from step 8).")
     assert "fell" not in verdict_of_table(played(0.8, 0.8, 0.4, 0.2, 0.2)), "five steps show no trend"
     assert "fell" not in verdict_of_table(played(0.2, 0.2, 0.4, 0.4, 0.8, 0.8))
     assert "fell" not in verdict_of_table(played(0.8, 0.2, 0.4, 0.4, 0.2, 0.6)), "noise"
@@ -95,6 +115,7 @@ def test_a_success_that_fell_is_told_first_and_noise_is_not():
     ({"advantage": 0.0}, "no row has a peer that earned something else"),
     ({"advantage": 0.0, "valid": False}, "no answer is valid"),
     ({"advantage": 0.0, "selected": False}, "no row is selected"),
+    ({"advantage": 0.0, "success": True}, "every episode succeeded"),
     ({"advantage": 0.0, "group": range(2 * FEWEST)}, "every group has a single row, so nothing is compared"),
 ])  # fmt: skip
 def test_a_silent_table_says_why(change, reason):
