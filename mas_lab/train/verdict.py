@@ -51,8 +51,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         The first two of these that hold, or "Nothing stands out.":
         - "Nothing was learned", with the reason, alone;
         - no valid answer, or no advantage, in the last third of the steps, and since when;
-        - success on held-out tasks fell from the first to the last scores that the run kept;
-        - success of the training episodes, or their return, fell from the first two steps to the last third, or from
+        - success fell on held-out tasks, from the first to the last scores that the run kept;
+        - else success in the training episodes, or their return, fell from the first two steps to the last third, or from
           the middle third to the last twentieth;
         - an agent's own reward fell while its credit rose, or clearly more than half of its advantage goes against its
           own reward under "grpo" and under "own_robust";
@@ -118,25 +118,26 @@ def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
 
 
 def _fall(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[str]:
-    """Yield sentences on success on held-out tasks and on success or return of the training episodes, if they fell."""
-    if "team_reward" not in turns or not turns["team_reward"].any():  # success is then that of one side of a game
+    """Yield a sentence on success on held-out tasks, or else on success or return of the training episodes."""
+    if not {"step", "team_reward"} <= set(turns) or not turns["team_reward"].any():  # success is that of one player
         return
     if scores is not None:
         by_task = scores.groupby(["task", "step"])["success"].first().unstack().dropna()
         first, last = by_task.columns[[0, -1]]
         lost, (before, after) = by_task[first] - by_task[last], by_task[[first, last]].mean()
         if lost.mean() > max(LEAST, ERRORS * lost.std() / len(lost) ** 0.5):
-            yield f"Success on held-out tasks fell from {before:.2f} (step {first}) to {after:.2f} (step {last})."
+            yield f"Success fell on held-out tasks from {before:.2f} (step {first}) to {after:.2f} (step {last})."
+            return
     turns = turns.assign(**{name: column(turns, name) for name in ("kept", "parent", "node")})
-    tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]] if "step" in turns else None
-    for name, of in {"success": episode_success, "return": episode_returns}.items() if tasks is not None else ():
-        if name == "return" or set(turns.columns) >= SUCCESS_COLUMNS:
+    tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
+    for name, of in {"success": episode_success, "return": episode_returns}.items():
+        if name == "return" or set(turns) >= SUCCESS_COLUMNS:
             by_step = {step: of(own) for step, own in turns.groupby("step")}
             values = pd.concat(by_step, names=["step", "episode"]).rename(name).reset_index().merge(tasks)
-            for direction, means in (trend(values, name), trend(values, name, late=True)):
-                if direction < 0:
-                    yield f"{name.capitalize()} fell from {means}."
-                    return
+            told = [means for direction, means in (trend(values, name), trend(values, name, True)) if direction < 0]
+            if told:
+                yield f"{name.capitalize()} fell from {told[0]}."
+                return
 
 
 def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> Iterator[str]:

@@ -87,6 +87,11 @@ def colors(names: Sequence[str]) -> dict[str, str]:
     return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
 
 
+def dashes(names: Sequence[str]) -> dict[str, str]:
+    """Return a dash per name, by its place: names that share a colour have different ones."""
+    return {name: DASHES[place // len(PALETTE) % len(DASHES)] for place, name in enumerate(dict.fromkeys(names))}
+
+
 def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> Figure:
     """Draw a score over sampled tokens: a thin line per run, a thick line for the mean of each recipe's runs.
 

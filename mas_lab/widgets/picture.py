@@ -310,10 +310,6 @@ def _text(x: float, y: float, words: str, anchor: str = "middle", more: str = ""
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{more}>{html.escape(words)}</text>'
 
 
-MOST = 24
-"""Maximum number of rows in a figure's table."""
-
-
 def show(figure: Figure) -> None:
     """Show any plotly figure in a notebook, with its picture."""
     from IPython.display import display
@@ -376,7 +372,7 @@ def numbers(figure: Figure) -> str:
     table = pd.DataFrame(rows, columns=["name", "of", "value"])
     table["value"] = pd.to_numeric(table["value"], errors="coerce")
     by = table.dropna().groupby(["name", "of"], sort=False)["value"]
-    table = by.agg(points="size", lowest="min", mean="mean", highest="max").head(MOST).reset_index()
+    table = by.agg(points="size", lowest="min", mean="mean", highest="max").reset_index()
     if table.empty:
         return ""
     return folded("The figure in numbers", table_html(table, "Its points, over all that has one name"))

@@ -87,14 +87,15 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
     columns, spoke, shades = min(4, len(agents)), set(wrong["agent"]), colors(agents)
     titles = [for_plotly(agent) + ("" if agent in spoke else ", never spoke") for agent in agents]
     figure = make_subplots(rows=-(-len(agents) // columns), cols=columns, subplot_titles=titles, shared_yaxes=True,
-                           shared_xaxes=True, vertical_spacing=0.16)  # fmt: skip
+                           shared_xaxes=True, vertical_spacing=min(0.16, columns / len(agents)))  # fmt: skip
     lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
     for place, agent in enumerate(agents):
         own = wrong[wrong["agent"] == agent]
-        x, mode = own["step"].astype(float), "lines+markers" if len(own) == 1 else "lines"
+        x = own["step"].astype(float)
         for name, label, line in lines:
             figure.add_scatter(
-                x=x, y=own[name], name=label, legendgroup=name, showlegend=place == 0, mode=mode,
+                x=x, y=own[name], name=label, legendgroup=name, showlegend=place == 0,
+                mode="lines+markers", marker={"size": 4},
                 line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
                 row=place // columns + 1, col=place % columns + 1,
             )  # fmt: skip

@@ -91,7 +91,7 @@ def test_success_on_held_out_tasks_that_a_run_kept_is_told_before_that_of_its_ep
     scores = pd.DataFrame([(step, task, float(task < 9 - step)) for step in (0, 4, 8) for task in range(10)],
                           columns=["step", "task", "success"])  # fmt: skip
     rose = played(0.2, 0.2, 0.4, 0.8, 0.8, 0.8)
-    told = "Success on held-out tasks fell from 0.90 (step 0) to 0.10 (step 8)."
+    told = "Success fell on held-out tasks from 0.90 (step 0) to 0.10 (step 8)."
     assert verdict_of_table(rose, scores=scores).startswith(told)
     assert "fell" not in verdict_of_table(rose, scores=scores[scores["step"] == 0])
     assert "fell" not in verdict_of_table(rose, scores=scores.assign(step=8 - scores["step"]))

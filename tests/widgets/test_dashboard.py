@@ -101,7 +101,7 @@ def test_the_figure_marks_spikes_in_the_agents_colours_and_the_line_has_the_age_
     assert "age of rows: asker 2, doer 2" in board._line()
     assert board.stats.groupby("step")["age"].first().tolist() == [0, 1, 2, 2]
     figure, shades = board.figure(), colors(("asker", "doer"))
-    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines"}
+    lines = {trace.name: trace for trace in figure.data if trace.mode == "lines+markers"}
     curves = [trace for trace in figure.data if trace.name == "training episodes, best of 3 candidates"]
     assert [list(trace.y) for trace in curves] == [board.curve[name].tolist() for name in ("success", "return")]
     assert {name: lines[f"shared: {name}"].line.color for name in shades} == shades

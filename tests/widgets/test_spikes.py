@@ -16,7 +16,7 @@ AGENTS = ("asker", "doer")
 def test_every_norm_of_the_run_is_a_point_and_every_spike_is_marked(spiky):
     inspector, stats = lab.SpikeInspector(spiky), lab.load_run(spiky).stats
     drawn = inspector.figure().data
-    lines = {trace.name: trace for trace in drawn if trace.mode == "lines"}
+    lines = {trace.name: trace for trace in drawn if trace.mode == "lines+markers"}
     assert list(lines)[:3] == ["shared, all", *(f"shared: {agent}" for agent in AGENTS)]
     for agent in AGENTS:
         norms = stats.loc[stats["agent"] == agent, "grad_norm"]
