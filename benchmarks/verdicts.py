@@ -73,7 +73,7 @@ class Trial:
 
 
 GRPO = lab.RECIPES["grpo"]
-FALL, DEAD, WRONG, PAID = "Success fell", "hardly an answer was valid", "mostly learned the wrong thing", "reward pays"
+FALL, DEAD, WRONG, PAID = "Success fell", "hardly an answer was valid", "mostly learned the wrong thing", "credit pays"
 ILL = {
     "absurd_rate": Trial("ladder", DEAD, lr=1e3),
     "high_rate": Trial("ladder", DEAD, lr=1e-2),

@@ -78,10 +78,8 @@ def numbers_of(part: str, function: Any, turns: pd.DataFrame, team: Team | None,
         raise
     except Exception as error:
         at = f" in step {plain(turns['step'].iloc[0])}" if "step" in turns and len(turns) else ""
-        why = f"{type(error).__name__}: {error}"
-        raise TableError(
-            f"{cell}: {part} {function!r} failed{at}: {why}. It gets the whole table, and gives a number per row"
-        ) from error
+        told = f"{cell}: {part} {function!r} failed{at}: {type(error).__name__}: {error}"
+        raise TableError(f"{told}. It gets the whole table, and gives a number per row") from error
     if not isinstance(values, pd.Series) or not values.index.equals(turns.index):
         gave = f"{len(values)} numbers on another index" if isinstance(values, pd.Series) else type(values).__name__
         raise TableError(

@@ -52,8 +52,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         - "Nothing was learned", with the reason, alone;
         - no valid answer, or no advantage, in the last third of the steps, and since when;
         - success fell on held-out tasks, from the first to the last scores that the run kept;
-        - else success in the training episodes, or their return, fell from the first two steps to the last third, or from
-          the middle third to the last twentieth;
+        - else success in the training episodes, or their return, fell from the first two steps to the last third, or
+          from the middle third to the last twentieth;
         - an agent's own reward fell while its credit rose, or clearly more than half of its advantage goes against its
           own reward under "grpo" and under "own_robust";
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2

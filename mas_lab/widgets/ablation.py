@@ -145,8 +145,8 @@ class AblationBoard:
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
 
-    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()`, `.to_svg(path)`
-    and `.to_pdf(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
+    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()` and
+    `.to_svg(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
     `.cautions` lists in sentences what these runs cannot show.
 
     Args:
@@ -314,10 +314,6 @@ class AblationBoard:
     def to_svg(self, path: str | Path) -> Path:
         """Write the figure as an SVG file for a paper, and return its path."""
         return write(path, svg(self.figure()))
-
-    def to_pdf(self, path: str | Path) -> None:
-        """Write the figure as a PDF file. Without the package kaleido, plotly's error says how to install it."""
-        self.figure().write_image(path, format="pdf")
 
     def _ipython_display_(self) -> None:
         from IPython.display import HTML, display

@@ -35,7 +35,7 @@ from mas_lab.team import Team
 from mas_lab.train import Report, train
 from mas_lab.train.hooks import heard_by
 from mas_lab.widgets.document import FIGURES, document, escape, figure_html, table_html, write
-from mas_lab.widgets.figures import LAYOUT, PALETTE, colors, dashes
+from mas_lab.widgets.figures import LAYOUT, PALETTE, colors
 from mas_lab.widgets.live import LIVE, Controls, Line, Redrawn
 from mas_lab.widgets.spikes import POLICY, norm_curves
 from mas_lab.widgets.text import escape_control_chars, for_plotly
@@ -163,14 +163,13 @@ def training_figure(so_far: Training, agents: Sequence[str], whose: str, rule: d
             line = {"color": POLICY, "width": 1, "dash": "dot"}
             figure.add_vline(x=so_far.forked["step"], line=line, name="forked here", showlegend=place == 1,
                              legend="legend2", row=1, col=place)  # fmt: skip
-    stats, rewards, shades, dashed = so_far.stats, so_far.rewards, colors(agents), dashes(agents)
+    stats, rewards, shades = so_far.stats, so_far.rewards, colors(agents)
     kind, title = ("local_reward", "own reward") if rewards["local_reward"].any() else ("credit", "credit")
     for agent in agents:
         own = rewards[rewards["agent"] == agent]
         figure.add_scatter(
             x=own["step"].tolist(), y=own[kind].tolist(), name=for_plotly(agent), mode="lines+markers",
-            line={"color": shades[agent], "width": 2, "dash": dashed[agent]}, marker={"size": 4}, cliponaxis=False,
-            row=2, col=1,
+            line={"color": shades[agent], "width": 2}, marker={"size": 4}, cliponaxis=False, row=2, col=1,
         )  # fmt: skip
     norms = norm_curves(spike_scores(stats, **rule), agents).data if len(stats) else ()
     for trace in norms:  # the lines of agents have their names above

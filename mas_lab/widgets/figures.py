@@ -5,7 +5,7 @@ drawn. This module leaves out the widgets and pages around figures.
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import chain, count
+from itertools import chain, count, cycle
 from zlib import crc32
 
 import numpy as np
@@ -18,9 +18,8 @@ from mas_lab.explain.uphill import cosine_of
 from mas_lab.table import require
 from mas_lab.widgets.text import for_plotly
 
-COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52",
-          "#777777", "#557711", "#EE6677", "#997700", "#40A493", "#B34FC9", "#0BA20A", "#1278F0",
-          "#B48A8A")  # fmt: skip
+COLORS = ("#CC3311", "#6699CC", "#6B59B0", "#2A8090", "#999933", "#EE3377", "#984F52", "#777777", "#557711", "#EE6677",
+          "#997700", "#40A493", "#B34FC9", "#0BA20A", "#1278F0", "#B48A8A")  # fmt: skip
 """Colours after schemes of Paul Tol (technical note SRON/EPS/TN/09-002), and others found by a search. The first seven
 are distinct for colour-blind readers too (Machado, Oliveira and Fernandes 2009). For readers who lack one kind of
 cones, they are at least 6 apart in OKLab (times 100). The others come with a dash. For readers with all cones, any two
@@ -83,13 +82,11 @@ LAYOUT = {
 
 
 def colors(names: Sequence[str]) -> dict[str, str]:
-    """Return one colour per name, by its place; pass `env.agents`, so that a role keeps its colour."""
-    return {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(dict.fromkeys(names))}
+    """Return one colour per name, by its place; pass `env.agents`, so that a role keeps its colour.
 
-
-def dashes(names: Sequence[str]) -> dict[str, str]:
-    """Return a dash per name, by its place: names that share a colour have different ones."""
-    return {name: DASHES[place // len(PALETTE) % len(DASHES)] for place, name in enumerate(dict.fromkeys(names))}
+    From the ninth on, names take colours of `COLORS`.
+    """
+    return dict(zip(dict.fromkeys(names), cycle([*PALETTE, *COLORS]), strict=False))
 
 
 def learning_curves(scores: pd.DataFrame, y: str = "success", y_title: str = "success on held-out tasks") -> Figure:

@@ -299,7 +299,7 @@ class RewardInspector:
     def _first(self) -> str:
         """Return the verdict on the run or table as HTML, and the rows behind it, folded."""
         rows = ""
-        if self.source.judged and (worst := harmed_agent(*self.source.judged[:3])) is not None:
+        if self.source.judged and (worst := harmed_agent(*self.source.judged)) is not None:
             told = f"Rows of {worst.name} with the largest advantages of the wrong sign"
             rows = folded("The rows", table_html(rows_gone_wrong(self.source.judged[0], worst.name), told))
         silent = self.source.silent(self.step, self.turns["agent"])

@@ -49,24 +49,20 @@ class Source:
         return f"run {Path(str(self.run.folder)).name}, {self.run.recipe_name}"
 
     @cached_property
-    def judged(self) -> tuple[pd.DataFrame, Collection[str], pd.DataFrame, pd.DataFrame | None] | None:
-        """Return the arguments of a verdict: turns, agents that do not learn, shares, scores.
-
-        It is `None` without advantages.
-        """
-        turns, frozen, scores = self._turns, (), None
-        if self.run:
-            turns, frozen, scores = turns_of(self.run), self.run.config["team"]["frozen"], scores_of(self.run)
-        elif turns is not None and self._stats is not None:
+    def judged(self) -> tuple[pd.DataFrame, Collection[str], pd.DataFrame] | None:
+        """Return the arguments of a verdict: turns, agents that do not learn, shares. `None` without advantages."""
+        turns, frozen = (turns_of(self.run), self.run.config["team"]["frozen"]) if self.run else (self._turns, ())
+        if turns is not None and self._stats is not None:
             frozen = set(turns["agent"]) - set(self._stats["agent"])
-        return (turns, frozen, shares(turns), scores) if turns is not None and "advantage" in turns else None
+        return (turns, frozen, shares(turns)) if turns is not None and "advantage" in turns else None
 
     @property
     def verdict(self) -> str:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
         with suppress(TableError):  # a table by hand may lack what a verdict reads
+            scores = scores_of(self.run) if self.run else None
             if self.judged:
-                return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged))}</b></p>'
+                return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged, scores))}</b></p>'
         return ""
 
     @property

@@ -17,7 +17,7 @@ from mas_lab.table import TableError, require
 from mas_lab.widgets import rollouts as rollout_page
 from mas_lab.widgets.document import FIGURES, Framed, document, escape, figure_html, table_html
 from mas_lab.widgets.episodes import Reading, in_words, index_of, listed, page_data, spike_shares
-from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors, dashes
+from mas_lab.widgets.figures import LAYOUT, NEUTRAL, colors
 from mas_lab.widgets.source import Source
 from mas_lab.widgets.text import escape_control_chars as escaped
 from mas_lab.widgets.text import for_plotly, visible_data
@@ -124,7 +124,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], opened: Sequence[Ma
     There is a line per agent, and a line per policy with several agents. `scored`: `spike_scores(stats)`. The points of
     a spike in `opened` have its place in this list as `customdata`; other points have -1.
     """
-    figure, shades, dashed = Figure(), colors(agents), dashes(agents)
+    figure, shades = Figure(), colors(agents)
     known = {(spike["policy"], spike["step"], spike["optimizer_step"]): at for at, spike in enumerate(opened)}
     scored = without_repeats(scored.assign(place=places(scored)))
     for (policy, agent), own in scored.groupby(["policy", "agent"], sort=False):
@@ -135,7 +135,7 @@ def norm_curves(scored: pd.DataFrame, agents: Sequence[str], opened: Sequence[Ma
         own = own.assign(opens=opens, told=list(map(_told, rows)), norm=own["norm"].where(own["norm"] > 0))
         high = own[own["spike"]]
         signs = ["diamond" if place >= 0 else "diamond-open" for place in high["opens"]]
-        line = {"color": shade, "width": 2 if agent else 3, "dash": dashed.get(agent, "solid")}
+        line = {"color": shade, "width": 2 if agent else 3}
         marker = {"color": shade, "size": 12, "symbol": signs, "line": {"width": 2}}
         for points, look in (
             (own, {"mode": "lines+markers", "marker": {"size": 4}, "line": line, "name": name}),
