@@ -3,7 +3,6 @@
 python children.py finish MODELS RUNS STEPS          every run below RUNS, named kind-..., to STEPS steps
 python children.py killed MODELS RUNS STEPS MOMENT.. a run killed at each of these writes, then finished
 python children.py interrupted ...                   the same, by Ctrl-C
-python children.py forked MODELS RUN STEPS MOMENT..  a fork of RUN, killed at each of these writes, then made
 
 What is killed or interrupted has the kind of team that RUNS is named after.
 """
@@ -71,15 +70,11 @@ def ending(work: Callable[[], None], moment: int, by: int = signal.SIGKILL) -> C
 
 def ended(what: str, models: Path, where: Path, steps: int, moments: list[int]) -> None:
     """What `there` is after a death: the steps of the run, or None."""
-    changes, kind, path = {}, where.name, f"{where}/{where.name}"
-    if what == "forked":
-        changes = {"fork": where, "score_every": 2, "score_tasks": 2, "score_episodes": 1}
-        kind, path = "shared", f"{where.parent}/fork"
     for moment in moments:
-        run = Path(f"{path}-{moment}")
+        run = where / f"{where.name}-{moment}"
 
         def work(run=run) -> None:
-            list(small.start(kind, models, run, steps, **changes))
+            list(small.start(where.name, models, run, steps))
 
         signalled = in_a_fork(ending(work, moment, signal.SIGINT if what == "interrupted" else signal.SIGKILL))
         there = load_run(run).steps if (run / "run.json").is_file() else None

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pandas as pd
 import pytest
-import small
 from faults import fill
 from small import RECIPE, SETTINGS, Memory, Relay, bits, make_team
 
@@ -178,15 +177,3 @@ def test_fork_that_fails_at_any_change_of_a_file_leaves_nothing(a, models, tmp_p
     assert moment > 10
     train(models, tmp_path / "b", AT, fork=a)
     assert bits(tmp_path / "b") == bits(a) and {path.name for path in tmp_path.iterdir()} == {"a", "b"}
-
-
-@pytest.mark.long
-@pytest.mark.timeout(7200)
-def test_killed_before_every_write_it_is_whole_or_not_there(a, models):
-    expected = bits(a)
-    *deaths, last = small.child("forked", models, a, AT, *range(1, 999))
-    assert {death["ended"] for death in deaths} == {9} and last["ended"] == 0
-    assert {death["there"] for death in deaths} == {None, AT}
-    for death in (*deaths, last):
-        assert death["bits"] == expected, f"killed before write {death['moment']}"
-    print(f"\ndeaths while forking: {len(deaths)}")
