@@ -14,7 +14,6 @@ import pandas as pd
 from mas_lab.arguments import check_arguments
 from mas_lab.cells.credits import Credit
 from mas_lab.table import (
-    COMPARED,
     TableError,
     forbid,
     has_several_steps,
@@ -53,7 +52,7 @@ def group(
     check_arguments(group, {"by": by, "credit": credit, "same_prompt": same_prompt})
     by = (by,) if isinstance(by, str) else tuple(by)
     require(turns, by, "group")
-    forbid(turns, COMPARED, "group")
+    forbid(turns, ["credit", "group"], "group")
     refuse_copies(turns, "group")
     scored = turns.assign(credit=_credited(turns, credit, team), group=_labels(turns, by))
     if same_prompt:

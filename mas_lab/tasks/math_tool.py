@@ -130,8 +130,7 @@ class MathTool(chains.MathTask):
         answer = ran.line if ran.outcome.status == "ok" and len(ran.line) < programs.LONGEST_LINE else ""
         if ran.outcome.status != "ok" and self.published:
             answer = (NUMBER.findall(f"{ran.error} {ran.line}") or [""])[-1]
-        if re.fullmatch(r"-?\d+\.\d{12,}", answer):  # 100 * 1.1 prints 110.00000000000001
-            answer = f"{float(answer):.12g}"
+        answer = re.sub(r"^-?\d+\.\d{12,}$", lambda long: f"{float(long[0]):.12g}", answer)  # 100 * 1.1
         return answer if answer and (self.full or chains.is_digit(answer)) else None
 
     def act(self, state: State, actions: Mapping[str, str]) -> Step:

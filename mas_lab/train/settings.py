@@ -101,7 +101,7 @@ class Settings:
     def of(cls, options: Mapping[str, Any]) -> "Settings":
         """Return settings from values by field name; raise ArgumentError if a name is no setting."""
         if unknown := options.keys() - cls.__annotations__.keys():
-            other = "; sampling belongs to the team: team.with_sampling(...)" if "sampling" in unknown else ""
-            known = ", ".join(cls.__annotations__)
+            where = {"sampling": "; sampling belongs to the team: team.with_sampling(...)", "lr": "; see load_policy"}
+            other, known = where.get(min(unknown), ""), ", ".join(cls.__annotations__)
             raise ArgumentError(f"train: unknown setting {min(unknown)!r}; known are {known}{other}")
         return cls(**options)

@@ -73,9 +73,9 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
     return verdict_of_table(turns_of(run), run.config["team"]["frozen"], scores=scores_of(run))
 
 
-def scores_of(run: Run) -> pd.DataFrame | None:
+def scores_of(run: Run | None) -> pd.DataFrame | None:
     """Return the scores on held-out tasks that a run kept, if there are any."""
-    return run.read(SCORES) if run.parts(SCORES) else None
+    return run.read(SCORES) if run and run.parts(SCORES) else None
 
 
 def turns_of(run: Run) -> pd.DataFrame:

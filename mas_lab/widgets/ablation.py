@@ -4,10 +4,9 @@ The board also says what these runs cannot show. This module leaves out reading 
 and comparing them (`study.comparison`).
 """
 
-import re
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +144,8 @@ class AblationBoard:
     Each recipe gets its interquartile mean (IQM), from five seeds on with a 95 % bootstrap interval. Differences to the
     baseline are taken seed by seed. Scores count up to a common budget: the least that any run of the env reached.
 
-    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_latex()` and
-    `.to_svg(path)`, and the tables `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
+    A notebook shows the board as it is. Use `.figure()`, `.to_html(path)`, for a paper `.to_svg(path)`, and the tables
+    `.table`, `.runs`, `.pairs`, `.differences`, `.improvements` and `.equality`.
     `.cautions` lists in sentences what these runs cannot show.
 
     Args:
@@ -293,24 +292,6 @@ class AblationBoard:
         parts = [self._counts(), *(figure_html(*one) for one in self._figures()), self._below()]
         return write(path, document("Recipes side by side", "".join(parts), scripts=FIGURES))
 
-    def to_latex(self) -> str:
-        """Make a table for a paper, which needs the package booktabs.
-
-        Returns:
-            A `tabular` with a row per task and recipe: final score, difference to the baseline, and its adjusted p.
-        """
-        paired = {(row["env"], row["recipe"]): row for row in self.differences.to_dict("records")}
-        head = ["task", "recipe", "seeds", f"final {self.score} (IQM)", f"minus {self.baseline} (mean)",
-                "p (paired t test, Holm)"]  # fmt: skip
-        lines = [head]
-        for row in self.table.to_dict("records"):
-            other = paired.get((row["env"], row["recipe"]), {})
-            p = f"{other['p_holm']:.3f}" if other and other["p_holm"] == other["p_holm"] else ""
-            lines.append([row["env"], row["recipe"], row["seeds"], _interval(row), _interval(other), p])
-        first, *rest = (" & ".join(map(_tex, line)) + r" \\" for line in lines)
-        rules = [r"\begin{tabular}{llrrrr}", r"\toprule", first, r"\midrule", *rest, r"\bottomrule", r"\end{tabular}"]
-        return "\n".join(rules) + "\n"
-
     def to_svg(self, path: str | Path) -> Path:
         """Write the figure as an SVG file for a paper, and return its path."""
         return write(path, svg(self.figure()))
@@ -322,18 +303,6 @@ class AblationBoard:
         for figure, *_ in self._figures():
             display(figure)
         display(HTML(beside(self._below())))
-
-
-def _interval(row: Mapping[str, Any]) -> str:
-    """Return the middle of a row with its interval, as far as they are known."""
-    if not row:
-        return ""
-    known = row["final_low"] == row["final_low"]
-    return f"{row['final']:.2f}" + (f" [{row['final_low']:.2f}, {row['final_high']:.2f}]" if known else "")
-
-
-def _tex(text: Any) -> str:
-    return re.sub(r"([&%$#_{}])", r"\\\1", str(text).replace("\\", "/"))
 
 
 def _common(found: Sequence[Entry], name: str, usual: str) -> str:

@@ -6,11 +6,12 @@ episodes success and return hold. This module leaves out redrawing the figure in
 """
 
 import contextvars
+import copy
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -217,7 +218,7 @@ class LiveDashboard(Training):
     The training curve names the episodes that it shows. Under `tree()`, it shows the best of K candidates, and this may
     fall while the team gets better. `score_every=10` adds the success on held-out tasks, which measures the team.
 
-    `fork="runs/first"` begins after the newest checkpoint of that run, which the figure shows as a second line.
+    `.fork(run=..., ...)` changes one thing and goes on beside this training, as a second line in the figure.
 
     Args:
         env: The environment.
@@ -248,7 +249,8 @@ class LiveDashboard(Training):
         super().__init__()
         with locked(team.policies.values(), training=True):
             pass  # raises at once if another thread trains one of these models
-        self.env, self.seed = env, seed
+        self._team, self.env, self.seed = team, env, seed
+        self._arguments = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.error: BaseException | None = None
         """Exception that ended the training; `None` if it ended by its last step or by a stop."""
         self._stop_requested, self._ended, self._outcome = threading.Event(), threading.Event(), ""
@@ -406,6 +408,48 @@ class LiveDashboard(Training):
         if self._drawing is not None and self._cell != running_cell():  # its own cell shows it already
             self._controls.repeat()
             self._drawing.repeat()
+
+    # Forking
+
+    def fork(
+        self,
+        run: str | Path | None = None,
+        lr: float | Mapping[str, float] | None = None,
+        team: Team | None = None,
+        **changes: Any,
+    ) -> "LiveDashboard":
+        """Start a second training that begins after the newest checkpoint of this one and goes on beside it.
+
+        It has its own team and the arguments of this dashboard, except for the changes. Under another
+        seed it plays other held-out tasks. See `fork` of `lab.train`.
+
+        Args:
+            run: Folder of the new run. It is required.
+            lr: Learning rate of all policies, or {agent: rate}. `None` keeps the rates of the team.
+            team: Team to train, made like this one. `None` rebuilds a team from the checkpoint.
+            **changes: New values for arguments of this dashboard: `recipe`, `steps`, `seed`, or any setting.
+
+        Returns:
+            The dashboard of the second training.
+
+        Raises:
+            TypeError: If `run` is missing, or if this training keeps no run.
+            ValueError: If `lr` names an agent that the team does not have.
+        """
+        if run is None or self._folder is None:
+            raise TypeError("fork: both trainings are kept; start the first with run=, and give the fork its run=")
+        arguments = {**self._arguments, "foreground": self._foreground, "fork": self._folder}
+        if hasattr(self.watch, "load_state"):
+            arguments["watch"] = copy.deepcopy(self.watch)  # training sets it to its state in the checkpoint
+        with no_bars():
+            bases = [policy.shared.source.name for policy in self._team.policies.values() if hasattr(policy, "shared")]
+            own = team or load_run(self._folder).team(bases)
+        rates = lr if isinstance(lr, Mapping) else {} if lr is None else dict.fromkeys(own, lr)
+        if strangers := rates.keys() - set(own):
+            raise ValueError(f"fork: lr names agent {min(strangers)!r}; the team has {', '.join(own)}")
+        for agent, rate in rates.items():
+            own[agent].lr = float(rate)
+        return LiveDashboard(**{**arguments, **changes, "team": own, "run": run})
 
     # Results
 

@@ -60,9 +60,8 @@ class Source:
     def verdict(self) -> str:
         """Return the verdict on the run or table as a paragraph of HTML; empty without advantages."""
         with suppress(TableError):  # a table by hand may lack what a verdict reads
-            scores = scores_of(self.run) if self.run else None
             if self.judged:
-                return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged, scores))}</b></p>'
+                return f'<p class="verdict"><b>{escape(verdict_of_table(*self.judged, scores_of(self.run)))}</b></p>'
         return ""
 
     @property

@@ -74,10 +74,5 @@ def test_one_recipe_has_no_probability_of_improvement():
     assert board(5, recipes="a").improvements.empty
 
 
-def test_a_paper_gets_a_table_and_a_figure(tmp_path):
-    told = board(5, envs=["x_1"]).to_latex().splitlines()
-    assert told[1:4] == [
-        r"\toprule", r"task & recipe & seeds & final success (IQM) & minus a (mean) & p (paired t test, Holm) \\",
-        r"\midrule"]  # fmt: skip
-    assert told[5] == r"x\_1 & b & 5 & 0.70 [0.53, 0.87] & 0.50 [0.50, 0.50] & 0.000 \\"
+def test_a_paper_gets_a_figure(tmp_path):
     assert board(5).to_svg(tmp_path / "board.svg").read_text(encoding="utf-8").startswith("<svg ")

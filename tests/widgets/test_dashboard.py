@@ -149,10 +149,7 @@ def test_held_out_success_stands_beside_what_training_shows_of_it(models, tmp_pa
 
 def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     first = after_a_step(dashboard(models, MANY, tmp_path / "a", watch=lab.SpikeWatch(warmup=2, threshold=1)))
-    team = first.run.team()
-    team["asker"].lr = 1e-3
-    changed = SETTINGS | {"max_norm": 0.5, "watch": lab.SpikeWatch(warmup=2, threshold=1), "fork": tmp_path / "a"}
-    second = lab.LiveDashboard(Relay(), team, RECIPE, MANY, run=tmp_path / "b", foreground=False, **changed)
+    second = first.fork(run=tmp_path / "b", lr=1e-3, max_norm=0.5, steps=MANY)
     assert after_a_step(second).running and first.running
     for board in (first, second):
         board.stop()
@@ -161,12 +158,19 @@ def test_a_fork_goes_on_beside_the_first_as_a_second_line(models, tmp_path):
     at = forked["step"]
     assert at >= 1 and f"forked from a after {at} steps: max_norm: 1.0 -> 0.5; lr of shared: 0.01 -> " in repr(second)
     assert second.curve.iloc[:at].to_numpy().tolist() == first.curve.iloc[:at].to_numpy().tolist()
-    assert len(second.curve) > at and second.run.team()["asker"].lr == 1e-3 and first.run.team()["asker"].lr == 1e-2
+    assert len(second.curve) > at and second.watch is not first.watch
+    assert second.run.team()["asker"].lr == 1e-3 and first.run.team()["asker"].lr == 1e-2
     lines = {trace.name: trace for trace in second.figure().data if trace.xaxis in (None, "x")}
     behind, own = lines["a"], lines["training episodes, best of 3 candidates"]
     assert list(behind.y) == first.curve["success"].tolist() and list(own.y) == second.curve["success"].tolist()
     assert behind.line.width < own.line.width and {shape.x0 for shape in second.figure().layout.shapes} == {at}
-    assert not first.figure().layout.shapes
+    page = second.to_html(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "forked from a after" in page and not first.figure().layout.shapes
+    for unkept, run in ((first, None), (dashboard(models, 1).wait(), tmp_path / "c")):
+        with pytest.raises(TypeError, match="both trainings are kept"):
+            unkept.fork(run=run)
+    again = first.fork(run=tmp_path / "d", steps=len(first.curve) + 1, seed=6, lr={"doer": 1e-3}, foreground=True)
+    assert again.run.config["forked"]["changed"] == ["seed: 5 -> 6", "lr of shared: 0.01 -> 0.001"]
 
 
 def test_a_live_curve_takes_held_out_scores_and_nothing_else(models, monkeypatch):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mas_lab.widgets.figures import learning_curves, norm_lines, uphill_dots
+from mas_lab.widgets.figures import colors, learning_curves, norm_lines, uphill_dots
 
 RUNS = pd.DataFrame({
     "recipe": ["grpo"] * 5, "seed": [0, 0, 1, 1, 1], "step": [0, 1, 0, 1, 2], "tokens": [0, 100, 0, 50, 100],
@@ -37,3 +37,7 @@ def test_norms_are_over_steps_on_a_log_scale_and_a_norm_of_0_is_a_gap():
     assert figure.layout.yaxis.type == "log" and first.mode == "lines"
     assert list(second.x) == [0, 1, 2] and second.y[0] == 3.0 and np.isnan(second.y[1]) and second.y[2] == 9.0
     assert mean.y[0] == 2.0 and mean.x[-1] == 1  # the first run ends there
+
+
+def test_each_of_many_agents_has_a_colour_of_its_own():
+    assert len(set(colors(map(str, range(24))).values())) == 24 and len(colors(map(str, range(30)))) == 30
