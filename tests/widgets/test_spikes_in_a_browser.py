@@ -18,7 +18,7 @@ def press(element):
 def over_a_mark(page):
     """Move the mouse to a spike's mark in the figure, wait for the text that appears, and return the place."""
     page.locator(".drawing").scroll_into_view_if_needed()
-    mark = page.locator(".drawing .points path.point").first
+    mark = page.locator(".drawing .points path.point:not([d*='A'])").first
     mark.wait_for(state="attached")
     page.wait_for_timeout(300)  # a move that follows a scroll at once may be lost
     box = mark.bounding_box()
