@@ -7,7 +7,7 @@ should say, and what it says. The column `should` was first written before the r
 rules was tried on seed 0. Then four expectations were worded anew, the rate of five trainings that were meant to be
 healthy and were not was lowered from 1e-3, and two bounds of the rules were set. Seed 1 was looked at after that.
 The rules on held-out scores, on the return and on the last steps came later, when other failures had been called fine;
-no expectation was changed for them, and all forty verdicts stayed right.
+one word of an expectation was changed for them ("credit"), and all forty verdicts stayed right.
 Leaves out: the rules (`mas_lab.train.verdict`).
 """
 
