@@ -123,7 +123,7 @@ class HeldOut(Hook):
 
 
 class Showing(Hook):
-    """The hook that shows steps, tokens and scores, and prints the verdict: of the run, or else of the last steps.
+    """The hook that shows steps, tokens and scores, and prints the verdict: of the run, or of the first and last steps.
 
     Scores are those of held-out tasks, or else of training episodes if these are played as the team plays. Under
     `tree()` the best of K candidates moves the state on, so the success of training episodes says little.
@@ -152,8 +152,7 @@ class Showing(Hook):
             )  # fmt: skip
         if not self.recorder:
             self.recent.append(report.turns.drop(columns=SAMPLED))
-            if len(self.recent) > 2 * MOST:  # those of the beginning stay
-                del self.recent[2:-2:2]
+            del self.recent[2:-MOST]  # the first two steps stay, and the last ones
         self.tokens += report.tokens
         if isinstance(now.recipe.plan, episodes):
             self.training.append(report.success)

@@ -215,11 +215,12 @@ def same_answer(answer: str, gold: str, timeout_s: float = 5.0) -> bool:
 
 
 def _in_a_tuple(one: Answer, other: Answer) -> Answer:
-    """Return `x=3, y=4` as `(3,4)`, by name, if the other answer is no such list: as sets (3,4) would be (4,3)."""
+    """Return `x=3, y=4` as `(3,4)`, x before y, if the other answer is no such list: as sets (3,4) would be (4,3)."""
     lists = [list(map(_VALUE.fullmatch, answer.text.split(","))) for answer in (one, other)]
     if not all(lists[0]) or all(lists[1]) or len({found[1] for found in lists[0]}) < max(2, len(lists[0])):
         return one
-    return one._replace(text=f"({','.join(found[2] for found in sorted(lists[0], key=lambda found: found[1]))})")
+    values = [found[2] for found in sorted(lists[0], key=lambda found: "xyz".find(found[1]))]
+    return one._replace(text=f"({','.join(values)})")
 
 
 def _in_order(*texts: str) -> bool:
