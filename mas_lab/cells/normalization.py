@@ -60,7 +60,7 @@ def normalize(
     """Add the columns `center`, `scale` and `advantage` to the table.
 
     Args:
-        turns: Table with `credit` and `group`.
+        turns: Table with `credit` and `group`. Rows of several steps are compared step by step.
         center: The baseline. `None`: the mean credit over the row's `group`. A tuple of columns: the mean over the rows
             that are equal in them. "loo": the mean of the others in the group (leave one out). "max": the group's
             maximum. "none": 0. Or a `Center`.

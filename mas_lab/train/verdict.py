@@ -105,7 +105,7 @@ def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
     """Yield a sentence on the last steps if a third of all or more had hardly a valid answer, or advantage."""
     step = turns.get("step", pd.Series(0, turns.index))
     rows, solved = turns[selected(turns)], turns.get("success", pd.Series(False, turns.index))
-    solved = solved.groupby(turns["episode"]).transform("max")
+    solved = solved.groupby([step, turns["episode"]]).transform("max")
     alive = {"hardly an answer was valid": column(rows, "valid"), "hardly a row had an advantage": rows["advantage"]}
     for what, good in alive.items():
         by_step = nonzero(good).groupby(step).mean()
@@ -229,7 +229,7 @@ def why_silent(turns: pd.DataFrame) -> str:
     rows = turns[selected(turns)]
     if rows.empty:
         return "no row is selected"
-    if "success" in turns and turns.groupby("episode")["success"].max().all():
+    if "success" in turns and turns.groupby([*({"step"} & set(turns)), "episode"])["success"].max().all():
         return "every episode succeeded"
     if "valid" in rows.columns and not rows["valid"].any():
         return "no answer is valid, so none is rewarded"

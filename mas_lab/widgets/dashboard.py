@@ -250,10 +250,10 @@ class LiveDashboard(Training):
         with locked(team.policies.values(), training=True):
             pass  # raises at once if another thread trains one of these models
         self._team, self.env, self.seed = team, env, seed
-        self._arguments = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.error: BaseException | None = None
         """Exception that ended the training; `None` if it ended by its last step or by a stop."""
         self._stop_requested, self._ended, self._outcome = threading.Event(), threading.Event(), ""
+        self._arguments = {"env": env, "recipe": recipe, "steps": steps, "seed": seed, **settings}
         self.agents, self.steps, self.watch = tuple(env.agents), steps, settings.get("watch")
         self.whose = whose_success(find(recipe).plan)
         """Name of the episodes whose success and return the training curve shows."""
@@ -444,11 +444,11 @@ class LiveDashboard(Training):
         with no_bars():
             bases = [policy.shared.source.name for policy in self._team.policies.values() if hasattr(policy, "shared")]
             own = team or load_run(self._folder).team(bases)
-        rates = lr if isinstance(lr, Mapping) else {} if lr is None else dict.fromkeys(own, lr)
-        if strangers := rates.keys() - set(own):
-            raise ValueError(f"fork: lr names agent {min(strangers)!r}; the team has {', '.join(own)}")
-        for agent, rate in rates.items():
-            own[agent].lr = float(rate)
+        for agent, rate in (lr if isinstance(lr, Mapping) else dict.fromkeys(own, lr)).items():
+            if agent not in own:
+                raise ValueError(f"fork: lr names agent {agent!r}; the team has {', '.join(own)}")
+            if rate is not None:
+                own[agent].lr = float(rate)
         return LiveDashboard(**{**arguments, **changes, "team": own, "run": run})
 
     # Results

@@ -113,14 +113,11 @@ def test_a_wrong_program_is_an_error_on_each_tier(tier, source, line):
     assert outcome.stderr.startswith(line)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        "AttributeError: module 'sys' has no attribute 'setrecursionlimit'",
-        "AttributeError: 'int' object has no attribute 'bit_length'",
-        "ImportError: cannot import name 'OrderedDict' from 'collections' (unknown location)",
-    ],
-)
+@pytest.mark.parametrize("error", [
+    "AttributeError: module 'sys' has no attribute 'setrecursionlimit'",
+    "AttributeError: 'int' object has no attribute 'bit_length'",
+    "ImportError: cannot import name 'OrderedDict' from 'collections' (unknown location)",
+])  # fmt: skip
 def test_what_cpython_has_and_a_sandbox_lacks_is_no_error_of_the_program(error):
     assert sandbox.status_of(error) == "unsupported"
     absent = error.replace("setrecursionlimit", "y").replace("bit_length", "y").replace("OrderedDict", "y")

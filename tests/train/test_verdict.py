@@ -120,6 +120,8 @@ def test_a_success_that_fell_is_told_first_and_noise_is_not():
 ])  # fmt: skip
 def test_a_silent_table_says_why(change, reason):
     assert verdict_of_table(rows(0.0).assign(**change)).startswith(f"Nothing was learned: {reason}")
+    once = pd.concat([rows(0.0).assign(step=step, success=step == 0) for step in range(2)])
+    assert "succeeded" not in verdict_of_table(once), "an episode of another step has the same name"
 
 
 @pytest.mark.parametrize(("name", "recipe", "frozen", "harmed"), [
