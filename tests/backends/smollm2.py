@@ -18,4 +18,4 @@ def learns(backend: str, **options):
     assert "solver" in moved and all(team[agent].version > before[agent] for agent in moved)
     assert (stats.set_index("agent").loc[moved, "grad_norm"] > 0).all()
     # In half precision the update compares the mean with its tolerance. One unlikely token can differ by half.
-    assert (stats["mismatch_p99"] < 1.5).all() and (stats["max_ratio"] == 1).all()
+    assert (stats["mismatch_p99"] < 1.5).all() and (stats["max_ratio"] - 1 < 1e-3).all()
