@@ -150,7 +150,7 @@ def speakers(form: str) -> dict[str, dict[str, int]]:
 def words_start() -> str:
     """Return the folder of an adapter of SmolLM2-135M that knows three forms of the maze; make it if it is not there.
 
-    The forms are shown in turns until one agent and two walkers succeed in .25 and .25 of the programs can be run.
+    A form is shown while its share is below .25: the mazes that one agent or two walkers solve, the programs that run.
     """
     folder, steps = Path("runs/claims/maze_words/start"), 0
     if not (folder / "start.json").is_file():
@@ -159,7 +159,7 @@ def words_start() -> str:
         speak = {form: {agent: lab.Sampling(**most) for agent, most in speakers(form).items()} for form in FORMS}
         teams = {form: lab.Team.shared(policy, env.agents, sampling=speak[form]) for form, env in envs.items()}
         while min(found.values()) < 0.25:
-            for form, env in envs.items():
+            for form, env in ((form, env) for form, env in envs.items() if found[form] < 0.25):
                 lab.imitate(teams[form], env, 32, 10, batch=32, lr=1e-3 if steps < 90 else 3e-4, seed=steps)
                 steps += 10
             for form, env in envs.items():
