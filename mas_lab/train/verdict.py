@@ -58,7 +58,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
           own reward under "grpo" and under "own_robust";
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
           than under "own_robust" on the same rows, unless its own reward rose;
-        - an agent's own reward fell.
+        - an agent's own reward fell;
+        - an agent does not speak in the last third of the steps.
 
         "Fell" and "rose" mean by more than a tenth of the largest value and by more than 2.5 standard errors, with a
         task as the unit. Where the team earns nothing at all, as in a game, success is not looked at.
@@ -160,6 +161,10 @@ def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -
     for agent, (direction, means) in own.items():
         if direction < 0:
             yield f"The own reward of {agent} fell from {means}."
+    steps = sorted(turns["step"].unique()) if "step" in turns else []
+    for agent, rows in turns.groupby("agent"):
+        if len(steps) >= STEPS and (last := rows["step"].max()) < steps[-(len(steps) // 3)]:
+            yield f"{agent} does not speak after step {last}."
 
 
 def trend(rows: pd.DataFrame, name: str, late: bool = False) -> tuple[int, str]:

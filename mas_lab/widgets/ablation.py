@@ -46,8 +46,7 @@ def board_figure(
     envs, shades = list(dict.fromkeys(runs["env"])), recipe_colors(list(dict.fromkeys(runs["recipe"])))
     recipes = {env: list(dict.fromkeys(runs.loc[runs["env"] == env, "recipe"])) for env in envs}
     panels = [(runs, table, FINAL.format(score))]
-    if not pairs.empty:
-        panels.append((pairs, differences, DIFFERENCE.format(baseline)))
+    panels += [] if pairs.empty else [(pairs, differences, DIFFERENCE.format(baseline))]
     shared, lines = score == "success", list(map(len, recipes.values()))
     between = BETWEEN if shared else 2 * BETWEEN
     tall = LINE * sum(lines) + between * (len(envs) - 1)
@@ -60,17 +59,14 @@ def board_figure(
         for row, env in enumerate(envs, start=1):
             _cells(figure, dots[dots["env"] == env], summary[summary["env"] == env], recipes[env], shades, row, col)
             if row == len(envs) or not shared:
-                figure.update_xaxes(title_text=_wrapped(title), title_standoff=8, row=row, col=col)
+                wrapped = "<br>".join(map(for_plotly, textwrap.wrap(title, 24)))
+                figure.update_xaxes(title_text=wrapped, title_standoff=8, row=row, col=col)
             if shared:
                 figure.update_xaxes(range=_span(dots["final"]), row=row, col=col)
             if col == 2:
                 figure.add_vline(x=0, line={"color": NEUTRAL, "width": 1, "dash": "dash"}, row=row, col=col)
     margin = {"l": SIDE - 20, "r": 20, "t": 40, "b": 64}
     return figure.update_layout(**LAYOUT | {"margin": margin}, height=tall + margin["t"] + margin["b"])
-
-
-def _wrapped(title: str) -> str:
-    return "<br>".join(map(for_plotly, textwrap.wrap(title, 24)))
 
 
 def _span(values: pd.Series) -> list[float]:

@@ -1,5 +1,6 @@
 """The verdict on a run: by hand, on recorded harm and on runs without harm, and at the end of a training."""
 
+import numpy as np
 import pandas as pd
 import pytest
 import small
@@ -29,8 +30,7 @@ def test_wrong_answers_that_are_reinforced_stand_out():
     """0.5 of 1.5 in each step. Under own_robust all team rewards are equal, so there is no advantage."""
     told = verdict_of_table(rows(0.5))
     assert told == TOLD.format("partly", "33 %")
-    joined = pd.concat([rows(0.5)[:FEWEST], rows(0.5)[FEWEST:].reset_index(drop=True)])
-    assert verdict_of_table(joined) == told, "joined tables repeat their index"
+    assert verdict_of_table(rows(0.5).set_index(np.arange(2 * FEWEST) % FEWEST)) == told, "joined tables repeat theirs"
     assert verdict_of_table(rows(-0.5)) == NOTHING
     assert verdict_of_table(rows(0.5, pairs=FEWEST - 1)) == NOTHING, "too few to say"
     assert verdict_of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
@@ -42,9 +42,7 @@ def test_right_answers_that_are_punished_stand_out():
     """Most of the advantage goes the wrong way, though no wrong answer is reinforced. Own means make it none."""
     table = rows(-1.0, -1.5).assign(team_reward=lambda one: one["local_reward"])
     assert verdict_of_table(table) == TOLD.format("mostly", "60 %")
-    better = table.assign(step=lambda one: range(len(one))).pipe(
-        lambda one: one.assign(local_reward=one["local_reward"].where(one["step"] < 20, 1.0), step=one["step"] // 4)
-    )
+    better = table.assign(step=np.arange(40) // 4, local_reward=table["local_reward"].where(np.arange(40) < 20, 1.0))
     assert verdict_of_table(better) == NOTHING, "its own reward rose"
 
 
@@ -74,9 +72,7 @@ def test_a_run_that_is_dead_at_its_end_never_passes(change, words):
     assert verdict_of_table(pd.concat([rows(-0.5, pairs=30), late.assign(step=6)])) == NOTHING, "a single dead step"
     alone = rows(-0.5, pairs=30).query("step == 5")[:1].assign(task="u", episode="u", step=70)
     late = pd.concat([late.assign(step=lambda one, copy=copy: one["step"] + copy) for copy in range(0, 60, 2)])
-    assert verdict_of_table(pd.concat([rows(-0.5, pairs=20), late, alone])).startswith("From step 4 on "), (
-        "one good row"
-    )
+    assert verdict_of_table(pd.concat([rows(-0.5, pairs=20), late, alone])).startswith("From step 4 on "), "a good row"
 
 
 def played(*success: float):
@@ -108,6 +104,12 @@ def test_a_success_that_fell_is_told_first_and_noise_is_not():
     assert "fell" not in verdict_of_table(played(0.8, 0.8, 0.4, 0.2, 0.2)), "five steps show no trend"
     assert "fell" not in verdict_of_table(played(0.2, 0.2, 0.4, 0.4, 0.8, 0.8))
     assert "fell" not in verdict_of_table(played(0.8, 0.2, 0.4, 0.4, 0.2, 0.6)), "noise"
+
+
+def test_an_agent_that_ceases_to_speak_is_named():
+    for last, told in {4: "solver does not speak after step 4.", 6: NOTHING}.items():
+        table = rows(-0.5, pairs=40)
+        assert verdict_of_table(table.assign(agent=table["agent"].where(table["step"] > last, "solver"))) == told
 
 
 @pytest.mark.parametrize(("change", "reason"), [

@@ -64,10 +64,6 @@ class Trie:
         """Return `start` and the node of each of the tokens after it."""
         return list(accumulate(tokens, self.child, initial=start))
 
-    def is_chain(self) -> bool:
-        """Return True if no node has two children."""
-        return self.parents == list(range(ROOT, len(self) - 1))
-
     def visible(self) -> np.ndarray:
         """Return booleans (L, L), True if the row's node sees the column's node: an ancestor or itself."""
         visible_LL = np.eye(len(self), dtype=bool)
@@ -207,7 +203,7 @@ def laid_out(
     at_PQ = np.zeros(real_PQ.shape, np.int64)
     at_PQ[real_PQ] = np.concatenate([trie.positions for trie in tries])
     visible = None
-    if not all(trie.is_chain() for trie in tries):
+    if any(trie.parents != list(range(ROOT, len(trie) - 1)) for trie in tries):  # a node has two children
         visible_PQQ = np.zeros((*real_PQ.shape, real_PQ.shape[1]), bool)
         visible_PQQ[:, :, 0] = True
         for visible_QQ, trie in zip(visible_PQQ, tries, strict=True):
