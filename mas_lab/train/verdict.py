@@ -59,7 +59,8 @@ def verdict(run: Run | str | Path | pd.DataFrame) -> str:
         - the agent with the largest share of advantage that went the wrong way (`lab.wrong_way`), if it is more by 0.2
           than under "own_robust" on the same rows, unless its own reward rose;
         - an agent's own reward fell;
-        - an agent does not speak in the last third of the steps.
+        - an agent does not speak in the last third of the steps;
+        - success, or the return, did not clearly rise, and does not end near its top.
 
         "Fell" and "rose" mean by more than a tenth of the largest value and by more than 2.5 standard errors, with a
         task as the unit. Where the team earns nothing at all, as in a game, success is not looked at.
@@ -98,7 +99,11 @@ def verdict_of_table(turns: pd.DataFrame, frozen: Collection[str] = (), found: A
     turns = turns.reset_index(drop=True)
     found = shares(turns) if found is None else found
     frozen = {*frozen, *(set(turns["agent"]) - set(turns.loc[selected(turns), "agent"]))}
-    sentences = [*_dead_end(turns), *_fall(turns, scores), *_agents(turns, frozen, found)]
+    changes = [*_changes(turns, scores)]
+    moved = any(direction for direction, _ in changes)
+    fell = [told.format("fell") for direction, told in changes if direction < 0]
+    stuck = [told.format("did not clearly rise") for _, told in changes if not moved]
+    sentences = [*_dead_end(turns), *fell[:1], *_agents(turns, frozen, found), *stuck[:1]]
     return " ".join(sentences[:2]) or NOTHING
 
 
@@ -118,27 +123,30 @@ def _dead_end(turns: pd.DataFrame) -> Iterator[str]:
             return
 
 
-def _fall(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[str]:
-    """Yield a sentence on success on held-out tasks, or else on success or return of the training episodes."""
+def _changes(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[tuple[int, str]]:
+    """Yield 1 for what rose or is near its top, -1 for what fell, else 0, each with a sentence that lacks its verb.
+
+    It is success on held-out tasks, and success and return of the training episodes.
+    """
     if not {"step", "team_reward"} <= set(turns) or not turns["team_reward"].any():  # success is that of one player
         return
     if scores is not None:
         by_task = scores.groupby(["task", "step"])["success"].first().unstack().dropna()
         first, last = by_task.columns[[0, -1]]
-        lost, (before, after) = by_task[first] - by_task[last], by_task[[first, last]].mean()
-        if lost.mean() > max(LEAST, ERRORS * lost.std() / len(lost) ** 0.5):
-            yield f"Success fell on held-out tasks from {before:.2f} (step {first}) to {after:.2f} (step {last})."
-            return
+        gain, (before, after) = by_task[last] - by_task[first], by_task[[first, last]].mean()
+        is_clear = abs(gain.mean()) > max(LEAST, ERRORS * gain.std() / len(gain) ** 0.5)
+        told = f"Success {{}} on held-out tasks from {before:.2f} (step {first}) to {after:.2f} (step {last})."
+        yield int(np.sign(gain.mean()) if is_clear else after > 1 - LEAST), told
     turns = turns.assign(**{name: column(turns, name) for name in ("kept", "parent", "node")})
     tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
     for name, of in {"success": episode_success, "return": episode_returns}.items():
-        if name == "return" or set(turns) >= SUCCESS_COLUMNS:
+        if name == "return" or (set(turns) >= SUCCESS_COLUMNS and turns["success"].any()):
             by_step = {step: of(own) for step, own in turns.groupby("step")}
             values = pd.concat(by_step, names=["step", "episode"]).rename(name).reset_index().merge(tasks)
-            told = [means for direction, means in (trend(values, name), trend(values, name, True)) if direction < 0]
-            if told:
-                yield f"{name.capitalize()} fell from {told[0]}."
-                return
+            near_top = by_step[max(by_step)].mean() > (1 - LEAST) * values[name].max()
+            for direction, means in (trend(values, name), trend(values, name, True)):
+                if means:
+                    yield direction or int(near_top), f"{name.capitalize()} {{}} from {means}."
 
 
 def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> Iterator[str]:

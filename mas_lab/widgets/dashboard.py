@@ -110,14 +110,10 @@ class Training:
         """Return the newest numbers, and the origin of a fork, as a piece of text."""
         text = ""
         if len(self.curve):
-            text += (
-                f", success {self.curve['success'].iloc[-1]:.2f}, return {self.curve['return'].iloc[-1]:.2f} ({whose})"
-            )
+            last = self.curve.iloc[-1]
+            text += f", success {last['success']:.2f}, return {last['return']:.2f} ({whose})"
         if len(self.held_out):
             text += f", held out {self.held_out['success'].iloc[-1]:.2f} after {int(self.held_out['step'].iloc[-1])}"
-        if self._stats and "age" in (newest := self._stats[-1]):
-            ages = newest[newest["step"] == newest["step"].max()].groupby("agent", sort=False)["age"].first()
-            text += f", age of rows: {', '.join(f'{agent} {age:g}' for agent, age in ages.items())}"
         if self.forked:
             changed = "; ".join(self.forked["changed"]) or "nothing was changed"
             text += f", forked from {Path(self.forked['from']).name} after {self.forked['step']} steps: {changed}"

@@ -160,11 +160,6 @@ def credit_counts(turns: pd.DataFrame) -> pd.DataFrame:
 def comparison(before: pd.DataFrame, after: pd.DataFrame, mean: str, deviation: str) -> str:
     """Return HTML on two sides of `rejudge`: what changes most in a sentence, each number on both sides, a legend."""
     before, after = before.set_index("agent"), after.set_index("agent")
-    whose = (
-        f"the mean and the deviation of {mean}"
-        if mean == deviation
-        else f"the mean of {mean}, deviation of {deviation}"
-    )
     most = after["other_sign"].idxmax()
     change = f"{most} changes most: {after.loc[most, 'other_sign']:.0%} of its rows get the other sign"
     wrong = [side.loc[most, "wrong_way"] for side in (before, after)]
@@ -178,7 +173,7 @@ def comparison(before: pd.DataFrame, after: pd.DataFrame, mean: str, deviation: 
         cells = (f"{a:.2f} → {b:.2f} ({b - a:+.2f})".replace(" (+nan)", "").replace("nan", "–") for a, b in pairs)
         table[name] = [cell.replace(" ", NO_BREAK) for cell in cells]
     caption = "From the global baseline (mean and deviation of the task) to the chosen one, and the difference"
-    sentence = f"By {whose}, {change}.".replace("%", " %")
+    sentence = f"By the mean of {mean}, deviation of {deviation}, {change}.".replace("%", " %")
     table = table.reset_index()
     return f"<p>{escape(sentence)}</p>{table_html(table, caption)}{key_html('rejudge', table.columns)}"
 

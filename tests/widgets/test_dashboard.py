@@ -96,9 +96,8 @@ def test_the_instruments_take_a_training_under_way(models, tmp_path, kept):
         lab.SpikeInspector(dashboard(models, 0, tmp_path / "empty" if kept else None).wait())
 
 
-def test_the_figure_marks_spikes_in_the_agents_colours_and_the_line_has_the_age_of_their_rows(models, tmp_path):
+def test_the_figure_marks_spikes_in_the_agents_colours(models, tmp_path):
     board = dashboard(models, 4, watch=lab.SpikeWatch(warmup=2, window=4, threshold=1), staleness=2).wait()
-    assert "age of rows: asker 2, doer 2" in board._line()
     assert board.stats.groupby("step")["age"].first().tolist() == [0, 1, 2, 2]
     figure, shades = board.figure(), colors(("asker", "doer"))
     lines = {trace.name: trace for trace in figure.data if trace.mode == "lines+markers"}

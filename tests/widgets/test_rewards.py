@@ -156,7 +156,7 @@ def test_a_comparison_says_what_changes_most_with_both_sides_and_their_differenc
     after = before.assign(other_sign=[0.0, 0.25], wrong_way=[0.1, 0.2])
     told = comparison(before, after, *OWN)
     sentence = "fixer changes most: 25 % of its rows get the other sign, and 20 % of its advantage goes the wrong way"
-    assert f"By the mean and the deviation of the agent in the task, {sentence} instead of 50 %." in told
+    assert f"By the mean of {OWN[0]}, deviation of {OWN[1]}, {sentence} instead of 50 %." in told
     assert "0.50 → 0.20 (-0.30)" in told.replace("\xa0", " ") and "<b>wrong_way</b>: share of its advantage" in told
     assert "deviation of nobody, no row gets the other sign" in comparison(before, before, "the task", "nobody")
 
