@@ -136,7 +136,8 @@ def _changes(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[tuple
         gain, (before, after) = by_task[last] - by_task[first], by_task[[first, last]].mean()
         is_clear = abs(gain.mean()) > max(LEAST, ERRORS * gain.std() / len(gain) ** 0.5)
         told = f"Success {{}} on held-out tasks from {before:.2f} (step {first}) to {after:.2f} (step {last})."
-        yield int(np.sign(gain.mean()) if is_clear else after > 1 - LEAST), told
+        if is_clear or (len(by_task) and last - first >= STEPS):
+            yield int(np.sign(gain.mean()) if is_clear else after > 1 - LEAST), told
     turns = turns.assign(**{name: column(turns, name) for name in ("kept", "parent", "node")})
     tasks = turns.drop_duplicates(["step", "episode"])[["step", "episode", "task"]]
     for name, of in {"success": episode_success, "return": episode_returns}.items():

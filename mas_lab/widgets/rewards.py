@@ -91,10 +91,9 @@ def wrong_over_steps(wrong: pd.DataFrame, agents: Sequence[str]) -> Figure:
     lines = (("own_reward", "own reward", {}), ("reinforced", "wrong answers that were reinforced", {"dash": "dot"}))
     for place, agent in enumerate(agents):
         own = wrong[wrong["agent"] == agent]
-        x = own["step"].astype(float)
         for name, label, line in lines:
             figure.add_scatter(
-                x=x, y=own[name], name=label, legendgroup=name, showlegend=place == 0,
+                x=own["step"].astype(float), y=own[name], name=label, legendgroup=name, showlegend=place == 0,
                 mode="lines+markers", marker={"size": 4},
                 line=line | {"color": shades[agent] if name == "own_reward" else NEUTRAL},
                 row=place // columns + 1, col=place % columns + 1,
