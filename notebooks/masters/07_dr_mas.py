@@ -159,7 +159,7 @@ for one in results.itertuples():
     print(f"{one.arm}, rate {one.rate:g}: {one.verdict}")
 
 # %% [markdown]
-# *Explain.* At 1e-4 the global baseline is somewhat behind, at 3e-4 it is far behind. At 1e-3 the helper **unlearns** what it knew. It is blamed for whatever it says, so it no longer uses the words of an answer. Hardly any of its answers can be read. Its own baseline learns at all three rates. `grpo` learns at all rates too if the pay is 1.0, though its norms are then the *largest* of the three. So the norms do not announce the collapse. The verdict does: in our run it names the helper at 3e-4, and at 1e-3 it says that success and the helper's own reward fell. At 1e-4 nothing stands out, although the global baseline is behind. So the verdict sees large effects only.
+# *Explain.* At 1e-4 the global baseline is somewhat behind, at 3e-4 it is far behind. At 1e-3 the helper **unlearns** what it knew. It is blamed for whatever it says, so it no longer uses the words of an answer. Hardly any of its answers can be read. Its own baseline learns at all three rates. `grpo` learns at all rates too if the pay is 1.0 (at 1e-3 by 0.1 in our run, which the verdict does not count as clear). Its norms are then the *largest* of the three. So the norms do not announce the collapse. The verdict does: in our run it names the helper at 3e-4, and at 1e-3 it says that success and the helper's own reward fell. At 1e-4 nothing stands out, although the global baseline is behind. So the verdict sees large effects only.
 #
 # One seed could be luck. A recorded study tried each baseline at four rates over three seeds, with different first weights. Here is the team's success at the end:
 
