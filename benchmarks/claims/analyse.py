@@ -139,6 +139,7 @@ MAZE_WORDS = {
     ("walkers_roles", "walkers"): (0.0, -0.08, 0.08), ("tool", "solo_grpo"): (0.35, 0.12, 0.55),
     ("tool", "solo"): (0.28, 0.05, 0.48), ("tool", "tool_grpo"): (0.05, -0.05, 0.15),
     ("tool_roles", "tool"): (0.0, -0.08, 0.08),
+    ("tool", "alone_grpo"): (0.0, -0.02, 0.03), ("alone_grpo", "solo_grpo"): (0.58, 0.45, 0.7),
 }  # fmt: skip
 """The success of an arm minus that of another at equal tokens: the prediction and its 80 % interval."""
 

@@ -137,14 +137,18 @@ def maze(workers: int) -> None:
 FORMS: dict[str, dict[str, Any]] = {
     "solo": {"name": "plan_path", "single_agent": True}, "walkers": {"name": "plan_path"}, "tool": {"name": TOOL},
 }  # fmt: skip
-WORD_ARMS = ("solo_grpo", "solo", "tool", "walkers", "tool_grpo", "walkers_grpo", "tool_roles", "walkers_roles")
+CONTROL = {"alone": {"name": "benchmarks/claims/alone:Alone"}}
+"""A form that is not shown in the warm start, where the planner learns to write programs."""
+WORD_ARMS = ("solo_grpo", "solo", "tool", "alone_grpo", "walkers", "tool_grpo", "walkers_grpo", "tool_roles",
+             "walkers_roles")  # fmt: skip
 """Form and method; `at_grpo` unless another is named."""
 
 
 def speakers(form: str) -> dict[str, dict[str, int]]:
     """Return the most tokens of each agent of a form; a cell is two tokens, and a program names up to sixteen."""
-    agents = ("solo",) if form == "solo" else ("planner", "executor")
-    return {agent: {"max_tokens": 48 if (form, agent) == ("tool", "planner") else 16} for agent in agents}
+    agents = ("solo",) if form in ("solo", "alone") else ("planner", "executor")
+    writers = ("tool", "planner"), ("alone", "solo")
+    return {agent: {"max_tokens": 48 if (form, agent) in writers else 16} for agent in agents}
 
 
 def words_start() -> str:
@@ -181,7 +185,7 @@ def maze_words(arms: list[str], workers: int) -> None:
     for arm in arms:
         form, _, method = arm.partition("_")
         team = {"agents": speakers(form)} | (PER_ROLE if method == "roles" else {})
-        chosen[arm] = {"env": FORMS[form], "recipe": GRPO if method == "grpo" else AT_GRPO, "team": team}
+        chosen[arm] = {"env": (FORMS | CONTROL)[form], "recipe": GRPO if method == "grpo" else AT_GRPO, "team": team}
     data = {
         "name": "claims/maze_words", "env": FORMS["walkers"], "seeds": 5, "arms": chosen, "budget": {"tokens": 30_000},
         "team": {"weights": "shared", "model": carries.BASE, "lora": carries.RANK, "lr": 3e-4, "options": options},
