@@ -148,7 +148,7 @@ def maze_words() -> None:
     if not is_record(folder := OUT / "maze_words"):
         return
     record = Recorded(folder)
-    curves = dict(record.curves.groupby(["arm", "seed"]))
+    curves = dict([*record.curves.groupby(["arm", "seed"])])
     least = min(own["optimizer_steps"].max() for own in curves.values())
     found = pd.DataFrame({
         key: {"before": own["success"].iloc[0], "end": own["success"].iloc[-1],
