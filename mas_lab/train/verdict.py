@@ -151,7 +151,7 @@ def _changes(turns: pd.DataFrame, scores: pd.DataFrame | None) -> Iterator[tuple
 
 
 def _agents(turns: pd.DataFrame, frozen: Collection[str], found: pd.DataFrame) -> Iterator[str]:
-    """Yield sentences on the agents that learned something else than their own rewards ask for."""
+    """Yield sentences on agents that learned something else than their own rewards ask for, or ceased to speak."""
     found = found.drop(list(frozen), errors="ignore")
     learning = {agent: rows for agent, rows in turns[in_batch(turns)].groupby("agent") if agent in found.index}
     own = {agent: trend(rows, "local_reward") for agent, rows in learning.items()}

@@ -30,7 +30,7 @@ def test_wrong_answers_that_are_reinforced_stand_out():
     """0.5 of 1.5 in each step. Under own_robust all team rewards are equal, so there is no advantage."""
     told = verdict_of_table(rows(0.5))
     assert told == TOLD.format("partly", "33 %")
-    assert verdict_of_table(rows(0.5).set_index(np.arange(2 * FEWEST) % FEWEST)) == told, "joined tables repeat theirs"
+    assert verdict_of_table(rows(0.5).set_index(np.arange(2 * FEWEST) % FEWEST)) == told, "a repeated index"
     assert verdict_of_table(rows(-0.5)) == NOTHING
     assert verdict_of_table(rows(0.5, pairs=FEWEST - 1)) == NOTHING, "too few to say"
     assert verdict_of_table(rows(0.5), frozen=["helper"]) == NOTHING, "its advantages train nobody"
